@@ -1,0 +1,300 @@
+"""ROUGE (Lin 2004): ROUGE-N, ROUGE-L and ROUGE-Lsum, as functions and as a metric that is exact on several processes."""
+
+import multiprocessing
+import re
+from collections.abc import Collection, Sequence
+from functools import partial
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from lightning_modules.metrics.rouge_counts import Counts, lcs_length, ngrams, shared, union_lcs_hits
+from lightning_modules.metrics.rouge_words import Vocabulary, vocabulary
+
+VARIANTS = ("rouge1", "rouge2", "rougeLsum")
+MULTI_REFERENCE = ("best", "mean", "pooled", "best_rouge1", "best_recall")
+
+Sentences = Sequence[str]
+
+
+class Score(NamedTuple):
+    """Precision, recall and their harmonic mean, each in [0, 1]."""
+
+    precision: float
+    recall: float
+    fmeasure: float
+
+
+def rouge_scores(
+    prediction: Sentences,
+    references: Sequence[Sentences],
+    variants: Sequence[str] = VARIANTS,
+    stem: bool | str = True,
+    multi_reference: str = "best",
+    tokenizer: str = "rouge",
+    wordnet: str | None = None,
+) -> dict[str, Score]:
+    """ROUGE of one prediction.
+
+    ROUGE-N is the clipped overlap of n-grams, ROUGE-L the longest common subsequence of the whole texts, ROUGE-Lsum
+    the union of sentence-level subsequences (what ROUGE-1.5.5 calls ROUGE-L). With the defaults and one reference
+    the scores are those of `rouge-score` with its stemmer.
+
+    Args:
+        prediction: its sentences; none, or none with a word, scores 0.
+        references: each a list of sentences.
+        variants: "rouge1", "rouge2", ..., "rougeL", "rougeLsum".
+        stem: True for Porter as in `rouge-score`, "perl" for ROUGE-1.5.5's stemmer, False for none (`vocabulary`).
+        multi_reference: what several references give: "best", the highest F of each variant on its own (`rouge-score`);
+            "mean", the means of precision, recall and F; "pooled", recall = sum of hits / sum of the references'
+            units and precision = sum of hits / (references x the prediction's units) (ROUGE-1.5.5 -f A);
+            "best_rouge1", every variant against the reference with the highest ROUGE-1 F (SciTLDR, Cachola et al.
+            2020); "best_recall", the highest recall of each variant (ROUGE-1.5.5 -f B). The first of equals wins.
+        tokenizer: "rouge" or "unicode" (`vocabulary`).
+        wordnet: folder of WordNet's exception lists, for stem="perl".
+
+    Raises:
+        ValueError: for an empty reference (with its index), no reference, or an unknown variant or option.
+        TypeError: where a text stands in place of a list of sentences.
+    """
+    return _scores(prediction, references, variants, multi_reference, vocabulary(stem, tokenizer, wordnet))
+
+
+def score_many(
+    predictions: Sequence[Sentences],
+    references: Sequence[Sequence[Sentences]],
+    variants: Sequence[str] = VARIANTS,
+    stem: bool | str = True,
+    multi_reference: str = "best",
+    tokenizer: str = "rouge",
+    wordnet: str | None = None,
+    num_proc: int = 1,
+) -> list[dict[str, Score]]:
+    """`rouge_scores` of many predictions, in their order, on `num_proc` processes.
+
+    Raises:
+        ValueError: as `rouge_scores`, with the prediction's index; or if the lengths differ.
+    """
+    if len(predictions) != len(references):
+        raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
+    words = vocabulary(stem, tokenizer, wordnet)
+    if num_proc > 1:
+        score = partial(_score_pair, variants=variants, multi_reference=multi_reference, key=(stem, tokenizer, wordnet))
+        pairs = zip(range(len(predictions)), predictions, references)
+        # Forked, not spawned: the children use no torch, and importing it anew would take longer than most scorings.
+        with multiprocessing.get_context("fork").Pool(num_proc) as pool:
+            return pool.map(score, pairs, chunksize=max(1, len(predictions) // (4 * num_proc)))
+    return [
+        _scores(prediction, reference, variants, multi_reference, words, f" of prediction {index}")
+        for index, (prediction, reference) in enumerate(zip(predictions, references))
+    ]
+
+
+def rouge_l_ids(
+    hypothesis_ids: Sequence[Sequence[int]] | Tensor,
+    reference_ids: Sequence[Sequence[int]] | Tensor,
+    ignore: Collection[int] = (),
+) -> list[Score]:
+    """ROUGE-L of token ids, a pair a row: the reward of self-critical training.
+
+    Args:
+        hypothesis_ids: B lists of ids, or a tensor [B, T].
+        reference_ids: B lists of ids, or a tensor [B, T'].
+        ignore: ids that are not text (padding, start, end); they are left out on both sides.
+
+    Raises:
+        ValueError: if the batch sizes differ, or a reference has no token left (with its index).
+    """
+    hypotheses, references = (
+        ids.tolist() if isinstance(ids, Tensor) else ids for ids in (hypothesis_ids, reference_ids)
+    )
+    if len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references")
+    skipped = frozenset(ignore)
+    scores = []
+    for index, (hypothesis, reference) in enumerate(zip(hypotheses, references)):
+        if skipped:
+            hypothesis = [token for token in hypothesis if token not in skipped]
+            reference = [token for token in reference if token not in skipped]
+        if not reference:
+            raise ValueError(f"reference {index} is empty")
+        scores.append(_score(Counts(lcs_length(hypothesis, reference), len(hypothesis), len(reference))))
+    return scores
+
+
+def perl_digits(score: Score) -> Score:
+    """The five digits that ROUGE-1.5.5 prints: it rounds precision and recall, and takes F of the rounded ones."""
+    precision, recall = (float(f"{value:.5f}") for value in score[:2])
+    both = (precision + recall) / 2
+    return Score(precision, recall, float(f"{precision * recall / both:.5f}") if both else 0.0)
+
+
+def signature(
+    variant: str,
+    stem: bool | str = True,
+    multi_reference: str = "best",
+    tokenizer: str = "rouge",
+    wordnet: str | None = None,
+    splitter: str = "given",
+) -> str:
+    """How a score was computed, in one word to print beside it.
+
+    Args:
+        splitter: who cut the texts into sentences; "given" means that they came as lists.
+
+    Example:
+        "rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0"
+    """
+    _order(variant)
+    words = vocabulary(stem, tokenizer, wordnet)
+    return f"{variant}|{words.description}|split:{splitter}|refs:{multi_reference}|precis:{_version()}"
+
+
+class Rouge(Metric):
+    """Mean ROUGE F1 x 100 over documents; `rouge_scores` says how each is computed.
+
+    The state is a sum a variant, in units of 2^-40: sums of integers are the same in any order, so that the result
+    does not depend on how documents are spread over processes and batches. An empty prediction scores 0 and counts.
+
+    Args:
+        variants, stem, multi_reference, tokenizer, wordnet: as in `rouge_scores`.
+
+    Attributes:
+        documents: documents seen, an int64 tensor.
+        empty: how many of them had a prediction without any text.
+
+    Raises:
+        ValueError: for an unknown variant or option; in `update`, as `score_many`.
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    _UNIT = 2**40
+
+    def __init__(
+        self,
+        variants: Sequence[str] = VARIANTS,
+        stem: bool | str = True,
+        multi_reference: str = "best",
+        tokenizer: str = "rouge",
+        wordnet: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.variants = tuple(variants)
+        self.options = {"stem": stem, "multi_reference": multi_reference, "tokenizer": tokenizer, "wordnet": wordnet}
+        self.signatures = {variant: signature(variant, **self.options) for variant in self.variants}
+        _check_mode(multi_reference)
+        for name, shape in (("totals", len(self.variants)), ("documents", ()), ("empty", ())):
+            self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, predictions: list[list[str]], references: list[list[list[str]]]) -> None:
+        """Adds documents: the predictions' sentences, and for each its references, lists of sentences."""
+        scores = score_many(predictions, references, self.variants, **self.options)
+        for column, variant in enumerate(self.variants):
+            self.totals[column] += sum(round(score[variant].fmeasure * self._UNIT) for score in scores)
+        self.documents += len(scores)
+        self.empty += sum(not _has_text(prediction) for prediction in predictions)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Mean F1 x 100 of each variant, scalars."""
+        documents = max(int(self.documents), 1)
+        means = [100 * total / self._UNIT / documents for total in self.totals.tolist()]
+        return {variant: torch.tensor(mean, device=self.device) for variant, mean in zip(self.variants, means)}
+
+
+def _order(variant: str) -> int:
+    """n of ROUGE-n, 0 for ROUGE-L and ROUGE-Lsum."""
+    if variant in ("rougeL", "rougeLsum"):
+        return 0
+    if found := re.fullmatch("rouge([1-9][0-9]*)", variant):
+        return int(found.group(1))
+    raise ValueError(f"unknown ROUGE variant {variant!r}; write rouge1, rouge2, ..., rougeL or rougeLsum")
+
+
+def _check_mode(multi_reference: str) -> None:
+    if multi_reference not in MULTI_REFERENCE:
+        raise ValueError(f"unknown way {multi_reference!r} with references; take one of {', '.join(MULTI_REFERENCE)}")
+
+
+def _version() -> str:
+    try:
+        return metadata.version("precis-suite")
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        return "source"
+
+
+def _has_text(sentences: Sentences) -> bool:
+    return any(sentence and not sentence.isspace() for sentence in sentences)
+
+
+def _score_pair(pair: tuple, variants: Sequence[str], multi_reference: str, key: tuple) -> dict[str, Score]:
+    """`_scores` in a worker, whose vocabulary is found by its key rather than sent."""
+    index, prediction, references = pair
+    return _scores(prediction, references, variants, multi_reference, vocabulary(*key), f" of prediction {index}")
+
+
+def _scores(
+    prediction: Sentences,
+    references: Sequence[Sentences],
+    variants: Sequence[str],
+    multi_reference: str,
+    words: Vocabulary,
+    where: str = "",
+) -> dict[str, Score]:
+    _check_mode(multi_reference)
+    _check_texts(prediction, references, where)
+    words.bound()
+    hypothesis = words.encode(prediction)
+    targets = [words.encode(reference) for reference in references]
+    counts = {variant: _counts(variant, hypothesis, targets) for variant in variants}
+    if multi_reference == "best_rouge1" and len(targets) > 1:
+        fmeasures = [_score(count).fmeasure for count in counts.get("rouge1") or _counts("rouge1", hypothesis, targets)]
+        best = fmeasures.index(max(fmeasures))
+        counts = {variant: [of_references[best]] for variant, of_references in counts.items()}
+    return {variant: _combine(of_references, multi_reference) for variant, of_references in counts.items()}
+
+
+def _check_texts(prediction: Sentences, references: Sequence[Sentences], where: str) -> None:
+    if isinstance(prediction, str) or isinstance(references, str) or any(isinstance(r, str) for r in references):
+        raise TypeError(f"ROUGE takes lists of sentences, and a list of references; got a text{where}")
+    if not references:
+        raise ValueError(f"no reference{where}")
+    for index, reference in enumerate(references):
+        if not _has_text(reference):
+            raise ValueError(f"reference {index}{where} is empty")
+
+
+def _counts(variant: str, hypothesis: list[list[int]], targets: list[list[list[int]]]) -> list[Counts]:
+    """Counts of one variant against each reference."""
+    if variant == "rougeLsum":
+        size = sum(map(len, hypothesis))
+        return [Counts(union_lcs_hits(hypothesis, target), size, sum(map(len, target))) for target in targets]
+    tokens = [token for sentence in hypothesis for token in sentence]
+    others = [[token for sentence in target for token in sentence] for target in targets]
+    if variant == "rougeL":
+        return [Counts(lcs_length(tokens, other), len(tokens), len(other)) for other in others]
+    n = _order(variant)
+    grams, size = ngrams(tokens, n), max(len(tokens) - n + 1, 0)
+    return [Counts(shared(grams, ngrams(other, n)), size, max(len(other) - n + 1, 0)) for other in others]
+
+
+def _score(counts: Counts) -> Score:
+    hits, predicted, reference = counts
+    if not hits:
+        return Score(0.0, 0.0, 0.0)
+    return Score(hits / predicted, hits / reference, 2 * hits / (predicted + reference))
+
+
+def _combine(counts: list[Counts], multi_reference: str) -> Score:
+    """One score of a prediction's counts against its references."""
+    if multi_reference == "pooled":
+        return _score(Counts(*map(sum, zip(*counts))))
+    scores = [_score(count) for count in counts]
+    if multi_reference == "mean":
+        return Score(*(sum(column) / len(scores) for column in zip(*scores)))
+    return max(scores, key=lambda score: score.recall if multi_reference == "best_recall" else score.fmeasure)
