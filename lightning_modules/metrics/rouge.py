@@ -1,9 +1,9 @@
-"""ROUGE (Lin 2004): ROUGE-N, ROUGE-L and ROUGE-Lsum, as functions and as a metric that is exact on several processes."""
+"""ROUGE (Lin 2004): ROUGE-N, ROUGE-L and ROUGE-Lsum, as functions and as a metric that is exact under DDP."""
 
 import multiprocessing
 import re
 from collections.abc import Collection, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from lightning_modules.metrics.rouge_counts import Counts, lcs_length, ngrams, shared, union_lcs_hits
+from lightning_modules.metrics.rouge_counts import Counts, count, lcs_length
 from lightning_modules.metrics.rouge_words import Vocabulary, vocabulary
 
 VARIANTS = ("rouge1", "rouge2", "rougeLsum")
@@ -148,7 +148,7 @@ def signature(
     Example:
         "rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0"
     """
-    _order(variant)
+    _check_options((variant,), multi_reference)
     words = vocabulary(stem, tokenizer, wordnet)
     return f"{variant}|{words.description}|split:{splitter}|refs:{multi_reference}|precis:{_version()}"
 
@@ -188,7 +188,6 @@ class Rouge(Metric):
         self.variants = tuple(variants)
         self.options = {"stem": stem, "multi_reference": multi_reference, "tokenizer": tokenizer, "wordnet": wordnet}
         self.signatures = {variant: signature(variant, **self.options) for variant in self.variants}
-        _check_mode(multi_reference)
         for name, shape in (("totals", len(self.variants)), ("documents", ()), ("empty", ())):
             self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
 
@@ -207,16 +206,12 @@ class Rouge(Metric):
         return {variant: torch.tensor(mean, device=self.device) for variant, mean in zip(self.variants, means)}
 
 
-def _order(variant: str) -> int:
-    """n of ROUGE-n, 0 for ROUGE-L and ROUGE-Lsum."""
-    if variant in ("rougeL", "rougeLsum"):
-        return 0
-    if found := re.fullmatch("rouge([1-9][0-9]*)", variant):
-        return int(found.group(1))
-    raise ValueError(f"unknown ROUGE variant {variant!r}; write rouge1, rouge2, ..., rougeL or rougeLsum")
-
-
-def _check_mode(multi_reference: str) -> None:
+@cache
+def _check_options(variants: tuple[str, ...], multi_reference: str) -> None:
+    """Raises a ValueError unless each can be computed."""
+    for variant in variants:
+        if not re.fullmatch("rouge([1-9][0-9]*|L|Lsum)", variant):
+            raise ValueError(f"unknown ROUGE variant {variant!r}; write rouge1, rouge2, ..., rougeL or rougeLsum")
     if multi_reference not in MULTI_REFERENCE:
         raise ValueError(f"unknown way {multi_reference!r} with references; take one of {', '.join(MULTI_REFERENCE)}")
 
@@ -246,17 +241,17 @@ def _scores(
     words: Vocabulary,
     where: str = "",
 ) -> dict[str, Score]:
-    _check_mode(multi_reference)
+    _check_options(tuple(variants), multi_reference)
     _check_texts(prediction, references, where)
     words.bound()
+    if "rougeLsum" not in variants:  # sentences play no part
+        prediction, references = [" ".join(prediction)], [[" ".join(reference)] for reference in references]
     hypothesis = words.encode(prediction)
-    targets = [words.encode(reference) for reference in references]
-    counts = {variant: _counts(variant, hypothesis, targets) for variant in variants}
-    if multi_reference == "best_rouge1" and len(targets) > 1:
-        fmeasures = [_score(count).fmeasure for count in counts.get("rouge1") or _counts("rouge1", hypothesis, targets)]
-        best = fmeasures.index(max(fmeasures))
-        counts = {variant: [of_references[best]] for variant, of_references in counts.items()}
-    return {variant: _combine(of_references, multi_reference) for variant, of_references in counts.items()}
+    counted = [*variants, "rouge1"] if multi_reference == "best_rouge1" else variants
+    counts = [count(counted, hypothesis, words.encode(reference)) for reference in references]
+    if multi_reference == "best_rouge1":
+        counts = [max(counts, key=lambda row: _score(row["rouge1"]).fmeasure)]
+    return {variant: _combine([row[variant] for row in counts], multi_reference) for variant in variants}
 
 
 def _check_texts(prediction: Sentences, references: Sequence[Sentences], where: str) -> None:
@@ -269,20 +264,6 @@ def _check_texts(prediction: Sentences, references: Sequence[Sentences], where: 
             raise ValueError(f"reference {index}{where} is empty")
 
 
-def _counts(variant: str, hypothesis: list[list[int]], targets: list[list[list[int]]]) -> list[Counts]:
-    """Counts of one variant against each reference."""
-    if variant == "rougeLsum":
-        size = sum(map(len, hypothesis))
-        return [Counts(union_lcs_hits(hypothesis, target), size, sum(map(len, target))) for target in targets]
-    tokens = [token for sentence in hypothesis for token in sentence]
-    others = [[token for sentence in target for token in sentence] for target in targets]
-    if variant == "rougeL":
-        return [Counts(lcs_length(tokens, other), len(tokens), len(other)) for other in others]
-    n = _order(variant)
-    grams, size = ngrams(tokens, n), max(len(tokens) - n + 1, 0)
-    return [Counts(shared(grams, ngrams(other, n)), size, max(len(other) - n + 1, 0)) for other in others]
-
-
 def _score(counts: Counts) -> Score:
     hits, predicted, reference = counts
     if not hits:
@@ -292,6 +273,8 @@ def _score(counts: Counts) -> Score:
 
 def _combine(counts: list[Counts], multi_reference: str) -> Score:
     """One score of a prediction's counts against its references."""
+    if len(counts) == 1:
+        return _score(counts[0])
     if multi_reference == "pooled":
         return _score(Counts(*map(sum, zip(*counts))))
     scores = [_score(count) for count in counts]
