@@ -1,0 +1,52 @@
+"""`Batch`: what a DataModule hands to its model."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+
+def on_host() -> Any:
+    """A dataclass field whose tensor stays in the host's memory: lengths that steer Python or packing need no
+    synchronisation there."""
+    return field(metadata={"host": True})
+
+
+@dataclass
+class Batch:
+    """Base of all batches: a dataclass of tensors and of plain lists that belong to them.
+
+    Attributes:
+        ids: the documents' ids.
+        references: reference summaries a document, each a list of sentences.
+    """
+
+    ids: list[str]
+    references: list[list[list[str]]]
+
+    @property
+    def batch_size(self) -> int:
+        """Number of documents."""
+        return len(self.ids)
+
+    def _map(self, change) -> Self:
+        values = {
+            f.name: change(value) if isinstance(value := getattr(self, f.name), Tensor) and not f.metadata.get("host") else value
+            for f in fields(self)
+        }
+        return type(self)(**values)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        """A copy on a device; fields marked `on_host` stay."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Self:
+        """A copy in page-locked memory, for asynchronous transfer."""
+        return self._map(Tensor.pin_memory)
+
+
+def pad(rows: list[list[int]], value: int = 0) -> Tensor:
+    """Rows of ids as one tensor, filled up on the right: [B, longest row], at least one column."""
+    width = max(1, *(len(row) for row in rows)) if rows else 1
+    return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=torch.long)

@@ -1,0 +1,107 @@
+"""Order and resumption: which documents make a batch, and where an interrupted epoch goes on."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+
+class BatchSampler(Sampler[list[int]]):
+    """Batches of documents of similar length, in an order that is a pure function of seed and epoch.
+
+    Each global batch of batch_size x num_replicas documents is dealt out to the ranks, so that r ranks with batch size
+    b see in every step the documents that one rank with batch size r b sees. With shuffling, the shuffled documents are
+    cut into pools of `pool` global batches, each pool is sorted by length and cut into batches, and the batches are
+    shuffled. Nothing is dropped: the last batch is smaller, and with several replicas the few documents that even it
+    out are repeated (training) or the shares differ by one (evaluation).
+
+    Args:
+        lengths: a length a document; only their order matters.
+        batch_size: documents a rank and batch.
+        shuffle: training order; otherwise the documents' own.
+        seed: of the order.
+        pool: global batches that are sorted together; 0 leaves lengths mixed.
+        num_replicas: number of ranks.
+        rank: this one.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        batch_size: int,
+        shuffle: bool,
+        seed: int = 0,
+        pool: int = 50,
+        num_replicas: int = 1,
+        rank: int = 0,
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        self.lengths, self.batch_size, self.shuffle, self.seed, self.pool = lengths, batch_size, shuffle, seed, pool
+        self.num_replicas, self.rank = num_replicas, rank
+        self.epoch = 0
+        self.start = 0  # batches to leave out of the next iteration
+        self.sampler = self  # where Lightning looks for set_epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the order."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        size = self.batch_size * self.num_replicas
+        full, rest = divmod(len(self.lengths), size)
+        if self.shuffle:
+            return full + (rest > 0)
+        return full + (rest > self.rank)  # without repetition a rank may lack a share of the last batch
+
+    def _global_batches(self) -> list[list[int]]:
+        size = self.batch_size * self.num_replicas
+        if not self.shuffle:
+            order = list(range(len(self.lengths)))
+            return [order[i : i + size] for i in range(0, len(order), size)]
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        order = torch.randperm(len(self.lengths), generator=generator).tolist()
+        order += order[: -len(order) % self.num_replicas]
+        last = order[len(order) - len(order) % size :]  # the smaller batch is drawn before sorting, so it is no extreme
+        order = order[: len(order) - len(last)]
+        step = size * self.pool or len(order) or 1
+        if self.pool:
+            pools = [order[i : i + step] for i in range(0, len(order), step)]
+            order = [i for pool in pools for i in sorted(pool, key=self.lengths.__getitem__)]
+        batches = [order[i : i + size] for i in range(0, len(order), size)] + ([last] if last else [])
+        return [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        start, self.start = self.start, 0
+        for batch in self._global_batches()[start:]:
+            if share := batch[self.rank :: self.num_replicas]:
+                yield share
+
+
+class ResumableLoader(DataLoader):
+    """A DataLoader that Lightning saves in checkpoints: an epoch goes on after the last batch that was handed out."""
+
+    def __init__(self, dataset: Dataset, batch_sampler: BatchSampler, collate_fn: Callable, num_workers: int = 0) -> None:
+        super().__init__(
+            dataset,
+            batch_sampler=batch_sampler,
+            collate_fn=collate_fn,
+            num_workers=num_workers,
+            persistent_workers=num_workers > 0,
+            pin_memory=torch.cuda.is_available(),
+        )
+        self.delivered = 0
+
+    def __iter__(self) -> Iterator:
+        self.delivered = self.batch_sampler.start
+        for batch in super().__iter__():
+            self.delivered += 1
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        """How many batches of the epoch are done; 0 at its end."""
+        return {"batches": self.delivered % max(1, len(self))}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Leaves out what is done, once."""
+        self.batch_sampler.start = state["batches"]

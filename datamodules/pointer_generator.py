@@ -1,0 +1,139 @@
+"""Data of the pointer-generator: words, and a vocabulary extended by each document's own."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import datasets
+from torch import Tensor
+
+from datamodules.batch import Batch, on_host, pad
+from datamodules.corpora.corpus import Corpus
+from datamodules.documents import Document
+from datamodules.summarization import SummarizationData
+from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
+from datamodules.text.words import Tokenizer
+
+
+@dataclass
+class PointerGeneratorBatch(Batch):
+    """Documents and summaries as ids; id V + k is the k-th word of a document that the vocabulary lacks.
+
+    Attributes:
+        source: vocabulary ids, [B, S].
+        source_extended: extended ids, [B, S].
+        lengths: words of each document, [B], in the host's memory.
+        target_input: the start symbol and the summary, UNK where the vocabulary lacks a word, [B, T].
+        target: the summary in extended ids and the end symbol, [B, T].
+        target_lengths: tokens of each target, [B].
+        target_rows: flat positions of the target's real tokens in [B T], [N].
+        added: the words that extend the vocabulary, a list a document.
+    """
+
+    source: Tensor
+    source_extended: Tensor
+    lengths: Tensor = on_host()
+    target_input: Tensor
+    target: Tensor
+    target_lengths: Tensor
+    target_rows: Tensor
+    added: list[list[str]]
+
+
+class PointerGeneratorData(SummarizationData):
+    """Documents cut to `max_source` words, first references to `max_target` (See et al. 2017: 400 and 100).
+
+    Validation and test score against all references; the loss reads the first one.
+
+    Args:
+        vocab_size: V, four special symbols included; a corpus with fewer words fills what it has.
+        max_source: words of a document that the encoder reads.
+        max_target: tokens of a summary in the loss, end symbol included.
+        tokenizer: `words`, or `whitespace` for text that is tokenised already.
+        lowercase: fold case.
+
+    The other arguments are those of `SummarizationData`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocab_size: int = 50_000,
+        max_source: int = 400,
+        max_target: int = 100,
+        tokenizer: Tokenizer = "words",
+        lowercase: bool = True,
+        batch_size: int = 16,
+        eval_batch_size: int | None = None,
+        text: Path | None = None,
+        cache_dir: Path | None = None,
+        on_bad_record: Literal["raise", "skip"] = "raise",
+        max_train: int | None = None,
+        max_eval: int | None = None,
+        num_workers: int = 0,
+        num_proc: int = 1,
+        pool: int = 50,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
+            num_proc, pool, seed,
+        )  # fmt: skip
+        if max_source < 1 or max_target < 2:
+            raise ValueError(f"data.max_source must be at least 1 and max_target 2; got {max_source}, {max_target}")
+        self.vocab_size, self.max_source, self.max_target = vocab_size, max_source, max_target
+        self.tokenizer, self.lowercase = tokenizer, lowercase
+        self.lengths_now = (max_source, max_target)  # LengthCurriculum lowers these
+
+    def text_settings(self) -> dict[str, Any]:
+        return {"size": self.vocab_size, "tokenizer": self.tokenizer, "lowercase": self.lowercase}
+
+    def build_text(self, train: datasets.Dataset) -> Vocabulary:
+        texts = (
+            " ".join(sentence for part in (*row["parts"], *row["references"]) for sentence in part) for row in train
+        )
+        return Vocabulary.build(texts, self.vocab_size, self.tokenizer, self.lowercase)
+
+    def load_text(self, folder: Path) -> Vocabulary:
+        return Vocabulary.load(folder)
+
+    def feature_settings(self) -> dict[str, Any]:
+        return {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        words: list[str] = []
+        for sentence in document.sentences:
+            words += self.text.tokenize(sentence)
+            if len(words) >= self.max_source:
+                break
+        source, added = self.text.extend(words[: self.max_source], self.vocab_size)
+        reference = document.references[0] if document.references else []
+        summary = [word for sentence in reference for word in self.text.tokenize(sentence)]
+        target = [*self.text.target_ids(summary, added, self.vocab_size), STOP][: self.max_target]
+        # a document without a visible word still is one unknown word long, so that attention has where to go
+        return {"source": source or [UNK], "added": added, "target": target, "length": max(1, len(source))}
+
+    def collate(self, rows: list[dict[str, Any]]) -> PointerGeneratorBatch:
+        most_source, most_target = self.lengths_now
+        sources = [row["source"][:most_source] for row in rows]
+        # the words that a cut-off source still adds come first: extended ids are given in order of appearance
+        kept = [max(0, max(source) - self.vocab_size + 1) for source in sources]
+        targets = [
+            [UNK if word >= self.vocab_size + k else word for word in row["target"][:most_target]]
+            for row, k in zip(rows, kept)
+        ]
+        extended, target = pad(sources, PAD), pad(targets, PAD)                      # [B, S], [B, T]
+        inputs = pad([[START, *words[:-1]] for words in targets], PAD)
+        lengths = pad([[len(source)] for source in sources]).squeeze(1)
+        return PointerGeneratorBatch(
+            ids=[row["id"] for row in rows],
+            references=[row["references"] for row in rows],
+            source=extended.masked_fill(extended >= self.vocab_size, UNK),
+            source_extended=extended,
+            lengths=lengths,
+            target_input=inputs.masked_fill(inputs >= self.vocab_size, UNK),
+            target=target,
+            target_lengths=pad([[len(words)] for words in targets]).squeeze(1),
+            target_rows=(target != PAD).flatten().nonzero().squeeze(1),
+            added=[row["added"][:k] for row, k in zip(rows, kept)],
+        )

@@ -1,0 +1,215 @@
+"""`SummarizationData`: from a corpus to batches, for every model of the suite."""
+
+import hashlib
+import json
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self
+
+import datasets
+from pytorch_lightning import LightningDataModule
+
+from datamodules.batch import Batch
+from datamodules.corpora.corpus import Corpus, build_documents
+from datamodules.documents import CorpusError, Document
+from datamodules.loading import BatchSampler, ResumableLoader
+
+TRAIN, VAL, TEST = "train", "val", "test"
+
+
+def default_cache() -> Path:
+    """`$PRECIS_CACHE`, or `precis` in the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("PRECIS_CACHE") or Path(home) / "precis")
+
+
+class Text(Protocol):
+    """What turns text into ids: a vocabulary or a tokenizer."""
+
+    def __len__(self) -> int: ...
+    def state(self) -> dict[str, Any]: ...
+    def save(self, folder: Path) -> None: ...
+    @classmethod
+    def load(cls, folder: Path) -> Self: ...
+
+
+class SummarizationData(LightningDataModule, ABC):
+    """Documents of a corpus as batches.
+
+    A paper's DataModule says how text is built (`build_text`, `load_text`), how a document becomes features (`encode`),
+    and how features become a batch (`collate`). Documents, text and features are built once, in `prepare_data` on rank 0,
+    and kept in the cache.
+
+    Args:
+        corpus: where documents come from.
+        batch_size: documents a rank and training batch.
+        eval_batch_size: the same in validation, test and prediction; `batch_size` if not given.
+        text: folder with the text of an earlier run (`RUN/text`), used instead of building it anew.
+        cache_dir: where everything derived is kept; `$PRECIS_CACHE` or `~/.cache/precis` if not given.
+        on_bad_record: `raise` stops at a record that is no document, `skip` counts and names it.
+        max_train: train on the first so many documents; all if not given.
+        max_eval: validate, test and predict on the first so many; all if not given.
+        num_workers: loader processes a rank.
+        num_proc: processes that split sentences and encode documents.
+        pool: global batches that are sorted by length together, see `BatchSampler`.
+        seed: of the training order.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        batch_size: int = 16,
+        eval_batch_size: int | None = None,
+        text: Path | None = None,
+        cache_dir: Path | None = None,
+        on_bad_record: Literal["raise", "skip"] = "raise",
+        max_train: int | None = None,
+        max_eval: int | None = None,
+        num_workers: int = 0,
+        num_proc: int = 1,
+        pool: int = 50,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        for name, value in (("batch_size", batch_size), ("eval_batch_size", eval_batch_size), ("num_proc", num_proc)):
+            if value is not None and value < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {value}")
+        self.corpus, self.batch_size, self.eval_batch_size = corpus, batch_size, eval_batch_size or batch_size
+        self.text_dir, self.cache_dir = text, Path(cache_dir) if cache_dir else default_cache()
+        self.on_bad_record = on_bad_record
+        self.limits = {TRAIN: max_train, VAL: max_eval, TEST: max_eval}
+        self.num_workers, self.num_proc, self.pool, self.seed = num_workers, num_proc, pool, seed
+        self.text: Text | None = None
+        self._documents: dict[str, datasets.Dataset] = {}
+        self._features: dict[str, datasets.Dataset] = {}
+
+    # What a paper says -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def build_text(self, train: datasets.Dataset) -> Text:
+        """Vocabulary or tokenizer of the training documents."""
+
+    @abstractmethod
+    def load_text(self, folder: Path) -> Text:
+        """What `Text.save` wrote."""
+
+    @abstractmethod
+    def text_settings(self) -> dict[str, Any]:
+        """Plain values that `build_text` depends on: the key of its cache."""
+
+    @abstractmethod
+    def feature_settings(self) -> dict[str, Any]:
+        """Plain values that `encode` depends on beside the text: the key of its cache."""
+
+    @abstractmethod
+    def encode(self, document: Document) -> dict[str, Any]:
+        """Features of one document, with its `length` (what batches are sorted by)."""
+
+    @abstractmethod
+    def collate(self, rows: list[dict[str, Any]]) -> Batch:
+        """A batch of encoded documents."""
+
+    # The life of the data ----------------------------------------------------------------------------------------
+
+    def documents(self, split: str) -> datasets.Dataset:
+        """The documents of a split, built if the cache lacks them."""
+        if split not in self._documents:
+            data = build_documents(
+                self.corpus,
+                split,
+                self.cache_dir,
+                on_bad_record=self.on_bad_record,
+                num_proc=self.num_proc,
+                require_references=split == TRAIN,
+            )
+            limit = self.limits[split]
+            self._documents[split] = data if limit is None else data.select(range(min(limit, len(data))))
+        return self._documents[split]
+
+    def features(self, split: str) -> datasets.Dataset:
+        """The encoded documents of a split, encoded if the cache lacks them."""
+        if split not in self._features:
+            documents = self.documents(split)
+            key = _digest(documents._fingerprint, self.text.state(), self.feature_settings())
+            folder = self.cache_dir / "features"
+            folder.mkdir(parents=True, exist_ok=True)
+            self._features[split] = documents.map(
+                lambda row: self.encode(Document(**row)),
+                remove_columns=["parts"],
+                num_proc=self.num_proc if self.num_proc > 1 else None,
+                cache_file_name=str(folder / f"{key}.arrow"),
+                new_fingerprint=key,
+                desc=f"encoding {split}",
+            )
+        return self._features[split]
+
+    def _splits(self, stage: str | None) -> list[str]:
+        wanted = {"fit": [TRAIN, VAL], "validate": [VAL], "test": [TEST], "predict": [TEST]}
+        return wanted.get(stage or "", [TRAIN, VAL, TEST])
+
+    def _text_folder(self) -> Path:
+        if self.text_dir is not None:
+            return Path(self.text_dir)
+        return self.cache_dir / "text" / _digest(self.documents(TRAIN)._fingerprint, self.text_settings())
+
+    def prepare_data(self) -> None:
+        """Builds documents, text and features into the cache (one process does, the others find them)."""
+        folder = self._text_folder()
+        if self.text_dir is None and not folder.exists():
+            self.build_text(self.documents(TRAIN)).save(folder)
+        self.text = self.load_text(folder)
+        stage = self.trainer.state.fn.value if self.trainer is not None else None
+        for split in self._splits(stage):
+            self.features(split)
+
+    def setup(self, stage: str) -> None:
+        """Loads text and features from the cache."""
+        self.text = self.load_text(self._text_folder())
+        for split in self._splits(stage):
+            self.features(split)
+
+    # Loaders -----------------------------------------------------------------------------------------------------
+
+    def _loader(self, split: str, shuffle: bool, batch_size: int) -> ResumableLoader:
+        data = self.features(split)
+        trainer = self.trainer
+        sampler = BatchSampler(
+            data["length"][:],
+            batch_size,
+            shuffle=shuffle,
+            seed=self.seed,
+            pool=self.pool,
+            num_replicas=trainer.world_size if trainer is not None else 1,
+            rank=trainer.global_rank if trainer is not None else 0,
+        )
+        return ResumableLoader(data, sampler, self.collate, self.num_workers)
+
+    def train_dataloader(self) -> ResumableLoader:
+        """Shuffled batches."""
+        return self._loader(TRAIN, True, self.batch_size)
+
+    def val_dataloader(self) -> ResumableLoader:
+        """Validation documents in their order."""
+        return self._loader(VAL, False, self.eval_batch_size)
+
+    def test_dataloader(self) -> ResumableLoader:
+        """Test documents in their order."""
+        return self._loader(TEST, False, self.eval_batch_size)
+
+    def predict_dataloader(self) -> ResumableLoader:
+        """Test documents in their order."""
+        return self.test_dataloader()
+
+
+def _digest(*values: Any) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:24]
+
+
+def check_size(text: Text, vocab_size: int, where: str) -> None:
+    """Raises CorpusError if a text has more words than a model has rows."""
+    if len(text) > vocab_size:
+        raise CorpusError(
+            f"{where}: the text has {len(text)} words but vocab_size is {vocab_size}; "
+            f"set vocab_size to {len(text)} or more, or build the text anew"
+        )

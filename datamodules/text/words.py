@@ -1,0 +1,54 @@
+"""Words: how text becomes tokens, and tokens text again."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+Tokenizer = Literal["words", "whitespace"]
+
+# A word keeps inner apostrophes, hyphens, dots, slashes and underscores (don't, re-use, torch.nn, 10/30/01, 9:00); every
+# other visible character is a token of its own.
+_WORD = re.compile(r"\w+(?:['’.,:/@&-]\w+)*|[^\w\s]")
+_NO_SPACE_BEFORE = frozenset(".,;:!?)]}%’”")
+_NO_SPACE_AFTER = frozenset("([{$#“‘")
+
+
+def tokenize(text: str, tokenizer: Tokenizer = "words", lowercase: bool = True) -> list[str]:
+    """Tokens of a text.
+
+    Args:
+        tokenizer: `words` separates words from punctuation; `whitespace` for text that is tokenised already, such as
+            the CNN/DailyMail release of See et al. 2017.
+        lowercase: fold case first.
+    """
+    if lowercase:
+        text = text.lower()
+    return text.split() if tokenizer == "whitespace" else _WORD.findall(text)
+
+
+def detokenize(tokens: Sequence[str], tokenizer: Tokenizer = "words") -> str:
+    """Text of tokens: joined by spaces, with `words` punctuation moved to where it is usually written."""
+    if tokenizer == "whitespace":
+        return " ".join(tokens)
+    pieces: list[str] = []
+    glue, open_quotes = True, set()
+    for token in tokens:
+        quote = token in {'"', "`", "'"}
+        closing = quote and token in open_quotes
+        if pieces and not glue and token not in _NO_SPACE_BEFORE and not closing:
+            pieces.append(" ")
+        pieces.append(token)
+        if quote:
+            open_quotes.symmetric_difference_update({token})
+        glue = token in _NO_SPACE_AFTER or (quote and not closing)
+    return "".join(pieces)
+
+
+def sentences_of(tokens: Sequence[str], ends: Sequence[str] = (".", "!", "?")) -> list[list[str]]:
+    """Tokens of generated text, cut after end punctuation: a list of non-empty sentences."""
+    sentences: list[list[str]] = [[]]
+    for token in tokens:
+        sentences[-1].append(token)
+        if token in ends:
+            sentences.append([])
+    return [sentence for sentence in sentences if sentence]

@@ -1,0 +1,187 @@
+"""Batched beam search over a step function; it knows no model and no vocabulary."""
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from lightning_modules.decoding.options import DecodingOptions, forbid, repeated_continuations
+
+State = dict[str, Tensor]
+
+
+class Step(Protocol):
+    """One decoder step for K hypotheses of each of B documents."""
+
+    def __call__(
+        self, tokens: Tensor, state: State, memory: State, count: int | None
+    ) -> tuple[Tensor | None, Tensor, State]:
+        """Scores what may come next.
+
+        Args:
+            tokens: the last token of each hypothesis, [B, K].
+            state: what belongs to a hypothesis, each tensor [B, K, ...].
+            memory: what belongs to a document, each tensor [B, ...].
+            count: how many of the best continuations are needed; None asks for all.
+
+        Returns:
+            ids [B, K, C], their log-probabilities [B, K, C], the next state. ids is None where column i is token i;
+            otherwise it holds at least the `count` likeliest, and a token that stands there twice has -inf once.
+        """
+
+
+class Hypotheses(NamedTuple):
+    """Finished hypotheses of each document, best first."""
+
+    tokens: Tensor  # [B, K, T], the end symbol included, padded with `padding`
+    lengths: Tensor  # tokens of each, the end symbol included; 0 where there is none, [B, K]
+    scores: Tensor  # log-probability divided by the length penalty, [B, K]
+
+
+def take(tensors: State, index: Tensor) -> State:
+    """Rows of hypotheses in another order: index [B, K'] into the second dimension."""
+    rows = torch.arange(len(index), device=index.device).unsqueeze(1)
+    return {name: tensor[rows, index] for name, tensor in tensors.items()}
+
+
+class _Search:
+    """The open and the finished hypotheses of a batch of documents."""
+
+    def __init__(self, batch: int, options: DecodingOptions, padding: int, device: torch.device) -> None:
+        K, T = options.beam_size, options.max_length
+        self.options, self.padding = options, padding
+        self.rows = torch.arange(batch, device=device)  # the caller's row of each document that is still searched
+        self.tokens = torch.zeros(batch, K, 0, dtype=torch.long, device=device)
+        self.sums = torch.full((batch, K), float("-inf"), device=device)
+        self.sums[:, 0] = 0  # one hypothesis at first: the others would be its copies
+        self.finished = Hypotheses(
+            torch.full((batch, K, T), padding, dtype=torch.long, device=device),
+            torch.zeros(batch, K, dtype=torch.long, device=device),
+            torch.full((batch, K), float("-inf"), device=device),
+        )
+        self.results = self.finished
+
+    def advance(self, ids: Tensor | None, log_probs: Tensor, stop: int) -> tuple[Tensor, Tensor]:
+        """Keeps the best continuations.
+
+        Returns:
+            the hypothesis that each kept one continues, and its new token, both [B, K].
+        """
+        B, K, C = log_probs.shape
+        length = self.tokens.shape[-1] + 1
+        totals = (self.sums.unsqueeze(-1) + log_probs).flatten(1)                    # [B, K C]
+        best, flat = totals.topk(min(2 * K, totals.shape[-1]), dim=-1)               # [B, 2K]
+        origin = flat // C
+        chosen = flat % C if ids is None else ids.flatten(1).gather(-1, flat)
+        last = length == self.options.max_length
+        rows = torch.arange(B, device=flat.device).unsqueeze(1)
+        sequences = torch.cat([self.tokens[rows, origin], chosen.unsqueeze(-1)], -1)  # [B, 2K, t + 1]
+
+        ended = torch.ones_like(chosen, dtype=torch.bool) if last else chosen == stop
+        ended[:, K:] = False  # an end ranked below the beam is none of its best continuations
+        self._finish(sequences, best.masked_fill(~ended, float("-inf")) / self.options.penalty(length), length)
+
+        # a stable sort moves the continuations that go on to the front, best first
+        keep = ((chosen == stop) | best.isneginf()).to(torch.int8).argsort(dim=-1, stable=True)[:, :K]
+        self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)
+        self.tokens = sequences[rows, keep]
+        return origin.gather(-1, keep), chosen.gather(-1, keep)
+
+    def _finish(self, sequences: Tensor, scores: Tensor, length: int) -> None:
+        """Merges newly ended hypotheses [B, 2K, t] into the finished ones, the best K of which stay."""
+        K, T = self.options.beam_size, self.options.max_length
+        padded = torch.nn.functional.pad(sequences, (0, T - length), value=self.padding)
+        lengths = torch.full_like(scores, length, dtype=torch.long).masked_fill(scores.isneginf(), 0)
+        old = self.finished
+        scores, order = torch.cat([old.scores, scores], 1).topk(K, dim=-1)
+        rows = torch.arange(len(order), device=order.device).unsqueeze(1)
+        tokens = torch.cat([old.tokens, padded], 1)[rows, order]
+        self.finished = Hypotheses(tokens, torch.cat([old.lengths, lengths], 1).gather(-1, order), scores)
+
+    def done(self) -> Tensor:
+        """True at documents whose search can end, [B]."""
+        options, worst, best = self.options, self.finished.scores[:, -1], self.sums[:, 0]
+        if options.early_stopping:
+            return ~worst.isneginf() | best.isneginf()
+        length = self.tokens.shape[-1]
+        # log-probabilities only fall; the division helps most at the largest penalty that can still come
+        bound = best / max(options.penalty(length + 1), options.penalty(options.max_length))
+        return bound <= worst
+
+    def narrow(self, active: Tensor) -> None:
+        """Puts the results of documents that are done aside: active is the index of those that go on."""
+        self._store()
+        self.rows, self.tokens, self.sums = self.rows[active], self.tokens[active], self.sums[active]
+        self.finished = Hypotheses(*(column[active] for column in self.finished))
+
+    def _store(self) -> None:
+        if self.results is self.finished:
+            return
+        self.results = Hypotheses(
+            *(whole.index_copy(0, self.rows, part) for whole, part in zip(self.results, self.finished))
+        )
+
+    def close(self) -> Hypotheses:
+        """The finished hypotheses of all documents."""
+        self._store()
+        return self.results
+
+
+@torch.no_grad()
+def beam_search(
+    step: Step,
+    state: State,
+    memory: State,
+    start: Tensor,
+    stop: int,
+    options: DecodingOptions,
+    forbidden: tuple[int, ...] = (),
+    padding: int = 0,
+) -> Hypotheses:
+    """The best continuations of a start symbol, for a batch of documents at once.
+
+    In each step the 2K best continuations of a document's K hypotheses are looked at: those among the first K that end
+    are finished, the best K that do not end go on. At `max_length` all of the first K are finished.
+
+    Args:
+        step: the model.
+        state: what belongs to a hypothesis before the first step, each tensor [B, ...]; it is repeated K times.
+        memory: what belongs to a document, each tensor [B, ...].
+        start: first decoder input of each document, [B].
+        stop: the end symbol.
+        options: beam size, lengths, penalties.
+        forbidden: tokens that are never generated, such as padding.
+        padding: what fills up shorter hypotheses.
+
+    Raises:
+        ValueError: if a document has no hypothesis at all, because everything was forbidden.
+    """
+    K = options.beam_size
+    search = _Search(len(start), options, padding, start.device)
+    state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}
+    tokens = start.unsqueeze(1).expand(-1, K)
+    never = torch.tensor(forbidden, dtype=torch.long, device=start.device)
+    for t in range(options.max_length):
+        banned = [never.expand(*tokens.shape, -1)]
+        if t < options.min_length:
+            banned.append(torch.full_like(tokens, stop).unsqueeze(-1))
+        if options.no_repeat_ngram:
+            banned.append(repeated_continuations(search.tokens, options.no_repeat_ngram))
+        blocked = torch.cat(banned, -1)
+        ids, log_probs, state = step(tokens, state, memory, 2 * K + blocked.shape[-1])
+        origin, tokens = search.advance(ids, forbid(log_probs, ids, blocked), stop)
+        if t + 1 == options.max_length:
+            break
+        state = take(state, origin)
+        open_ = (~search.done()).nonzero().squeeze(1)
+        if len(open_) == 0:
+            break
+        if len(open_) <= 0.75 * len(search.rows):  # narrowing copies the memory: not for a single document in many
+            search.narrow(open_)
+            tokens = tokens[open_]
+            state = {name: tensor[open_] for name, tensor in state.items()}
+            memory = {name: tensor[open_] for name, tensor in memory.items()}
+    hypotheses = search.close()
+    if hypotheses.scores[:, 0].isneginf().any():
+        raise ValueError("beam search found no hypothesis: every token was forbidden; loosen the decoding options")
+    return hypotheses

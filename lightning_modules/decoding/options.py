@@ -1,0 +1,105 @@
+"""How to decode: the options that every generative model understands."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DecodingOptions:
+    """Options of beam search and sampling; lengths count generated tokens, the end symbol included.
+
+    Attributes:
+        beam_size: hypotheses kept; 1 is greedy search.
+        min_length: words before the end symbol is allowed.
+        max_length: tokens at most.
+        length_penalty: what a hypothesis' log-probability is divided by: `mean` its length n, `gnmt`
+            ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14), `none` 1.
+        alpha: exponent of `gnmt`; `mean` uses n^alpha, so that 1 is the mean log-probability.
+        no_repeat_ngram: no n-gram of this size twice in a hypothesis; 0 allows all.
+        allow_unknown: whether the unknown-word symbol may be generated.
+        early_stopping: end a document's search at `beam_size` complete hypotheses, as See et al. 2017; otherwise when no
+            open hypothesis can become better than those.
+        sample: draw from the distribution instead of searching.
+        temperature: of sampling.
+        top_k: sample from the k likeliest tokens; 0 from all.
+        top_p: sample from the smallest set of tokens with this probability.
+    """
+
+    beam_size: int = 4
+    min_length: int = 35
+    max_length: int = 120
+    length_penalty: Literal["mean", "gnmt", "none"] = "mean"
+    alpha: float = 1.0
+    no_repeat_ngram: int = 0
+    allow_unknown: bool = False
+    early_stopping: bool = True
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        problems = [
+            (self.beam_size < 1, f"beam_size must be at least 1, got {self.beam_size}"),
+            (self.max_length < 1, f"max_length must be at least 1, got {self.max_length}"),
+            (
+                not 0 <= self.min_length < self.max_length,
+                f"min_length must be at least 0 and below max_length {self.max_length}, got {self.min_length}",
+            ),
+            (self.alpha < 0, f"alpha must not be negative, got {self.alpha}"),
+            (self.no_repeat_ngram < 0, f"no_repeat_ngram must not be negative, got {self.no_repeat_ngram}"),
+            (self.temperature <= 0, f"temperature must be positive, got {self.temperature}"),
+            (self.top_k < 0, f"top_k must not be negative, got {self.top_k}"),
+            (not 0 < self.top_p <= 1, f"top_p must be in (0, 1], got {self.top_p}"),
+        ]
+        for wrong, message in problems:
+            if wrong:
+                raise ValueError(message)
+
+    def penalty(self, length: int) -> float:
+        """What the log-probability of a hypothesis of `length` tokens is divided by."""
+        if self.length_penalty == "none":
+            return 1.0
+        return (length if self.length_penalty == "mean" else (5 + length) / 6) ** self.alpha
+
+
+def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
+    """Tokens that would complete an n-gram a second time.
+
+    Args:
+        tokens: what has been generated, [..., t].
+        size: n of the n-gram.
+
+    Returns:
+        [..., max(0, t - n + 1)] token ids; -1 where nothing is completed.
+    """
+    length = tokens.shape[-1]
+    if size < 1 or length < size:
+        return tokens.new_zeros(*tokens.shape[:-1], 0)
+    if size == 1:
+        return tokens
+    windows = tokens.unfold(-1, size, 1)                                             # [..., t - n + 1, n]
+    suffix = tokens[..., length - size + 1 :].unsqueeze(-2)                          # [..., 1, n - 1]
+    return windows[..., -1].masked_fill((windows[..., :-1] != suffix).any(-1), -1)
+
+
+def forbid(log_probs: Tensor, ids: Tensor | None, tokens: Tensor) -> Tensor:
+    """Log-probabilities with the listed tokens at -inf.
+
+    Args:
+        log_probs: [B, K, C].
+        ids: the token of every column, [B, K, C]; None where column i is token i.
+        tokens: what to forbid, [B, K, n]; negative entries forbid nothing.
+    """
+    if tokens.shape[-1] == 0:
+        return log_probs
+    if ids is not None:
+        return log_probs.masked_fill((ids.unsqueeze(-1) == tokens.unsqueeze(-2)).any(-1), float("-inf"))
+    banned = torch.zeros_like(log_probs, dtype=torch.bool)
+    banned.scatter_(-1, tokens.clamp_min(0), tokens >= 0)
+    # token 0 may have been cleared by a negative entry that was clamped onto it
+    banned[..., 0] = (tokens == 0).any(-1)
+    return log_probs.masked_fill(banned, float("-inf"))

@@ -1,0 +1,168 @@
+"""The output layer of a copying generator: what the loss needs, what beam search needs, and the whole distribution.
+
+P(w) = p_gen P_vocab(w) + (1 - p_gen) sum_{i: w_i = w} a_i over the vocabulary and the document's own words
+(equation 9 of See et al. 2017, arXiv 1704.04368). Ids below V are vocabulary words, V + k is the k-th word of the
+document that the vocabulary lacks.
+"""
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear, logsigmoid
+
+CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**27}  # logits alive at once: 16 MB stays near a CPU's caches, 512 MB fill a GPU
+
+
+class _LinearLogProb(torch.autograd.Function):
+    """log softmax(x W^T + b)[target], a chunk of rows at a time, logits recomputed in the backward pass."""
+
+    @staticmethod
+    def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+        cast = weight.to(features.dtype)  # once, under autocast too, not once a chunk
+        rows = max(1, CHUNK_ELEMENTS.get(features.device.type, 2**22) // len(weight))
+        normalizers, chosen = [], []
+        for chunk, target in zip(features.split(rows), targets.split(rows)):
+            logits = torch.addmm(bias.to(cast.dtype), chunk, cast.T)                 # [rows, V]
+            wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+            normalizers.append(wide.logsumexp(-1))
+            chosen.append(wide.gather(-1, target.unsqueeze(-1)).squeeze(-1))
+        normalizer = torch.cat(normalizers) if normalizers else features.new_zeros(0)
+        ctx.save_for_backward(features, cast, bias, targets, normalizer)
+        ctx.rows, ctx.weight_dtype = rows, weight.dtype
+        return torch.cat(chosen) - normalizer if chosen else normalizer              # [N]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        features, weight, bias, targets, normalizer = ctx.saved_tensors
+        grad_features = torch.empty_like(features)
+        grad_weight = torch.zeros(weight.shape, dtype=ctx.weight_dtype, device=weight.device)
+        grad_bias = torch.zeros_like(bias)
+        for start in range(0, len(features), ctx.rows):
+            part = slice(start, start + ctx.rows)
+            logits = torch.addmm(bias.to(weight.dtype), features[part], weight.T)    # [rows, V]
+            inner = torch.sub(logits, normalizer[part, None]).exp_().mul_(-grad[part, None])
+            inner.scatter_add_(-1, targets[part, None], grad[part, None].to(inner.dtype))  # g (onehot - softmax)
+            grad_bias += inner.sum(0).to(bias.dtype)
+            inner = inner.to(weight.dtype)
+            torch.mm(inner, weight, out=grad_features[part])
+            if inner.dtype == grad_weight.dtype:
+                grad_weight.addmm_(inner.T, features[part])
+            else:
+                grad_weight += inner.T @ features[part]
+        return grad_features, grad_weight, grad_bias, None
+
+
+def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    """Log-probability of one target a row under softmax(features W^T + b), without an [N, V] tensor kept.
+
+    Args:
+        features: [N, H].
+        weight: [V, H].
+        bias: [V].
+        targets: ids below V, [N].
+
+    Returns:
+        [N], in float32 or wider.
+    """
+    if torch.is_autocast_enabled(features.device.type):
+        features = features.to(torch.get_autocast_dtype(features.device.type))
+    return _LinearLogProb.apply(features, weight, bias, targets)
+
+
+def copied_mass(attention: Tensor, source: Tensor, targets: Tensor) -> Tensor:
+    """Attention on the source positions that hold the target, sum_{i: w_i = y_t} a_ti.
+
+    Args:
+        attention: [..., T, S].
+        source: extended ids, broadcastable to [..., S]; padding is masked by its attention of zero.
+        targets: extended ids, [..., T].
+
+    Returns:
+        [..., T].
+    """
+    return attention.masked_fill(source.unsqueeze(-2) != targets.unsqueeze(-1), 0).sum(-1)
+
+
+def mix_log_probs(vocabulary: Tensor, copied: Tensor, gate: Tensor) -> Tensor:
+    """log(p_gen P_vocab + (1 - p_gen) copied), in log space so that no saturated p_gen gives log 0.
+
+    Args:
+        vocabulary: log P_vocab of the words; -inf for words outside the vocabulary.
+        copied: their attention mass; a mass of 0 is taken as the smallest normal number.
+        gate: the logit of p_gen.
+
+    Returns:
+        Log-probabilities, of the arguments' common shape.
+    """
+    floor = torch.finfo(copied.dtype).tiny
+    return torch.logaddexp(logsigmoid(gate) + vocabulary, logsigmoid(-gate) + copied.clamp_min(floor).log())
+
+
+def extended_log_probs(logits: Tensor, attention: Tensor, gate: Tensor, source: Tensor, size: int) -> Tensor:
+    """The whole mixture distribution: for sampling, and what the shortcuts are tested against.
+
+    Args:
+        logits: vocabulary logits, [..., V].
+        attention: [..., S].
+        gate: logit of p_gen, [...].
+        source: extended ids, broadcastable to [..., S].
+        size: V plus the largest number of out-of-vocabulary words in a document of the batch.
+
+    Returns:
+        log P, [..., size]; -inf-like (the log of the smallest normal number) where nothing generates or copies a word.
+    """
+    vocabulary = logits.log_softmax(-1)
+    extra = size - logits.shape[-1]
+    vocabulary = torch.nn.functional.pad(vocabulary, (0, extra), value=float("-inf"))            # [..., size]
+    copied = torch.zeros_like(vocabulary).scatter_add(-1, source.expand(attention.shape), attention)
+    return mix_log_probs(vocabulary, copied, gate.unsqueeze(-1))
+
+
+def best_candidates(
+    logits: Tensor, attention: Tensor, gate: Tensor, source: Tensor, first: Tensor, in_source: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
+    """At least the `count` likeliest words of the mixture, exactly, without building it over the vocabulary.
+
+    Words that the document lacks keep the order of their logits, so the likeliest `count` of the vocabulary together
+    with all words of the document contain the likeliest `count` of the mixture.
+
+    Args:
+        logits: [B, K, V].
+        attention: [B, K, S].
+        gate: logit of p_gen, [B, K].
+        source: extended ids, [B, S].
+        first: for every source position the first position that holds the same word, [B, S]; padding points at itself.
+        in_source: True at vocabulary words that the document has, [B, V].
+        count: how many are needed.
+
+    Returns:
+        ids and log-probabilities, [B, K, count + S]; a word that stands there twice has -inf the second time.
+    """
+    batch, beams, vocab_size = logits.shape
+    normalizer = logits.logsumexp(-1, keepdim=True)                                              # [B, K, 1]
+    top, top_ids = logits.topk(min(count, vocab_size), dim=-1)                                   # [B, K, C]
+    top = top - normalizer + logsigmoid(gate).unsqueeze(-1)
+    known = in_source.unsqueeze(1).expand(-1, beams, -1).gather(-1, top_ids)
+    top = top.masked_fill(known, float("-inf"))                                                  # scored as source words
+
+    mass = torch.zeros_like(attention).scatter_add_(-1, first.unsqueeze(1).expand_as(attention), attention)
+    inside = (source < vocab_size).unsqueeze(1)                                                  # [B, 1, S]
+    generated = logits.gather(-1, source.clamp_max(vocab_size - 1).unsqueeze(1).expand(-1, beams, -1)) - normalizer
+    copied = mix_log_probs(generated.masked_fill(~inside, float("-inf")), mass, gate.unsqueeze(-1))
+    repeated = first != torch.arange(source.shape[1], device=source.device)                      # [B, S]
+    copied = copied.masked_fill(repeated.unsqueeze(1), float("-inf"))
+    ids = torch.cat([top_ids, source.unsqueeze(1).expand(-1, beams, -1)], -1)                    # [B, K, C + S]
+    return ids, torch.cat([top, copied], -1)
+
+
+def first_positions(source: Tensor) -> Tensor:
+    """For every position of a row the first position with the same id: [B, S] -> [B, S]."""
+    same = source.unsqueeze(2) == source.unsqueeze(1)                                            # [B, S, S]
+    return same.to(torch.uint8).argmax(-1)
+
+
+def vocabulary_logits(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Logits over the vocabulary, in float32 or wider: [..., H] -> [..., V]."""
+    logits = linear(features, weight, bias)
+    return logits if logits.dtype == torch.float64 else logits.float()

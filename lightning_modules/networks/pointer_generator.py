@@ -1,0 +1,168 @@
+"""The pointer-generator network: biLSTM encoder, attending LSTM decoder with input feeding, copy gate, coverage."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from lightning_modules.networks.attention import CoverageAttention, coverage_loss
+
+
+class Memory(NamedTuple):
+    """What the encoder leaves for the decoder."""
+
+    states: Tensor  # [B, S, 2H]
+    projected: Tensor  # W_h h, [B, S, 2H]
+    mask: Tensor  # True at real tokens, [B, S]
+
+
+class DecoderState(NamedTuple):
+    """What one decoder step hands to the next, for K summaries of each document."""
+
+    hidden: Tensor  # [B, K, H]
+    cell: Tensor  # [B, K, H]
+    context: Tensor  # [B, K, 2H]
+    coverage: Tensor  # sum of the attention so far, [B, K, S]
+
+
+class Decoded(NamedTuple):
+    """Decoder outputs over T steps."""
+
+    features: Tensor  # V [hidden; context] + b, [B, K, T, H]
+    attention: Tensor  # [B, K, T, S]
+    gate: Tensor | None  # logit of p_gen, [B, K, T]
+    overlap: Tensor  # covloss_t, [B, K, T]
+
+
+class PointerGeneratorNetwork(nn.Module):
+    """Sequence-to-sequence attention, optionally with a pointer and with coverage (See et al. 2017, section 2).
+
+    LSTM gates have one bias each: PyTorch's second bias is kept at zero and not trained. With V = 50,000, E = 128 and
+    H = 256 there are 21,499,600 trained parameters; the pointer adds 1,153 and coverage 512.
+
+    Args:
+        vocab_size: V, special words included.
+        embedding_size: E.
+        hidden_size: H of the decoder and of each encoder direction.
+        pointer: whether there is a p_gen.
+        coverage: whether attention has a coverage term.
+        dropout: on embeddings, encoder states and the features before the output layer; 0 in the paper.
+        embedding_std: of the truncated normal that embeddings and the output layer start from.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embedding_size: int = 128,
+        hidden_size: int = 256,
+        pointer: bool = True,
+        coverage: bool = True,
+        dropout: float = 0.0,
+        embedding_std: float = 1e-4,
+    ) -> None:
+        super().__init__()
+        H, E = hidden_size, embedding_size
+        self.embedding = nn.Embedding(vocab_size, E)
+        self.encoder = nn.LSTM(E, H, batch_first=True, bidirectional=True)
+        self.reduce_hidden, self.reduce_cell = nn.Linear(2 * H, H), nn.Linear(2 * H, H)
+        self.feed_word, self.feed_context = nn.Linear(E, E), nn.Linear(2 * H, E, bias=False)
+        self.decoder = nn.LSTMCell(E, H)
+        self.attention = CoverageAttention(2 * H, 2 * H, 2 * H, coverage)
+        self.combine = nn.Linear(3 * H, H)
+        self.output = nn.Linear(H, vocab_size)
+        self.pointer = nn.Linear(4 * H + E, 1) if pointer else None
+        self.dropout = nn.Dropout(dropout)
+        self._initialise(embedding_std)
+
+    def _initialise(self, std: float) -> None:
+        """LSTMs uniform in +-0.02 with a forget bias of 1; embeddings, reduction and output a truncated normal."""
+        for lstm in (self.encoder, self.decoder):
+            for name, parameter in lstm.named_parameters():
+                if "bias" in name:
+                    nn.init.zeros_(parameter)
+                else:
+                    nn.init.uniform_(parameter, -0.02, 0.02)
+                if "bias_ih" in name:
+                    parameter.data[parameter.numel() // 4 : parameter.numel() // 2] = 1  # gates are i, f, g, o
+                if "bias_hh" in name:
+                    parameter.requires_grad_(False)
+        for weight in (self.embedding.weight, self.output.weight, self.output.bias):
+            nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+        for layer in (self.feed_word, self.feed_context, self.attention.project, self.attention.query, self.combine):
+            nn.init.xavier_uniform_(layer.weight)
+        for layer in (self.reduce_hidden, self.reduce_cell):
+            nn.init.trunc_normal_(layer.weight, std=1e-4 if std <= 1e-4 else std)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
+        """Reads the documents; the state that it leaves has K = 1.
+
+        Args:
+            source: vocabulary ids, [B, S].
+            lengths: number of real tokens, at least 1, [B], on the CPU.
+        """
+        packed = pack_padded_sequence(
+            self.dropout(self.embedding(source)), lengths, batch_first=True, enforce_sorted=False
+        )
+        packed, (hidden, cell) = self.encoder(packed)
+        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.shape[1])    # [B, S, 2H]
+        states = self.dropout(states.contiguous())
+        positions = torch.arange(source.shape[1], device=source.device)
+        mask = positions < lengths.to(source.device, non_blocking=True).unsqueeze(1)               # [B, S]
+        start = DecoderState(
+            hidden=self.reduce_hidden(torch.cat([hidden[0], hidden[1]], -1)).relu().unsqueeze(1),  # [B, 1, H]
+            cell=self.reduce_cell(torch.cat([cell[0], cell[1]], -1)).relu().unsqueeze(1),
+            context=states.new_zeros(len(source), 1, states.shape[-1]),
+            coverage=torch.zeros_like(source, dtype=self.embedding.weight.dtype).unsqueeze(1),     # [B, 1, S]
+        )
+        return Memory(states, self.attention.project(states), mask), start
+
+    def step(
+        self, fed: Tensor, state: DecoderState, memory: Memory, coverage_gate: float
+    ) -> tuple[Tensor, Tensor, Tensor, DecoderState]:
+        """One decoder step for K summaries of each of B documents.
+
+        Args:
+            fed: the previous word's share of the input, `feed_word(embedding(word))`, [B, K, E].
+
+        Returns:
+            The LSTM's input x_t [B, K, E], the attention [B, K, S], covloss_t [B, K], the next state.
+        """
+        inputs = fed + self.feed_context(state.context)                                            # [B, K, E]
+        before = (state.hidden.flatten(0, 1).to(inputs.dtype), state.cell.flatten(0, 1).to(inputs.dtype))
+        hidden, cell = self.decoder(inputs.flatten(0, 1), before)                                  # [B K, H]
+        hidden, cell = hidden.view(*fed.shape[:2], -1), cell.view(*fed.shape[:2], -1)
+        query = torch.cat([cell, hidden], -1)                                                      # [B, K, 2H]
+        attention = self.attention(query, memory.projected, memory.mask, state.coverage, coverage_gate)
+        overlap = coverage_loss(attention, state.coverage)                                         # [B, K]
+        context = torch.bmm(attention.to(memory.states.dtype), memory.states)                      # [B, K, 2H]
+        return inputs, attention, overlap, DecoderState(hidden, cell, context, state.coverage + attention)
+
+    def features(self, inputs: Tensor, hidden: Tensor, cell: Tensor, context: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What the output layer reads [..., H], and the logit of p_gen [...] (None without a pointer)."""
+        features = self.dropout(self.combine(torch.cat([hidden, context], -1)))
+        if self.pointer is None:
+            return features, None
+        gate = self.pointer(torch.cat([context, cell, hidden, inputs], -1)).squeeze(-1)
+        return features, gate if gate.dtype == torch.float64 else gate.float()
+
+    def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor, coverage_gate: float = 1.0) -> Decoded:
+        """Teacher-forced pass over K summaries of each document; the document is read once.
+
+        Args:
+            source: vocabulary ids, [B, S].
+            lengths: real tokens a document, [B], on the CPU.
+            target_input: the start symbol, then the summary's words, [B, K, T].
+            coverage_gate: 1 with coverage in the attention, 0 without.
+        """
+        memory, state = self.encode(source, lengths)
+        K, T = target_input.shape[1:]
+        state = DecoderState(*(tensor.expand(-1, K, -1) for tensor in state))
+        fed = self.feed_word(self.dropout(self.embedding(target_input)))                           # [B, K, T, E]
+        rows: list[tuple[Tensor, ...]] = []
+        for t in range(T):
+            inputs, attention, overlap, state = self.step(fed[:, :, t], state, memory, coverage_gate)
+            rows.append((inputs, state.hidden, state.cell, state.context, attention, overlap))
+        inputs, hidden, cell, context, attention, overlap = (torch.stack(column, 2) for column in zip(*rows))
+        features, gate = self.features(inputs, hidden, cell, context)
+        return Decoded(features, attention, gate, overlap)

@@ -1,0 +1,219 @@
+"""The pointer-generator with coverage: See, Liu and Manning, ACL 2017 (arXiv 1704.04368)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from datamodules.pointer_generator import PointerGeneratorBatch
+from datamodules.text.vocabulary import PAD, START, STOP, UNK
+from datamodules.text.words import sentences_of
+from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.decoding.sampling import sample
+from lightning_modules.networks.copying import (
+    best_candidates,
+    copied_mass,
+    extended_log_probs,
+    first_positions,
+    linear_log_prob,
+    mix_log_probs,
+    vocabulary_logits,
+)
+from lightning_modules.networks.pointer_generator import Decoded, DecoderState, Memory, PointerGeneratorNetwork
+from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
+
+
+class PointerGenerator(Summarizer):
+    """Attention over the document, a vocabulary and a pointer into the document (See et al. 2017, section 2).
+
+    Loss terms: `nll`, the mean over each summary of -log P(y_t); `coverage`, the mean of covloss_t (equation 13).
+    The rows of the paper's table 1 are `pointer: false, coverage: false`; `pointer: true, coverage: false`; both true
+    with the `CoverageAnnealing` callback.
+
+    Args:
+        vocab_size: V, four special symbols included.
+        embedding_size: E.
+        hidden_size: H of the decoder and of each encoder direction.
+        pointer: copy from the document.
+        coverage: let attention see its own past, and punish overlap with it. Without the callback from the first step on.
+        dropout: on embeddings and before the output layer; 0 in the paper.
+        embedding_std: of the truncated normal that embeddings and output start from.
+        learning_rate: of Adagrad, where the command line names no other optimizer.
+        decoding: how summaries are decoded; beam 4, 35 to 120 tokens, mean log-probability if not given.
+        val_summaries: validation documents that are summarized at each validation in training; -1 for all.
+        compile_network: `torch.compile` the encoder and decoder.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int = 50_000,
+        embedding_size: int = 128,
+        hidden_size: int = 256,
+        pointer: bool = True,
+        coverage: bool = True,
+        dropout: float = 0.0,
+        embedding_std: float = 1e-4,
+        learning_rate: float = 0.15,
+        decoding: DecodingOptions | None = None,
+        val_summaries: int = 256,
+        compile_network: bool = False,
+    ) -> None:
+        super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
+        self.learning_rate = learning_rate
+        self.network = PointerGeneratorNetwork(
+            vocab_size, embedding_size, hidden_size, pointer, coverage, dropout, embedding_std
+        )
+        self.coverage_gate = float(coverage)
+        self.loss_weights["coverage"] = float(coverage)
+        if compile_network:
+            self.network.compile()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Adagrad with an initial accumulator of 0.1, as in the paper."""
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return torch.optim.Adagrad(trained, lr=self.learning_rate, initial_accumulator_value=0.1)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["coverage_gate"] = self.coverage_gate
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        self.coverage_gate = checkpoint.get("coverage_gate", self.coverage_gate)
+
+    # Training ----------------------------------------------------------------------------------------------------
+
+    def _decode(self, batch: PointerGeneratorBatch, target_input: Tensor) -> Decoded:
+        return self.network(batch.source, batch.lengths, target_input, self.coverage_gate)
+
+    def _log_likelihood(
+        self, batch: PointerGeneratorBatch, decoded: Decoded, target: Tensor, rows: Tensor
+    ) -> Tensor:
+        """log P(y_t) of extended ids [B, K, T], 0 at padding; the output layer is evaluated at real tokens only.
+
+        Args:
+            rows: flat positions of the real tokens, [N].
+        """
+        output = self.network.output
+        gold = target.flatten()[rows]                                                # [N]
+        known = gold < self.vocab_size
+        features = decoded.features.flatten(0, 2)[rows]                              # [N, H]
+        log_probs = linear_log_prob(features, output.weight, output.bias, gold.masked_fill(~known, UNK))
+        if decoded.gate is not None:
+            mass = copied_mass(decoded.attention, batch.source_extended.unsqueeze(1), target).flatten()[rows]
+            log_probs = mix_log_probs(
+                log_probs.masked_fill(~known, float("-inf")), mass, decoded.gate.flatten()[rows]
+            )
+        flat = log_probs.new_zeros(target.numel()).index_copy(0, rows, log_probs)
+        return flat.view(target.shape)
+
+    def loss_terms(self, batch: PointerGeneratorBatch) -> dict[str, Tensor]:
+        """`nll` and, with coverage, `coverage`: means over the target, then over the documents."""
+        target = batch.target.unsqueeze(1)                                           # [B, 1, T]
+        decoded = self._decode(batch, batch.target_input.unsqueeze(1))
+        lengths, real = batch.target_lengths, batch.target != PAD
+        log_probs = self._log_likelihood(batch, decoded, target, batch.target_rows).squeeze(1)
+        terms = {"nll": -(log_probs.sum(1) / lengths).mean()}
+        if self.network.attention.coverage is not None:
+            terms["coverage"] = (decoded.overlap.squeeze(1).masked_fill(~real, 0).sum(1) / lengths).mean()
+        if decoded.gate is not None and self._trainer is not None:
+            p_gen = decoded.gate.detach().squeeze(1).sigmoid().masked_fill(~real, 0).sum() / lengths.sum()
+            stage = "train" if self.training else "val"
+            self.log(f"{stage}/p_gen", p_gen, batch_size=batch.batch_size, sync_dist=not self.training)
+        return terms
+
+    # Generation --------------------------------------------------------------------------------------------------
+
+    def _step(self, tokens: Tensor, state: State, memory: State, count: int | None):
+        """`decoding.Step` of the network."""
+        network = self.network
+        words = tokens.masked_fill(tokens >= self.vocab_size, UNK)                   # [B, K]
+        inputs, attention, _, after = network.step(
+            network.feed_word(network.embedding(words)),
+            DecoderState(**state),
+            Memory(*(memory[name] for name in Memory._fields)),
+            self.coverage_gate,
+        )
+        features, gate = network.features(inputs, after.hidden, after.cell, after.context)
+        logits = vocabulary_logits(features, network.output.weight, network.output.bias)         # [B, K, V]
+        logits[..., len(self.text) :] = float("-inf")  # rows of the output layer without a word
+        if gate is None:
+            ids, scores = None, logits.log_softmax(-1)
+            if count is not None:
+                scores, ids = scores.topk(min(count, self.vocab_size), dim=-1)
+        elif count is None:
+            size = self.vocab_size + int(memory["extra"].max())
+            ids, scores = None, extended_log_probs(logits, attention, gate, memory["source"].unsqueeze(1), size)
+        else:
+            ids, scores = best_candidates(
+                logits, attention, gate, memory["source"], memory["first"], memory["in_source"], count
+            )
+        return ids, scores, after._asdict()
+
+    def generate(
+        self, batch: PointerGeneratorBatch, options: DecodingOptions, generator: torch.Generator | None = None
+    ) -> Hypotheses:
+        """Beam search or sampling; tokens are extended ids."""
+        with evaluating(self):
+            memory, start = self.network.encode(batch.source, batch.lengths)
+            source = batch.source_extended
+            in_source = torch.zeros(len(source), self.vocab_size, dtype=torch.bool, device=source.device)
+            in_source.scatter_(1, batch.source, True)
+            # a word that the vocabulary lacks is read as UNK; UNK itself is no word of the document
+            in_source[:, UNK] = (source == UNK).any(1)
+            fixed = memory._asdict() | {
+                "source": source,
+                "first": first_positions(source),
+                "in_source": in_source,
+                "extra": (source.amax(1) - self.vocab_size + 1).clamp_min(0),
+            }
+            forbidden = (PAD, START) if options.allow_unknown else (PAD, UNK, START)
+            state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
+            arguments = (self._step, state, fixed, torch.full_like(source[:, 0], START), STOP, options)
+            if options.sample:
+                return sample(*arguments, forbidden, PAD, generator)
+            return beam_search(*arguments, forbidden, PAD)
+
+    def sample(self, batch: PointerGeneratorBatch, options: DecodingOptions) -> Samples:
+        """Generated extended ids, [B, K, T], without gradient."""
+        hypotheses = self.generate(batch, options)
+        return Samples(hypotheses.tokens, hypotheses.lengths)
+
+    def log_probs(self, batch: PointerGeneratorBatch, samples: Samples) -> Tensor:
+        """log P of given extended ids in one teacher-forced pass, [B, K, T]; 0 at padding."""
+        target, rows = samples.tokens, (samples.tokens != PAD).flatten().nonzero().squeeze(1)
+        return self._log_likelihood(batch, self._decode(batch, self.shifted(target)), target, rows)
+
+    def shifted(self, target: Tensor) -> Tensor:
+        """Decoder inputs of targets: the start symbol in front, UNK for words outside the vocabulary, [..., T]."""
+        inputs = torch.cat([torch.full_like(target[..., :1], START), target[..., :-1]], -1)
+        return inputs.masked_fill(inputs >= self.vocab_size, UNK)
+
+    def summarize(self, batch: PointerGeneratorBatch) -> list[Summary]:
+        """The best hypothesis of each document as text, with the words that were copied."""
+        hypotheses = self.generate(batch, self.decoding)
+        best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])
+        copied = self.explain(batch, best)[1].tolist() if self.network.pointer is not None else None
+        summaries = []
+        for i, ids in enumerate(best.tokens[:, 0].tolist()):
+            kept = [token for token in ids[: int(best.lengths[i, 0])] if token != STOP]
+            words = self.text.decode(kept, batch.added[i], self.vocab_size)
+            sentences = [self.text.detokenize(sentence) for sentence in sentences_of(words)]
+            marks = copied[i][0][: len(words)] if copied is not None else None
+            summaries.append(Summary(batch.ids[i], sentences, batch.references[i], words, marks))
+        return summaries
+
+    def explain(self, batch: PointerGeneratorBatch, samples: Samples) -> tuple[Decoded, Tensor]:
+        """Teacher-forced pass over samples [B, K, T]: the decoder's outputs, and for every token whether copying gave it
+        more probability than the vocabulary did, [B, K, T]."""
+        with evaluating(self):
+            target = samples.tokens
+            decoded = self._decode(batch, self.shifted(target))
+            mass = copied_mass(decoded.attention, batch.source_extended.unsqueeze(1), target)
+            known = target.clamp_max(self.vocab_size - 1)
+            output = self.network.output
+            generated = linear_log_prob(decoded.features.flatten(0, 2), output.weight, output.bias, known.flatten())
+            p_gen = decoded.gate.sigmoid() if decoded.gate is not None else torch.ones_like(mass)
+            generated = (p_gen * generated.view_as(mass).exp()).masked_fill(target >= self.vocab_size, 0)
+            return decoded, (1 - p_gen) * mass > generated

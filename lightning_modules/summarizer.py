@@ -1,0 +1,238 @@
+"""`Summarizer`: the life that every model of the suite shares, and the records it leaves."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from pytorch_lightning import LightningModule
+from torch import Tensor, nn
+
+from datamodules.batch import Batch
+from datamodules.documents import CorpusError
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.metrics.rouge import Rouge, rouge_scores
+
+ROUGE_VARIANTS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+
+
+@dataclass
+class Summary:
+    """What a model made of one document.
+
+    Attributes:
+        id: the document's.
+        sentences: of the summary.
+        references: the document's reference summaries, each a list of sentences.
+        copied: for every word of the summary whether it was copied; None where a model does not say.
+        words: the summary's words that `copied` belongs to.
+        scores: measures of this summary, F1 x 100 for ROUGE; empty without references.
+    """
+
+    id: str
+    sentences: list[str]
+    references: list[list[str]]
+    words: list[str] | None = None
+    copied: list[bool] | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """A line of predictions.jsonl."""
+        row = {"id": self.id, "summary": self.sentences, "references": self.references, "scores": self.scores}
+        return row | ({"copied": self.copied, "words": self.words} if self.copied is not None else {})
+
+
+class Samples(NamedTuple):
+    """Generated token ids, what `Generative.log_probs` rescores."""
+
+    tokens: Tensor  # [B, K, T], end symbol included, padded
+    lengths: Tensor  # [B, K]
+
+
+class Generative(Protocol):
+    """A model that writes: what self-critical training asks of it."""
+
+    def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
+        """Draws or searches summaries, without gradient, in eval mode."""
+
+    def log_probs(self, batch: Batch, samples: Samples) -> Tensor:
+        """Log-probabilities of given tokens in one teacher-forced pass, [B, K, T], with gradient; 0 at padding."""
+
+
+Term = Callable[[Any, Batch], Tensor]
+
+
+def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
+    """sum_k weights[k] terms[k]; a term without a weight counts once.
+
+    Raises:
+        ValueError: if there is no term.
+    """
+    if not terms:
+        raise ValueError("a loss needs at least one term")
+    return sum(weights.get(name, 1.0) * term for name, term in terms.items())
+
+
+def repeated_share(words: list[str], size: int = 3) -> float:
+    """Share of a text's n-grams that stood in it before, in [0, 1]; 0 for a text shorter than n."""
+    grams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
+    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+class Summarizer(LightningModule, ABC):
+    """Base of all summarizers: training by weighted named terms, evaluation by summaries and ROUGE.
+
+    A model gives `loss_terms(batch)`, a mean over the batch's documents for each named term, and `summarize(batch)`. The
+    loss is the weighted sum of the terms; callbacks move `loss_weights` or add terms of their own to `extra_terms`.
+
+    Args:
+        vocab_size: rows of the embedding; the DataModule's text must fit.
+        decoding: how summaries are decoded.
+        val_summaries: validation documents that are summarized and scored at each validation during training; -1 for all.
+            `validate` and `test` score all documents.
+    """
+
+    def __init__(self, vocab_size: int, decoding: DecodingOptions, val_summaries: int = 256) -> None:
+        super().__init__()
+        self.vocab_size, self.decoding, self.val_summaries = vocab_size, decoding, val_summaries
+        self.loss_weights: dict[str, float] = {}
+        self.extra_terms: dict[str, Term] = {}
+        self.text: Any = None
+        self.rouge = nn.ModuleDict({stage: Rouge(ROUGE_VARIANTS) for stage in ("val", "test")})
+        self._summarized = 0
+
+    # What a paper says -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
+        """Named terms of the loss, each a mean over the documents of the batch."""
+
+    @abstractmethod
+    def summarize(self, batch: Batch) -> list[Summary]:
+        """A summary of each document."""
+
+    # Text --------------------------------------------------------------------------------------------------------
+
+    def setup(self, stage: str) -> None:
+        """Takes the text from the DataModule.
+
+        Raises:
+            CorpusError: if it does not fit `vocab_size`.
+        """
+        data = getattr(self.trainer, "datamodule", None)
+        if data is not None and data.text is not None:
+            self.use_text(data.text)
+
+    def use_text(self, text: Any) -> None:
+        """Takes a vocabulary or tokenizer.
+
+        Raises:
+            CorpusError: if it does not fit `vocab_size`.
+        """
+        if len(text) > self.vocab_size:
+            raise CorpusError(
+                f"the text has {len(text)} words but the model vocab_size {self.vocab_size}; "
+                f"give both the same --data.vocab_size, or --data.text the run's own text folder"
+            )
+        self.text = text
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.text is not None:
+            checkpoint["text"] = self.text.state()
+        checkpoint["loss_weights"] = dict(self.loss_weights)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        saved = checkpoint.get("text")
+        if saved is not None and self.text is not None and saved != self.text.state():
+            raise CorpusError(
+                "the vocabulary of the data is not the one this checkpoint was trained with; "
+                "give --data.text the run's own text folder"
+            )
+        self.loss_weights.update(checkpoint.get("loss_weights", {}))
+
+    # Steps -------------------------------------------------------------------------------------------------------
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Weighted sum of the named terms; every term is logged as train/<name>."""
+        terms = self.loss_terms(batch) | {name: term(self, batch) for name, term in self.extra_terms.items()}
+        loss = weighted_sum(terms, self.loss_weights)
+        for name, term in terms.items():
+            self.log(f"train/{name}", term.detach(), batch_size=batch.batch_size)
+        self.log("train/loss", loss.detach(), batch_size=batch.batch_size, prog_bar=True)
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        self._summarized = 0
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> list[Summary]:
+        """Loss terms, and summaries of the first documents (of all, outside of training)."""
+        terms = self.loss_terms(batch)
+        loss = weighted_sum(terms, self.loss_weights)
+        for name, term in {**terms, "loss": loss}.items():
+            self.log(
+                f"val/{name}", term, batch_size=batch.batch_size, sync_dist=True, on_epoch=True, prog_bar=name == "loss"
+            )
+        world = self.trainer.world_size
+        fitting = self.trainer.state.fn == "fit"
+        if fitting and 0 <= self.val_summaries <= self._summarized * world:
+            return []
+        self._summarized += batch.batch_size
+        return self._score(batch, "val")
+
+    def test_step(self, batch: Batch, batch_idx: int) -> list[Summary]:
+        """Summaries and their scores."""
+        return self._score(batch, "test")
+
+    def predict_step(self, batch: Batch, batch_idx: int) -> list[Summary]:
+        """Summaries, scored where there are references."""
+        return self.scored(self.summarize(batch))
+
+    def scored(self, summaries: list[Summary]) -> list[Summary]:
+        """Fills in ROUGE F1 x 100 of every summary that has references; the best reference counts."""
+        for summary in summaries:
+            if any(any(sentence.strip() for sentence in reference) for reference in summary.references):
+                scores = rouge_scores(summary.sentences, summary.references, ROUGE_VARIANTS)
+                summary.scores = {name: 100 * score.fmeasure for name, score in scores.items()}
+        return summaries
+
+    def _score(self, batch: Batch, stage: str) -> list[Summary]:
+        """Summarizes, scores, and logs means over the documents with references."""
+        summaries = self.scored(self.summarize(batch))
+        judged = [summary for summary in summaries if summary.scores]
+        if judged:
+            self.rouge[stage].update([s.sentences for s in judged], [s.references for s in judged])
+        words = [" ".join(summary.sentences).split() for summary in summaries]
+        means = {
+            "length": sum(map(len, words)) / len(words),
+            "repeated_trigrams": sum(map(repeated_share, words)) / len(words),
+        }
+        for name, value in means.items():
+            self.log(f"{stage}/{name}", value, batch_size=len(summaries), sync_dist=True, on_epoch=True)
+        return summaries
+
+    def _log_rouge(self, stage: str) -> None:
+        metric = self.rouge[stage]
+        if self.trainer.strategy.reduce_boolean_decision(metric.update_count > 0, all=False):
+            for name, value in metric.compute().items():
+                self.log(f"{stage}/{name}", value, prog_bar=name == "rouge1", rank_zero_only=False)
+        metric.reset()
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_rouge("val")
+
+    def on_test_epoch_end(self) -> None:
+        self._log_rouge("test")
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """A module in eval mode and no gradient; the mode before is restored."""
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        module.train(training)
