@@ -1,0 +1,246 @@
+"""What a corpus is, and how its records become documents on disk."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from datasets import Dataset
+
+from datamodules.corpora.parallel import mapper, progress_bar
+from datamodules.documents import BadRecord, CorpusError, Document, Record
+from datamodules.text.sentences import Splitter, split_sentences
+
+OnBadRecord = Literal["raise", "skip"]
+
+# Raised whenever the same records would give other documents: it is part of the cache's key.
+VERSION = 1
+SKIP = "mend it, or pass `--data.on_bad_record skip` to leave such records out"
+
+_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("parts", pa.list_(pa.list_(pa.string()))),
+        ("references", pa.list_(pa.list_(pa.string()))),
+    ]
+)
+_BATCH = 512  # records a batch: those of long books still stay below Arrow's 2 GB of text
+
+
+class Corpus(ABC):
+    """Where documents come from: at most three splits of records, read in a fixed order."""
+
+    @abstractmethod
+    def splits(self) -> list[str]:
+        """The splits there are, of "train", "val" and "test"."""
+
+    @abstractmethod
+    def records(self, split: str) -> Iterator[Record | BadRecord]:
+        """The records of a split, with a `BadRecord` for each that cannot be read.
+
+        Raises:
+            CorpusError: if the split as a whole cannot be read.
+        """
+
+    @abstractmethod
+    def fingerprint(self, split: str) -> str:
+        """What identifies the content of `records(split)`, the arguments that shape it included.
+
+        Raises:
+            CorpusError: if the split cannot be read.
+        """
+
+
+def build_documents(
+    corpus: Corpus,
+    split: str,
+    cache_dir: str | Path,
+    splitter: Splitter = "auto",
+    on_bad_record: OnBadRecord = "raise",
+    require_references: bool = False,
+    num_proc: int = 1,
+) -> Dataset:
+    """The documents of a split, memory-mapped: columns `id`, `parts` and `references`, a row a document.
+
+    They are built once, into a folder of `cache_dir` named after the content and the arguments: `documents.arrow`
+    and `manifest.json` (see `read_manifest`). The folder appears complete or not at all, also when several
+    processes build it at once. Empty paragraphs are dropped.
+
+    Args:
+        splitter: how text becomes sentences, see `split_sentences`.
+        on_bad_record: whether a record that cannot become a document ends the build, or is left out, counted and
+            named in a warning and in the manifest.
+        require_references: whether a record without a reference is bad, as in training.
+        num_proc: processes that split sentences.
+
+    Raises:
+        CorpusError: if the corpus has no such split, a record is bad and not skipped, or no document is left.
+    """
+    if split not in corpus.splits():
+        raise CorpusError(_no_split(corpus, split))
+    key = _digest([VERSION, corpus.fingerprint(split), splitter, require_references])[:20]
+    folder = Path(cache_dir) / f"{type(corpus).__name__.lower()}-{split}-{key}"
+    if not (folder / "manifest.json").exists():
+        to_document = partial(make_document, splitter=splitter, require_references=require_references)
+        with _appearing(folder) as building:
+            manifest = _write(corpus, split, building, to_document, on_bad_record, num_proc)
+            manifest |= {"split": split, "splitter": splitter, "require_references": require_references}
+            (building / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    dataset = Dataset.from_file(str(folder / "documents.arrow"))
+    _report_skipped(corpus, split, read_manifest(dataset)["skipped"], on_bad_record)
+    return dataset
+
+
+def as_document(row: dict[str, Any]) -> Document:
+    """A row of `build_documents` as a `Document`."""
+    return Document(row["id"], row["parts"], row["references"])
+
+
+def read_manifest(dataset: Dataset) -> dict[str, Any]:
+    """What was recorded when `build_documents` made a dataset.
+
+    Returns:
+        `split`, `splitter`, `require_references`, `documents` (their number), `digest` (of the documents, in order),
+        `fingerprint` (of the corpus) and `skipped` (a list of `where` and `problem`).
+    """
+    path = Path(dataset.cache_files[0]["filename"]).with_name("manifest.json")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def make_document(
+    record: Record | BadRecord, splitter: Splitter = "auto", require_references: bool = False
+) -> Document | BadRecord:
+    """The document of a record; the bad record, if it cannot become one."""
+    if isinstance(record, BadRecord):
+        return record
+    if not record.id.strip():
+        return BadRecord(record.where, "its id is empty", SKIP)
+    parts = [sentences for part in record.parts if (sentences := _sentences(part, splitter))]
+    references = [sentences for text in record.references if (sentences := _sentences(text, splitter))]
+    if not parts:
+        return BadRecord(record.where, "the document is empty", SKIP)
+    if require_references and not references:
+        problem = "its reference is empty" if record.references else "it has no reference"
+        return BadRecord(record.where, problem, f"training needs one: {SKIP}")
+    document = Document(record.id, parts, references)
+    try:
+        repr_of = "\n".join([document.id, *document.sentences, *(s for text in references for s in text)])
+        repr_of.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return BadRecord(record.where, f"half of a surrogate pair, U+{ord(repr_of[error.start]):X}, is no text", SKIP)
+    return document
+
+
+def _sentences(text: str | list[str], splitter: Splitter) -> list[str]:
+    if isinstance(text, str):
+        return split_sentences(text, splitter)
+    return [sentence for piece in text if (sentence := " ".join(piece.split()))]
+
+
+def _write(
+    corpus: Corpus,
+    split: str,
+    folder: Path,
+    to_document: Callable[[Record | BadRecord], Document | BadRecord],
+    on_bad_record: OnBadRecord,
+    num_proc: int,
+) -> dict[str, Any]:
+    """Streams the documents into `documents.arrow` and returns the manifest."""
+    seen: dict[str, str] = {}
+    skipped: list[dict[str, str]] = []
+    digest = hashlib.sha256()
+    with pa.OSFile(str(folder / "documents.arrow"), "wb") as sink, pa.ipc.new_stream(sink, _SCHEMA) as writer:
+        for pairs in _converted(corpus.records(split), to_document, num_proc, f"{split} documents"):
+            rows = []
+            for record, document in pairs:
+                if isinstance(document, Document) and document.id in seen:
+                    document = BadRecord(record.where, f"id {document.id!r} is that of {seen[document.id]} too", SKIP)
+                if isinstance(document, BadRecord):
+                    if on_bad_record == "raise":
+                        raise CorpusError(str(document))
+                    skipped.append({"where": document.where, "problem": document.problem})
+                    continue
+                seen[document.id] = record.where
+                rows.append({"id": document.id, "parts": document.parts, "references": document.references})
+                digest.update(json.dumps(list(rows[-1].values())).encode())
+            if rows:
+                writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
+    if not seen:
+        raise CorpusError(_no_document(corpus, split, skipped))
+    return {
+        "documents": len(seen),
+        "digest": digest.hexdigest(),
+        "fingerprint": corpus.fingerprint(split),
+        "skipped": skipped,
+    }
+
+
+def _converted(
+    records: Iterable[Record | BadRecord],
+    to_document: Callable[[Record | BadRecord], Document | BadRecord],
+    num_proc: int,
+    title: str,
+) -> Iterator[list[tuple[Record | BadRecord, Document | BadRecord]]]:
+    """Batches of records, each with what became of it, under a progress bar where somebody watches."""
+    with mapper(num_proc) as mapped, progress_bar() as progress:
+        task = progress.add_task(title, total=None)
+        records = iter(records)
+        while batch := list(islice(records, _BATCH)):
+            yield list(zip(batch, mapped(to_document, batch)))
+            progress.advance(task, len(batch))
+
+
+@contextmanager
+def _appearing(folder: Path) -> Iterator[Path]:
+    """A folder to write into that takes its name when all went well, and goes when anything did not."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+    try:
+        yield building
+        try:
+            os.rename(building, folder)
+        except OSError:  # another process was first: its folder holds the same
+            if not (folder / "manifest.json").exists():
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _report_skipped(corpus: Corpus, split: str, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:
+    """Skipped records are an error where none may be, else one warning.
+
+    Raises:
+        CorpusError: if documents that were built with records left out are asked for with `on_bad_record="raise"`.
+    """
+    if not skipped:
+        return
+    first = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]
+    if on_bad_record == "raise":
+        raise CorpusError(f"{first[0]}; {SKIP}")
+    more = f"; and {len(skipped) - len(first)} more, see manifest.json" if len(skipped) > len(first) else ""
+    name = type(corpus).__name__
+    warnings.warn(f"{name} {split}: left out {len(skipped)} bad records: {'; '.join(first)}{more}", stacklevel=3)
+
+
+def _no_split(corpus: Corpus, split: str) -> str:
+    there = ", ".join(corpus.splits()) or "none"
+    return f"{type(corpus).__name__} has no split {split!r} (there is: {there}); name a source for it or choose another"
+
+
+def _no_document(corpus: Corpus, split: str, skipped: list[dict[str, str]]) -> str:
+    first = f": {len(skipped)} bad records, the first {skipped[0]['where']}: {skipped[0]['problem']}" if skipped else ""
+    return f"{type(corpus).__name__} {split}: no usable document{first}; check the files and the field names"
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()

@@ -1,0 +1,101 @@
+"""Docstrings out of source files, without importing any of them."""
+
+import ast
+import hashlib
+import os
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from datamodules.corpora.parallel import mapper, progress_bar
+from datamodules.corpora.prose import summary_and_body
+
+# Tests, copies of other packages, and ourselves.
+_LEFT_OUT = {"test", "tests", "testing", "_testing", "idlelib", "lib2to3", "turtledemo", "__pycache__"}
+_LEFT_OUT |= {"vendor", "_vendor", "vendored", "_vendored", "extern", "site-packages", "dist-packages"}
+_OURS = {"callbacks", "datamodules", "experiments", "lightning_modules"}
+
+MIN_BODY, MIN_SUMMARY, MAX_SUMMARY = 40, 3, 60  # words
+
+
+@dataclass(frozen=True)
+class Docstring:
+    """A docstring that reads as a document and its summary.
+
+    Attributes:
+        name: module and qualified name.
+        where: file and line.
+        summary: the first paragraph.
+        body: the paragraphs of prose behind it.
+    """
+
+    name: str
+    where: str
+    summary: str
+    body: tuple[str, ...]
+
+
+def source_files(folders: Iterable[Path]) -> list[tuple[str, Path]]:
+    """Python files below the folders: name within its folder, and path; in the order of names, folder by folder."""
+    found = []
+    for folder in folders:
+        for place, inside, names in os.walk(folder):
+            ours = _OURS if Path(place) == folder else set()
+            inside[:] = [name for name in inside if name not in _LEFT_OUT | ours]
+            paths = [Path(place, name) for name in names if name.endswith(".py") and not name.startswith("test_")]
+            found += [(path.relative_to(folder).as_posix(), path) for path in paths]
+    return sorted(found)
+
+
+def digest_of(files: Iterable[tuple[str, Path]]) -> str:
+    """One digest of the names and contents of files."""
+    total = hashlib.sha256()
+    for name, path in files:
+        total.update(f"{name}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def harvest(files: list[tuple[str, Path]], num_proc: int = 1) -> list[Docstring]:
+    """The docstrings of the files that read as prose, each distinct one once, in the order of the files.
+
+    A file that is no Python of this version is passed over.
+    """
+    kept: dict[tuple[str, tuple[str, ...]], Docstring] = {}
+    names: set[str] = set()
+    with mapper(num_proc) as mapped, progress_bar() as progress:
+        task = progress.add_task("reading docstrings", total=len(files))
+        for found in mapped(_of_file, files):
+            progress.advance(task)
+            for docstring in found:
+                if docstring.name not in names:  # a second definition, of an overload or behind an `if`
+                    names.add(docstring.name)
+                    kept.setdefault((docstring.summary.lower(), docstring.body), docstring)
+    return list(kept.values())
+
+
+def _of_file(file: tuple[str, Path]) -> list[Docstring]:
+    name, path = file
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # other people's escape sequences
+            tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return list(_of_node(tree, module, path))
+
+
+def _of_node(node: ast.AST, name: str, path: Path) -> Iterable[Docstring]:
+    """The docstrings of a module, class or function and of all that is defined within it."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        docstring = ast.get_docstring(node)
+        if docstring and (found := summary_and_body(docstring)):
+            summary, body = found
+            long_enough = sum(len(text.split()) for text in body) >= MIN_BODY
+            if long_enough and MIN_SUMMARY <= len(summary.split()) <= MAX_SUMMARY:
+                yield Docstring(name, f"{path}:{node.body[0].lineno}", summary, tuple(body))
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            inner = f"{name}.{child.name}" if hasattr(child, "name") else name
+            yield from _of_node(child, inner, path)

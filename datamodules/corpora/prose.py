@@ -1,0 +1,121 @@
+"""The prose of a docstring: what is left without code, markup, tables, names and types."""
+
+import re
+import textwrap
+from collections.abc import Iterator
+
+# Sections of entries, a name and what it means, and sections that hold no prose; any other ("Notes") is plain text.
+_ENTRIES = (
+    r"(?:(?:other|keyword|class)\s)?(?:parameters?|params?|args|arguments?|attributes?|inputs?|outputs?|returns?|yields?"
+    "|raises|warns)"
+)
+_OTHERS = (
+    "exceptions?|properties|methods|functions|classes|members|fields|options|shapes?|see also|references?"
+    "|examples?(?: usage)?|usage|code|todo|signature|receives"
+)
+_SECTION = re.compile(rf"(?:(?P<entries>{_ENTRIES})|{_OTHERS})(?:\s\(.*\))?\s*:{{0,2}}$", re.IGNORECASE)
+_SECTION_WITHIN = re.compile(rf"\n(?={_ENTRIES}:\n)", re.IGNORECASE)
+_SIGNATURE = re.compile(r"[\w.]+\(.*\)(?:\s*->.*)?$", re.DOTALL)
+_UNDERLINE = re.compile(r"([-=~^#*+])\1{2,}\s*$")
+_NAMED = re.compile(r"[\w*`'\", .]{1,60}(?:\s?\(.*?\))?\s?:(?:\s+|$)")  # `name (type): `
+_FIELD = re.compile(r"^:(?P<name>\w+)[^:\n]*:\s*", re.MULTILINE)
+_BULLET = re.compile(r"^\s*(?:[-*+•]|\(?(?:\d{1,2}|[a-z])[.)])\s+", re.MULTILINE)
+_CODE = re.compile(
+    r"^\s*(?:>>>|\.\.\.? |@|```|\$ |In \[\d|\|.*\||\+[-=]+\+|import \w|from \w+ import|\[\d+\])|[-=~]{5}", re.MULTILINE
+)
+
+_MARKUP = [
+    (re.compile(r":(?:\w+[:-])*\w+:`[~!]?(?:[^`<]*?\s<)?([^`<>]+)>?`"), r"\1"),  # :class:`~a.B`, :ref:`title <target>`
+    (re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}"), r"\1"),                        # `title <address>`_
+    (re.compile(r"\[([^\]\n]+)\]\((?:https?|#|\.)[^)\s]*\)"), r"\1"),            # [title](address)
+    (re.compile(r"\s?\[[\w#*,]+\]_"), ""),                                       # citations [1]_
+    (re.compile(r"``([^`]+)``|`([^`]+)`_{0,2}"), r"\1\2"),                       # ``code``, `name`_
+    (re.compile(r"(?<![\w*])\*{1,2}([\w(][^*\n]*?)\*{1,2}(?![\w*])"), r"\1"),    # *emphasis*, **strong**
+    (re.compile(r"\|(\w[^|\n]*)\|"), r"\1"),                                     # |substitution|
+    (re.compile(r"::(?=\s|$)"), ":"),
+]  # fmt: skip
+
+
+def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
+    """The first paragraph of a docstring (behind its signature, if it starts with one), and the prose that follows.
+
+    Kept are paragraphs, the items of lists, and what numpy's, Google's and reST's sections say of each parameter,
+    attribute and result, without its name and type. Code, tables, links and other sections go.
+
+    Args:
+        docstring: as `inspect.cleandoc` leaves it.
+
+    Returns:
+        The summary and the paragraphs of the body, each on one line; None if the first paragraph is not prose, or
+        announces what follows.
+    """
+    first, *rest = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))
+    if _SIGNATURE.match(first) and rest:
+        first, *rest = rest
+    summary = _prose(first)
+    if summary is None or not summary[0].isalpha() or summary.endswith(":"):
+        return None
+    return summary, [prose for text in _paragraphs(rest) if (prose := _prose(text)) is not None]
+
+
+def _paragraphs(blocks: list[str]) -> Iterator[str]:
+    """The texts of the blocks that stand between blank lines, sections taken apart."""
+    section, numpy_style = None, False
+    for block in blocks:
+        title, underlined, rest = _heading(block)
+        if title is not None:
+            match = _SECTION.match(title)
+            section = None if match is None else "entries" if match["entries"] else "other"
+            numpy_style = underlined
+        elif section is not None and not numpy_style and not block[:1].isspace():
+            section = None  # a section in Google's style ends with its indentation
+        if section == "entries":
+            yield from _entries(rest, numpy_style)
+        elif section is None:
+            yield from _plain(rest)
+
+
+def _heading(block: str) -> tuple[str | None, bool, str]:
+    """A block's title if it has one, whether it is underlined as in numpy's style, and the rest of the block."""
+    lines = block.split("\n")
+    if len(lines) > 1 and _UNDERLINE.match(lines[1].strip()):
+        return lines[0].strip(), True, "\n".join(lines[2:])
+    title = lines[0].strip().strip("#*` ")
+    if _SECTION.match(title) and not lines[0][:1].isspace():
+        return title, False, "\n".join(lines[1:])
+    return None, False, block
+
+
+def _entries(block: str, numpy_style: bool) -> Iterator[str]:
+    """What a block of entries says of each: an entry starts at the left margin and goes on indented."""
+    for entry in re.split(r"\n(?=\S)", textwrap.dedent(block).strip("\n")):
+        first, _, rest = entry.partition("\n")
+        rest = textwrap.dedent(rest)
+        if not numpy_style:
+            rest = f"{_NAMED.sub('', first, count=1)}\n{rest}"
+        yield rest.strip()
+
+
+def _plain(block: str) -> Iterator[str]:
+    """The paragraph, or the items of the list, that a block is; nothing if it is indented, as code is."""
+    if field := _FIELD.search(block):
+        pieces = _FIELD.split(block[field.start() :])[1:]
+        yield from (text for name, text in zip(pieces[::2], pieces[1::2]) if name in ("param", "return", "returns"))
+        block = block[: field.start()]
+    if _BULLET.match(block):
+        yield from _BULLET.split(block)
+    elif not block[:1].isspace():
+        yield block
+
+
+def _prose(paragraph: str) -> str | None:
+    """The paragraph in plain words on one line; None if it is code, a table or too full of symbols."""
+    if _CODE.search(paragraph):
+        return None
+    for pattern, plain in _MARKUP:
+        paragraph = pattern.sub(plain, paragraph)
+    words = paragraph.split()
+    wordlike = sum(word.strip("\"'()[],.;:!?*").replace("-", "").replace("'", "").isalpha() for word in words)
+    if len(words) < 3 or wordlike < 0.7 * len(words):
+        return None
+    return " ".join(words)
