@@ -73,7 +73,12 @@ def spacy() -> Splitter:
     return lambda text: [sentence.text for sentence in pipeline(text).sents]
 
 
+def ours() -> Splitter:
+    return importlib.import_module("datamodules.text.sentences").split_sentences
+
+
 SPLITTERS = {
+    "`split_sentences`": (ours, None),
     "regular expression": (regular_expression, None),
     "pysbd": (pysbd, "pysbd"),
     "nupunkt": (nupunkt, "nupunkt"),
@@ -147,7 +152,8 @@ def main() -> None:
             print(f"| {name} | not installed | | | |")
             continue
         scores = [" / ".join(f"{100 * x:.1f}" for x in score(split, gold[name])) for name in ("train", "val")]
-        print(f"| {name} | {version(package) if package else ''} | {' | '.join(scores)} | {speed(split, gold['val']):.2f} |")
+        number = version(package) if package else ""
+        print(f"| {name} | {number} | {' | '.join(scores)} | {speed(split, gold['val']):.2f} |")
 
 
 if __name__ == "__main__":

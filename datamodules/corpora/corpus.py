@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +26,9 @@ OnBadRecord = Literal["raise", "skip"]
 
 # Raised whenever the same records would give other documents: it is part of the cache's key.
 VERSION = 1
-SKIP = "mend it, or pass `--data.on_bad_record skip` to leave such records out"
+# Remedies of bad records.
+OR_SKIP = "or pass `--data.on_bad_record skip` to leave such records out"
+MEND_OR_SKIP = f"mend it, {OR_SKIP}"
 
 _SCHEMA = pa.schema(
     [
@@ -88,7 +91,7 @@ def build_documents(
     """
     if split not in corpus.splits():
         raise CorpusError(_no_split(corpus, split))
-    key = _digest([VERSION, corpus.fingerprint(split), splitter, require_references])[:20]
+    key = _digest([VERSION, version("sentencex"), corpus.fingerprint(split), splitter, require_references])[:20]
     folder = Path(cache_dir) / f"{type(corpus).__name__.lower()}-{split}-{key}"
     if not (folder / "manifest.json").exists():
         to_document = partial(make_document, splitter=splitter, require_references=require_references)
@@ -124,21 +127,27 @@ def make_document(
     if isinstance(record, BadRecord):
         return record
     if not record.id.strip():
-        return BadRecord(record.where, "its id is empty", SKIP)
+        return BadRecord(record.where, "its id is empty", MEND_OR_SKIP)
+    if (character := _lone_surrogate(record)) is not None:
+        return BadRecord(record.where, f"half of a surrogate pair, U+{ord(character):X}, is no text", MEND_OR_SKIP)
     parts = [sentences for part in record.parts if (sentences := _sentences(part, splitter))]
     references = [sentences for text in record.references if (sentences := _sentences(text, splitter))]
     if not parts:
-        return BadRecord(record.where, "the document is empty", SKIP)
+        return BadRecord(record.where, "the document is empty", MEND_OR_SKIP)
     if require_references and not references:
         problem = "its reference is empty" if record.references else "it has no reference"
-        return BadRecord(record.where, problem, f"training needs one: {SKIP}")
-    document = Document(record.id, parts, references)
+        return BadRecord(record.where, problem, f"training and scoring need one: name its field, {OR_SKIP}")
+    return Document(record.id, parts, references)
+
+
+def _lone_surrogate(record: Record) -> str | None:
+    """A character of the record that UTF-8 cannot hold, as `"\\ud800"` in JSON makes them."""
+    texts = [text if isinstance(text, str) else "".join(text) for text in (*record.parts, *record.references)]
     try:
-        repr_of = "\n".join([document.id, *document.sentences, *(s for text in references for s in text)])
-        repr_of.encode("utf-8")
+        "".join([record.id, *texts]).encode("utf-8")
     except UnicodeEncodeError as error:
-        return BadRecord(record.where, f"half of a surrogate pair, U+{ord(repr_of[error.start]):X}, is no text", SKIP)
-    return document
+        return error.object[error.start]
+    return None
 
 
 def _sentences(text: str | list[str], splitter: Splitter) -> list[str]:
@@ -164,7 +173,8 @@ def _write(
             rows = []
             for record, document in pairs:
                 if isinstance(document, Document) and document.id in seen:
-                    document = BadRecord(record.where, f"id {document.id!r} is that of {seen[document.id]} too", SKIP)
+                    problem = f"id {document.id!r} is that of {seen[document.id]} too"
+                    document = BadRecord(record.where, problem, MEND_OR_SKIP)
                 if isinstance(document, BadRecord):
                     if on_bad_record == "raise":
                         raise CorpusError(str(document))
@@ -226,7 +236,7 @@ def _report_skipped(corpus: Corpus, split: str, skipped: list[dict[str, str]], o
         return
     first = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]
     if on_bad_record == "raise":
-        raise CorpusError(f"{first[0]}; {SKIP}")
+        raise CorpusError(f"{first[0]}; {MEND_OR_SKIP}")
     more = f"; and {len(skipped) - len(first)} more, see manifest.json" if len(skipped) > len(first) else ""
     name = type(corpus).__name__
     warnings.warn(f"{name} {split}: left out {len(skipped)} bad records: {'; '.join(first)}{more}", stacklevel=3)

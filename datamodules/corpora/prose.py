@@ -25,11 +25,11 @@ _CODE = re.compile(
 )
 
 _MARKUP = [
-    (re.compile(r":(?:\w+[:-])*\w+:`[~!]?(?:[^`<]*?\s<)?([^`<>]+)>?`"), r"\1"),  # :class:`~a.B`, :ref:`title <target>`
+    (re.compile(r":(?:\w+[:-])*\w+:`[~!.]*(?:[^`<]*?\s<)?([^`<>]+)>?`"), r"\1"),  # :class:`~a.B`, :ref:`title <target>`
     (re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}"), r"\1"),                        # `title <address>`_
     (re.compile(r"\[([^\]\n]+)\]\((?:https?|#|\.)[^)\s]*\)"), r"\1"),            # [title](address)
     (re.compile(r"\s?\[[\w#*,]+\]_"), ""),                                       # citations [1]_
-    (re.compile(r"``([^`]+)``|`([^`]+)`_{0,2}"), r"\1\2"),                       # ``code``, `name`_
+    (re.compile(r"``([^`]+)``|`(?:~\.?)?([^`]+)`_{0,2}"), r"\1\2"),               # ``code``, `name`_
     (re.compile(r"(?<![\w*])\*{1,2}([\w(][^*\n]*?)\*{1,2}(?![\w*])"), r"\1"),    # *emphasis*, **strong**
     (re.compile(r"\|(\w[^|\n]*)\|"), r"\1"),                                     # |substitution|
     (re.compile(r"::(?=\s|$)"), ":"),

@@ -1,6 +1,7 @@
 """Text into sentences."""
 
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 import sentencex
@@ -33,7 +34,7 @@ def split_sentences(text: str, splitter: Splitter = "auto") -> list[str]:
     if splitter == "tokenized":
         pieces = _cut(text, [match.end() for match in _TOKEN_END.finditer(text)])
     elif splitter == "sentencex":
-        pieces = sentencex.segment("en", text) if " " in text else [text]
+        pieces = _rejoined(sentencex.segment("en", text))
     else:
         raise ValueError(f"no sentence splitter {splitter!r}; there are auto, sentencex, tokenized")
     return [piece.strip() for piece in pieces if piece.strip()]
@@ -43,6 +44,17 @@ def _is_tokenized(text: str) -> bool:
     """Whether most stops are tokens of their own (abbreviations keep theirs in tokenized text too)."""
     alone = len(_STOP_ALONE.findall(text))
     return alone > 0 and alone >= len(_STOP_ATTACHED.findall(text))
+
+
+def _rejoined(pieces: Iterable[str]) -> list[str]:
+    """Pieces put together where no space stands between them: "torch.Tensor" holds no end of a sentence."""
+    whole: list[str] = []
+    for piece in pieces:
+        if whole and not whole[-1].endswith(" ") and not piece.startswith(" "):
+            whole[-1] += piece
+        else:
+            whole.append(piece)
+    return whole
 
 
 def _cut(text: str, ends: list[int]) -> list[str]:

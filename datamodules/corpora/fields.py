@@ -1,0 +1,133 @@
+"""From a row of a table, whatever its columns are called, to a `Record`."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from datamodules.corpora.corpus import MEND_OR_SKIP, OR_SKIP
+from datamodules.documents import BadRecord, CorpusError, Record
+
+Paragraphs = Literal["blank_line", "line", "none"]
+Sentences = Literal["split", "line"]
+DocumentList = Literal["parts", "sentences"]
+SummaryList = Literal["references", "sentences"]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Which fields hold what, and how their text is laid out; `Files` and `Hub` document the arguments.
+
+    Raises:
+        CorpusError: if an argument has none of its values.
+    """
+
+    document: str = "document"
+    summary: str | tuple[str, ...] | None = "summary"
+    id: str | None = None
+    paragraphs: Paragraphs = "blank_line"
+    document_list: DocumentList = "parts"
+    document_sentences: Sentences = "split"
+    summary_list: SummaryList = "references"
+    summary_sentences: Sentences = "split"
+    skip_parts: int = 0
+
+    def __post_init__(self) -> None:
+        kinds = {
+            "paragraphs": Paragraphs,
+            "document_list": DocumentList,
+            "document_sentences": Sentences,
+            "summary_list": SummaryList,
+            "summary_sentences": Sentences,
+        }
+        for name, kind in kinds.items():
+            if getattr(self, name) not in get_args(kind):
+                raise CorpusError(f"{name}={getattr(self, name)!r} is none of {', '.join(get_args(kind))}; choose one")
+
+    @property
+    def names(self) -> list[str]:
+        """The fields that are read, the summaries' last."""
+        return [*dict.fromkeys([self.id or "id", self.document, *self._summaries])]
+
+    @property
+    def _summaries(self) -> tuple[str, ...]:
+        if self.summary is None:
+            return ()
+        return (self.summary,) if isinstance(self.summary, str) else tuple(self.summary)
+
+    def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
+        """The record of a row.
+
+        A row without any of the summary's fields makes a record without references, whose `where` says which fields
+        there are.
+
+        Args:
+            number: the id if no field holds one.
+        """
+        name = row.get(self.id or "id", number if self.id is None else None)
+        if not isinstance(name, str | int):
+            return _bad(row, where, self.id or "id", "a string or a number", "id")
+        where = f"{where} (id {name!r})" if name != number else where
+        value = row.get(self.document)
+        parts = _texts(value, self.document_list == "sentences")
+        if parts is None:
+            return _bad(row, where, self.document, "a string or a list of strings", "document")
+        if isinstance(value, str):
+            parts = _paragraphs(value, self.paragraphs)
+        references = []
+        for field in self._summaries:
+            texts = _texts(row.get(field), self.summary_list == "sentences")
+            if texts is None and row.get(field) is not None:
+                return _bad(row, where, field, "a string or a list of strings", "summary")
+            references += texts or []
+        if not references and not any(field in row for field in self._summaries):
+            where = f"{where} (fields: {', '.join(row)})"
+        return Record(
+            str(name),
+            [_lines(part, self.document_sentences) for part in parts[self.skip_parts :]],
+            [_lines(text, self.summary_sentences) for text in references],
+            where,
+        )
+
+
+def _texts(value: Any, is_one: bool) -> list[str | list[str]] | None:
+    """A field's value as texts, or as lists of sentences; None if it is anything else.
+
+    Args:
+        is_one: whether a list of strings is one text's sentences.
+    """
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        return None
+    if all(isinstance(item, str) for item in value):
+        return [value] if is_one else value
+    if all(isinstance(item, list) and all(isinstance(text, str) for text in item) for item in value):
+        return value
+    return None
+
+
+def _paragraphs(text: str, paragraphs: Paragraphs) -> list[str]:
+    if paragraphs == "none":
+        return [text]
+    lines = text.splitlines()
+    if paragraphs == "line":
+        return lines
+    blocks: list[list[str]] = [[]]
+    for line in lines:
+        if line.strip():
+            blocks[-1].append(line)
+        else:
+            blocks.append([])
+    return ["\n".join(block) for block in blocks if block]
+
+
+def _lines(text: str | list[str], sentences: Sentences) -> str | list[str]:
+    return text.splitlines() if sentences == "line" and isinstance(text, str) else text
+
+
+def _bad(row: dict[str, Any], where: str, field: str, wanted: str, argument: str) -> BadRecord:
+    if field not in row:
+        there = ", ".join(row) or "none"
+        problem = f"it has no field {field!r} (there are: {there})"
+        return BadRecord(where, problem, f"name the right one with `{argument}`, {OR_SKIP}")
+    kind = "null" if row[field] is None else f"of type {type(row[field]).__name__}"
+    return BadRecord(where, f"field {field!r} is {kind}, not {wanted}", MEND_OR_SKIP)

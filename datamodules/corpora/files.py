@@ -1,0 +1,99 @@
+"""Corpora in local files."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict
+from glob import glob
+from pathlib import Path
+
+from datamodules.corpora.corpus import Corpus
+from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentences, SummaryList
+from datamodules.corpora.readers import kind_of, read_rows
+from datamodules.documents import BadRecord, CorpusError, Record
+
+
+class Files(Corpus):
+    """JSON Lines, Parquet or CSV files, plain or compressed (see `readers.read_rows`).
+
+    Args:
+        train: path, pattern with `*`, or a list of them.
+        val: the same.
+        test: the same.
+        document: field that holds the text, or a list of texts.
+        summary: field or fields that hold the reference, or a list of references; null where there is none.
+        id: field that holds the id; by default `id`, or else the file's name and the line's number.
+        paragraphs: what parts a document that is one string: blank lines, the ends of lines, or nothing.
+        document_list: what a list of strings is: the parts (paragraphs, or source documents), or the sentences of one
+            part. A list of lists of strings is parts of sentences.
+        document_sentences: whether text is to be split into sentences, or every line is one.
+        summary_list: what a list of strings is: several references, or the sentences of one.
+        summary_sentences: whether references are to be split into sentences, or every line is one.
+        skip_parts: parts to leave out at the beginning of each document.
+
+    Raises:
+        CorpusError: if an argument has none of its values; on reading, if a file is absent, of unknown kind or cut off.
+    """
+
+    def __init__(
+        self,
+        train: str | list[str] | None = None,
+        val: str | list[str] | None = None,
+        test: str | list[str] | None = None,
+        document: str = "document",
+        summary: str | list[str] | None = "summary",
+        id: str | None = None,
+        paragraphs: Paragraphs = "blank_line",
+        document_list: DocumentList = "parts",
+        document_sentences: Sentences = "split",
+        summary_list: SummaryList = "references",
+        summary_sentences: Sentences = "split",
+        skip_parts: int = 0,
+    ) -> None:
+        given = {"train": train, "val": val, "test": test}
+        self.paths = {split: [paths] if isinstance(paths, str) else paths for split, paths in given.items() if paths}
+        self.fields = Fields(
+            document=document,
+            summary=tuple(summary) if isinstance(summary, list) else summary,
+            id=id,
+            paragraphs=paragraphs,
+            document_list=document_list,
+            document_sentences=document_sentences,
+            summary_list=summary_list,
+            summary_sentences=summary_sentences,
+            skip_parts=skip_parts,
+        )
+
+    def splits(self) -> list[str]:
+        return list(self.paths)
+
+    def records(self, split: str) -> Iterator[Record | BadRecord]:
+        for path in self._files(split):
+            stem = path.name.split(".")[0]
+            for number, row in read_rows(path, self.fields.names):
+                if isinstance(row, BadRecord):
+                    yield row
+                else:
+                    yield self.fields.record(row, f"{path}:{number}", f"{stem}-{number}")
+
+    def fingerprint(self, split: str) -> str:
+        digests = []
+        for path in self._files(split):
+            with path.open("rb") as stream:
+                digests.append([path.name, hashlib.file_digest(stream, "sha256").hexdigest()])
+        return f"files {digests} {sorted(asdict(self.fields).items())}"
+
+    def _files(self, split: str) -> list[Path]:
+        """The split's files, patterns resolved; checked before any is read.
+
+        Raises:
+            CorpusError: if one is absent or of unknown kind.
+        """
+        found = []
+        for given in self.paths[split]:
+            paths = [Path(path) for path in sorted(glob(given))] if "*" in given else [Path(given)]
+            if not paths or not all(path.is_file() for path in paths):
+                raise CorpusError(f"{given}: no such file; check the path of `{split}`")
+            found += paths
+        for path in found:
+            kind_of(path)
+        return found

@@ -1,0 +1,128 @@
+"""Rows out of files: JSON Lines, Parquet and CSV, plain or compressed."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from datamodules.corpora.corpus import MEND_OR_SKIP, OR_SKIP
+from datamodules.documents import BadRecord, CorpusError
+
+Row = tuple[str, dict[str, Any]]
+
+_OPENERS = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": lambda path, mode: io.BufferedReader(pa.input_stream(str(path), compression="zstd")),
+}
+_KINDS = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
+
+
+def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
+    """The rows of a file with the numbers of their lines (in Parquet: of their rows), from 1.
+
+    Args:
+        path: the suffix says what is in it: `.jsonl`, `.ndjson` or `.json` (an object a line), `.csv` or `.tsv` (with
+            a header), `.parquet`; the first ones plain or with `.gz`, `.bz2`, `.xz` or `.zst` behind.
+        fields: those that are wanted; Parquet reads no others.
+
+    Raises:
+        CorpusError: if the file is absent, of an unknown kind, or breaks off.
+    """
+    kind, packing = kind_of(path)
+    if not path.is_file():
+        raise CorpusError(f"{path}: no such file; check the path")
+    try:
+        if kind == ".parquet":
+            yield from _parquet(path, fields)
+            return
+        with _OPENERS.get(packing, open)(path, "rb") as stream:
+            yield from _separated(stream, path, kind) if kind in (".csv", ".tsv") else _json_lines(stream, path)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())
+        raise CorpusError(f"{path}: cannot be read ({reason}); get a whole copy of the file") from error
+
+
+def kind_of(path: Path) -> tuple[str, str]:
+    """What a file holds and how it is packed, by its suffixes.
+
+    Raises:
+        CorpusError: if it is nothing that `read_rows` reads.
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packing = suffixes.pop() if suffixes and suffixes[-1] in _OPENERS else ""
+    kind = suffixes[-1] if suffixes else ""
+    if kind not in _KINDS or (kind == ".parquet" and packing):
+        known = f"{', '.join(_KINDS)}, all but .parquet also with {', '.join(_OPENERS)} behind"
+        raise CorpusError(f"{path}: the suffix names no kind of file that can be read; give one of {known}")
+    return kind, packing
+
+
+def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
+    for number, line in enumerate(stream, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+        except UnicodeDecodeError as error:
+            yield number, _not_utf8(f"{path}:{number}", line[error.start])
+        except (json.JSONDecodeError, RecursionError) as error:
+            yield number, BadRecord(f"{path}:{number}", f"broken JSON ({error})", MEND_OR_SKIP)
+        else:
+            if isinstance(row, dict):
+                yield number, row
+            else:
+                problem = f"a JSON {type(row).__name__}, not an object with fields"
+                yield number, BadRecord(f"{path}:{number}", problem, "write one object a line")
+
+
+def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
+    csv.field_size_limit(2**31 - 1)  # the default is shorter than a book
+    # Bytes that are not UTF-8 come through as lone surrogates, so that the row they are in can be named.
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    rows = csv.reader(text, delimiter="\t" if kind == ".tsv" else ",", strict=True)
+    header: list[str] | None = None
+    while True:
+        start = rows.line_num + 1
+        where = f"{path}:{start}"
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            yield start, BadRecord(where, f"broken CSV ({error})", MEND_OR_SKIP)
+            continue
+        if row is None:
+            return
+        if header is None:
+            header = row
+        elif foreign := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
+            yield start, _not_utf8(where, ord(foreign) - 0xDC00)
+        elif row and len(row) != len(header):
+            yield start, BadRecord(where, f"{len(row)} fields where the header has {len(header)}", MEND_OR_SKIP)
+        elif row:
+            yield start, dict(zip(header, row))
+
+
+def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
+    number = 0
+    with pq.ParquetFile(path) as file:
+        columns = [name for name in file.schema_arrow.names if name in fields]
+        missing = dict.fromkeys(name for name in file.schema_arrow.names if name not in fields)
+        for batch in file.iter_batches(batch_size=256, columns=columns or None):
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row if len(columns) == len(fields) else row | missing
+
+
+def _not_utf8(where: str, byte: int) -> BadRecord:
+    problem = f"not UTF-8 (byte 0x{byte:02x})"
+    return BadRecord(where, problem, f"convert the file (iconv -f latin1 -t utf-8), {OR_SKIP}")
