@@ -88,9 +88,23 @@ def score_many(
         with multiprocessing.get_context("fork").Pool(num_proc) as pool:
             return pool.map(score, pairs, chunksize=max(1, len(predictions) // (4 * num_proc)))
     return [
-        _scores(prediction, reference, variants, multi_reference, words, f" of prediction {index}")
+        _scores(prediction, reference, variants, multi_reference, words, index)
         for index, (prediction, reference) in enumerate(zip(predictions, references))
     ]
+
+
+def rouge_l_texts(
+    hypotheses: Sequence[str], references: Sequence[str], stem: bool | str = True, tokenizer: str = "rouge"
+) -> list[Score]:
+    """ROUGE-L of texts, a pair a row: the reward of self-critical training where it is taken on words.
+
+    The same scores as `score_many` gives for variant "rougeL", without sentences and with less ado.
+
+    Raises:
+        ValueError: if the lengths differ, or a reference has no word (with its index).
+    """
+    encode = vocabulary(stem, tokenizer).encode
+    return rouge_l_ids([encode(text) for text in hypotheses], [encode(text) for text in references])
 
 
 def rouge_l_ids(
@@ -230,7 +244,7 @@ def _has_text(sentences: Sentences) -> bool:
 def _score_pair(pair: tuple, variants: Sequence[str], multi_reference: str, key: tuple) -> dict[str, Score]:
     """`_scores` in a worker, whose vocabulary is found by its key rather than sent."""
     index, prediction, references = pair
-    return _scores(prediction, references, variants, multi_reference, vocabulary(*key), f" of prediction {index}")
+    return _scores(prediction, references, variants, multi_reference, vocabulary(*key), index)
 
 
 def _scores(
@@ -239,29 +253,37 @@ def _scores(
     variants: Sequence[str],
     multi_reference: str,
     words: Vocabulary,
-    where: str = "",
+    index: int | None = None,
 ) -> dict[str, Score]:
     _check_options(tuple(variants), multi_reference)
-    _check_texts(prediction, references, where)
+    if isinstance(prediction, str) or isinstance(references, str):
+        raise TypeError(f"ROUGE takes lists of sentences; {_where(index)} or its references are a text")
+    if not references:
+        raise ValueError(f"{_where(index)} has no reference")
     words.bound()
-    if "rougeLsum" not in variants:  # sentences play no part
-        prediction, references = [" ".join(prediction)], [[" ".join(reference)] for reference in references]
-    hypothesis = words.encode(prediction)
+    by_sentence = "rougeLsum" in variants
+    hypothesis = _encode(prediction, words, by_sentence)
     counted = [*variants, "rouge1"] if multi_reference == "best_rouge1" else variants
-    counts = [count(counted, hypothesis, words.encode(reference)) for reference in references]
+    counts = []
+    for number, reference in enumerate(references):
+        if isinstance(reference, str):
+            raise TypeError(f"ROUGE takes lists of sentences; reference {number} of {_where(index)} is a text")
+        target = _encode(reference, words, by_sentence)
+        if not any(target) and not _has_text(reference):  # text without a word, in another script, scores 0
+            raise ValueError(f"reference {number} of {_where(index)} is empty")
+        counts.append(count(counted, hypothesis, target))
     if multi_reference == "best_rouge1":
         counts = [max(counts, key=lambda row: _score(row["rouge1"]).fmeasure)]
     return {variant: _combine([row[variant] for row in counts], multi_reference) for variant in variants}
 
 
-def _check_texts(prediction: Sentences, references: Sequence[Sentences], where: str) -> None:
-    if isinstance(prediction, str) or isinstance(references, str) or any(isinstance(r, str) for r in references):
-        raise TypeError(f"ROUGE takes lists of sentences, and a list of references; got a text{where}")
-    if not references:
-        raise ValueError(f"no reference{where}")
-    for index, reference in enumerate(references):
-        if not _has_text(reference):
-            raise ValueError(f"reference {index}{where} is empty")
+def _encode(sentences: Sentences, words: Vocabulary, by_sentence: bool) -> list[list[int]]:
+    """A text as integers: a list a sentence, or one list where sentences play no part."""
+    return [words.encode(sentence) for sentence in sentences] if by_sentence else [words.encode(" ".join(sentences))]
+
+
+def _where(index: int | None) -> str:
+    return "the prediction" if index is None else f"prediction {index}"
 
 
 def _score(counts: Counts) -> Score:

@@ -1,11 +1,13 @@
 """What ROUGE counts, on sequences of integers: shared n-grams and longest common subsequences.
 
-The subsequences are computed bit-parallel (Crochemore et al. 2001; Hyyrö 2004): one Python integer holds a whole
-column of the dynamic programme, so that a token costs a few machine words instead of a loop over the other text.
+Both are computed bit-parallel. A set of positions in the reference is one Python integer, so that a token of the
+prediction costs a few machine words instead of a loop over the reference: for subsequences the column of the dynamic
+programme is such a set (Crochemore et al. 2001; Hyyrö 2004), for n-grams the places where one ends.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 
@@ -17,18 +19,37 @@ class Counts(NamedTuple):
     reference: int
 
 
-def ngram_hits(one: Sequence[int], other: Sequence[int], n: int) -> int:
-    """Clipped overlap of n-grams: sum over n-grams of the lesser of their two frequencies."""
-    ours, theirs = set(_ngrams(one, n)), set(_ngrams(other, n))
-    common = ours & theirs
-    if len(ours) == len(one) - n + 1 or len(theirs) == len(other) - n + 1:
-        return len(common)  # one side repeats nothing
-    often, also = (Counter(gram for gram in _ngrams(tokens, n) if gram in common) for tokens in (one, other))
-    return sum(min(often[gram], also[gram]) for gram in common)
+class Positions(NamedTuple):
+    """Where the tokens of a text stand, as bit masks; one bit is left free behind each sentence.
+
+    Attributes:
+        masks: each token to its positions.
+        fields: each sentence's positions. Additions carry into the free bit behind it, not into the next sentence.
+        ends: the last position of each sentence.
+    """
+
+    masks: dict[int, int]
+    fields: list[int]
+    ends: int
 
 
-def _ngrams(tokens: Sequence[int], n: int) -> zip:
-    return zip(*(tokens[start:] for start in range(n)))
+def positions(sentences: Iterable[Sequence[int]]) -> Positions:
+    """The positions of a text's tokens; empty sentences take no place."""
+    masks: dict[int, int] = {}
+    fields, ends = [], 0
+    bit = 1
+    for sentence in filter(None, sentences):
+        start = bit
+        for token in sentence:
+            if token in masks:
+                masks[token] |= bit
+            else:
+                masks[token] = bit
+            bit += bit
+        fields.append(bit - start)
+        ends |= bit >> 1
+        bit += bit
+    return Positions(masks, fields, ends)
 
 
 def lcs_length(one: Sequence[int], other: Sequence[int]) -> int:
@@ -38,81 +59,103 @@ def lcs_length(one: Sequence[int], other: Sequence[int]) -> int:
     """
     if len(one) < len(other):
         one, other = other, one
-    masks, (full,) = positions([other])
-    column = full
+    masks: dict[int, int] = {}
+    bit = 1
+    for token in other:
+        if token in masks:
+            masks[token] |= bit
+        else:
+            masks[token] = bit
+        bit += bit
+    column = full = bit - 1
     for mask in filter(None, map(masks.get, one)):
         met = column & mask
         column = (column + met) | (column - met)  # bits above `full` are carries, dropped at the end
     return len(other) - (column & full).bit_count()
 
 
-def positions(sentences: Sequence[Sequence[int]]) -> tuple[dict[int, int], list[int]]:
-    """Where tokens stand in a text, as bit masks.
-
-    Returns:
-        Each token's positions, and each sentence's. One bit is left free above each sentence: additions carry
-        into it and not into the next sentence.
-    """
-    masks: dict[int, int] = {}
-    fields = []
-    bit = 1
-    for sentence in sentences:
-        start = bit
-        for token in sentence:
-            masks[token] = masks.get(token, 0) | bit
-            bit <<= 1
-        fields.append(bit - start)
-        bit <<= 1
-    return masks, fields
-
-
-def union_lcs(prediction: Sequence[Sequence[int]], masks: dict[int, int], fields: list[int]) -> int:
-    """Union over the prediction's sentences of their longest common subsequences with each reference sentence.
-
-    Of several longest subsequences it takes the one that ROUGE-1.5.5 and `rouge-score` mark: `_mark`.
+def ngram_ends(found: Sequence[int | None], ends: int, n: int) -> Counter:
+    """How often the prediction has each n-gram that the reference has too.
 
     Args:
-        prediction: its sentences.
-        masks, fields: `positions` of the reference.
+        found: the positions in the reference of each token of the prediction; None or 0 where it has none.
+        ends: `Positions.ends` of the reference; n-grams run over sentence ends.
+
+    Returns:
+        Counts by the mask of the positions where the n-gram ends in the reference: different n-grams end in
+        different places.
+    """
+    grams = found
+    for later in range(1, n):
+        grams = [
+            ((gram << 1) | ((gram & ends) << 2)) & mask if gram and mask else 0
+            for gram, mask in zip(grams, found[later:])
+        ]
+    return Counter(filter(None, grams))
+
+
+def clipped(often: Counter, within: int = -1) -> int:
+    """Hits: each n-gram as often as the prediction has it, or the reference at the positions `within` if rarer."""
+    return sum(map(min, often.values(), map(int.bit_count, map(within.__and__, often))))
+
+
+def union_lcs(found: Iterable[Sequence[int | None]], fields: Sequence[int]) -> int:
+    """Union over the prediction's sentences of their longest common subsequences with each reference sentence.
+
+    Of several longest subsequences it takes the one that ROUGE-1.5.5 and `rouge-score` mark (`_mark`).
+
+    Args:
+        found: for each sentence of the prediction, the positions in the reference of each of its tokens.
+        fields: `Positions.fields` of the reference.
 
     Returns:
         The mask of the reference's positions in the union.
     """
     union, full = 0, sum(fields)
-    for tokens in prediction:
-        column, columns = full, []
-        followed = False
-        for mask in map(masks.get, tokens):
-            if mask:
-                met = column & mask
-                column = ((column + met) | (column - met)) & full
-                columns.append((mask, mask | ~column))
-                followed = True
-            elif followed:
-                # Tokens that the reference lacks change no column, but stepping back over them leads down to where
-                # the length grows: after this column a match alone is no longer met.
-                columns[-1] = (columns[-1][0], ~column)
-                followed = False
-        columns.reverse()
+    for masks in found:
+        column, columns, matched = full, [], 0
+        for mask in filter(None, masks):
+            met = column & mask
+            column = ((column + met) | (column - met)) & full
+            columns.append(column)
+            matched |= mask
+        stops = None
         for field in fields:
-            union |= _mark(columns, field)
+            here = matched & field
+            # Where the length is the number of positions that match at all, every longest subsequence has them all.
+            if here and (field & ~column).bit_count() < here.bit_count():
+                stops = stops or _stops(masks, columns)
+                here = _mark(stops, field)
+            union |= here
     return union
 
 
-def _mark(columns: list[tuple[int, int]], field: int) -> int:
+def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, int]]:
+    """Of each token that the reference has, last first: its matches, and the positions where walking back stops.
+
+    Tokens that the reference lacks leave the column as it was, but walking back over them leads down to where the
+    length grows: in the column before them a match alone is no longer met.
+    """
+    stops, jumped = [], False
+    column = iter(reversed(columns))
+    for mask in reversed(masks):
+        if mask:
+            grows = ~next(column)
+            stops.append((mask, grows if jumped else mask | grows))
+        jumped = not mask
+    return stops
+
+
+def _mark(stops: list[tuple[int, int]], field: int) -> int:
     """Positions of one longest common subsequence in one reference sentence, as a bit mask.
 
     From the end of both sentences the dynamic programme is walked back: over a match when there is one; else in the
     prediction where the length grows at this position of the reference; else in the reference. In a column that
     is: go to the highest position left that matches or grows.
-
-    Args:
-        columns: last first, of each token its matches, and where it matches or the length grows.
-        field: the sentence's positions.
     """
     left, chosen = field, 0
-    for mask, stops in columns:
-        candidates = stops & left
+    for mask, stop in stops:
+        candidates = stop & left
         if not candidates:
             break
         highest = 1 << (candidates.bit_length() - 1)
@@ -130,23 +173,22 @@ def count(variants: Sequence[str], prediction: list[list[int]], reference: list[
     A hit of ROUGE-Lsum is a token of the union (`union_lcs`), but no token hits more often than it occurs in the
     prediction (Lin 2004, section 3.2, as ROUGE-1.5.5 does it).
     """
-    tokens = prediction[0] if len(prediction) == 1 else [token for sentence in prediction for token in sentence]
-    others = reference[0] if len(reference) == 1 else [token for sentence in reference for token in sentence]
+    tokens, others = list(chain.from_iterable(prediction)), list(chain.from_iterable(reference))
     sizes = len(tokens), len(others)
+    if len(variants) == 1 and variants[0] == "rougeL":
+        return {"rougeL": Counts(lcs_length(tokens, others), *sizes)}
+    masks, fields, ends = positions(reference)
+    found = list(map(masks.get, tokens))
+    often = ngram_ends(found, ends, 1)
     counts = {}
-    if "rouge1" in variants or "rougeLsum" in variants:
-        masks, fields = positions(reference)
-        often = Counter(tokens)
-        common = masks.keys() & often.keys()
     for variant in variants:
-        if variant == "rouge1":
-            counts[variant] = Counts(sum(min(often[t], masks[t].bit_count()) for t in common), *sizes)
-        elif variant == "rougeLsum":
-            union = union_lcs(prediction, masks, fields)
-            counts[variant] = Counts(sum(min(often[t], (masks[t] & union).bit_count()) for t in common), *sizes)
-        elif variant == "rougeL":
+        if variant == "rougeL":
             counts[variant] = Counts(lcs_length(tokens, others), *sizes)
+        elif variant == "rougeLsum":
+            union = union_lcs([list(map(masks.get, sentence)) for sentence in prediction], fields)
+            counts[variant] = Counts(clipped(often, union), *sizes)
         else:
             n = int(variant.removeprefix("rouge"))
-            counts[variant] = Counts(ngram_hits(tokens, others, n), *(max(size - n + 1, 0) for size in sizes))
+            hits = clipped(often if n == 1 else ngram_ends(found, ends, n))
+            counts[variant] = Counts(hits, *(max(size - n + 1, 0) for size in sizes))
     return counts

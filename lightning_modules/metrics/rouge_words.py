@@ -3,19 +3,26 @@
 import itertools
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-_LETTERS = bytes(byte if chr(byte) in "abcdefghijklmnopqrstuvwxyz0123456789" else ord(" ") for byte in range(256))
+_LETTERS = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else ord(" ") for byte in range(256))
 
 
 def _latin(text: str) -> list[str]:
-    """Runs of a-z and 0-9 in lower-cased text; a table on bytes takes half the time of a regular expression."""
+    """Runs of a-z and 0-9 in the lower-cased text; a table on bytes takes half the time of a regular expression."""
+    if not text.isascii():
+        text = text.lower()  # some letters become ASCII, as the Kelvin sign does
     return text.encode("ascii", "replace").translate(_LETTERS).decode("ascii").split()
 
 
-TOKENIZERS = {"rouge": _latin, "unicode": re.compile(r"[^\W_]+").findall}
+def _any_script(text: str) -> list[str]:
+    """Runs of letters and digits of any script in the lower-cased text."""
+    return re.findall(r"[^\W_]+", text.lower())
+
+
+TOKENIZERS = {"rouge": _latin, "unicode": _any_script}
 STEMMERS = ("none", "porter", "perl")
 WORDNET_FOLDERS = ("/usr/share/wordnet", "/usr/local/share/wordnet")
 
@@ -27,7 +34,7 @@ class Vocabulary(dict):
     """Words to integers, filled as words are met: a word is stemmed once, and words with one stem share one integer.
 
     Args:
-        split: lower-cased text to its words.
+        split: text to its lower-cased words.
         stem: word to stem, or None. Words of three characters or fewer are kept as they are, as in ROUGE-1.5.5.
         description: stemmer and tokenizer as a score's signature names them.
     """
@@ -46,10 +53,9 @@ class Vocabulary(dict):
         self[word] = number
         return number
 
-    def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """One list of integers a sentence; a sentence without a word gives an empty list."""
-        number, split = self.__getitem__, self.split
-        return [list(map(number, split(sentence.lower()))) for sentence in sentences]
+    def encode(self, text: str) -> list[int]:
+        """The integers of a text's words."""
+        return list(map(self.__getitem__, self.split(text)))
 
     def bound(self) -> None:
         """Empties the vocabulary if it has outgrown `MAX_WORDS`; integers given before lose their meaning."""
@@ -58,7 +64,6 @@ class Vocabulary(dict):
             self._numbers.clear()
 
 
-@cache
 def vocabulary(stem: bool | str = True, tokenizer: str = "rouge", wordnet: str | None = None) -> Vocabulary:
     """The vocabulary of a way to cut and stem, one for the whole process.
 
@@ -74,13 +79,18 @@ def vocabulary(stem: bool | str = True, tokenizer: str = "rouge", wordnet: str |
     Raises:
         ValueError: for an unknown stemmer or tokenizer, or a WordNet folder without exception lists.
     """
-    if tokenizer not in TOKENIZERS:
-        raise ValueError(f"unknown ROUGE tokenizer {tokenizer!r}; take one of {', '.join(TOKENIZERS)}")
     name = {True: "porter", False: "none"}.get(stem, stem)
     if name not in STEMMERS:
         raise ValueError(f"unknown ROUGE stemmer {stem!r}; take True, False or one of {', '.join(STEMMERS)}")
+    if tokenizer not in TOKENIZERS:
+        raise ValueError(f"unknown ROUGE tokenizer {tokenizer!r}; take one of {', '.join(TOKENIZERS)}")
     if wordnet is not None and name != "perl":
         raise ValueError(f"WordNet's exception list belongs to the stemmer 'perl', not to {name!r}")
+    return _vocabulary(name, tokenizer, wordnet)
+
+
+@cache
+def _vocabulary(name: str, tokenizer: str, wordnet: str | None) -> Vocabulary:
     function = None
     if name == "porter":
         from nltk.stem.porter import PorterStemmer  # slow to import, and not needed without stemming
@@ -126,7 +136,7 @@ def read_exceptions(folder: str | None = None) -> dict[str, str]:
     warnings.warn(
         "no WordNet exception list found: the stems of irregular words differ from ROUGE-1.5.5's; install the "
         "Debian package wordnet-base or give the folder with noun.exc, verb.exc, ...",
-        stacklevel=3,
+        stacklevel=5,
     )
     return {}
 
