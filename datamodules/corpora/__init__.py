@@ -1,0 +1,8 @@
+"""Where documents come from."""
+
+from datamodules.corpora.corpus import Corpus
+from datamodules.corpora.docstrings import Docstrings
+from datamodules.corpora.files import Files
+from datamodules.corpora.texts import Texts
+
+__all__ = ["Corpus", "Docstrings", "Files", "Texts"]

@@ -24,6 +24,7 @@ class Fields:
     summary: str | tuple[str, ...] | None = "summary"
     id: str | None = None
     paragraphs: Paragraphs = "blank_line"
+    separator: str | None = None
     document_list: DocumentList = "parts"
     document_sentences: Sentences = "split"
     summary_list: SummaryList = "references"
@@ -71,7 +72,7 @@ class Fields:
         if parts is None:
             return _bad(row, where, self.document, "a string or a list of strings", "document")
         if isinstance(value, str):
-            parts = _paragraphs(value, self.paragraphs)
+            parts = value.split(self.separator) if self.separator else _paragraphs(value, self.paragraphs)
         references = []
         for field in self._summaries:
             texts = _texts(row.get(field), self.summary_list == "sentences")

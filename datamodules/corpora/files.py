@@ -23,6 +23,7 @@ class Files(Corpus):
         summary: field or fields that hold the reference, or a list of references; null where there is none.
         id: field that holds the id; by default `id`, or else the file's name and the line's number.
         paragraphs: what parts a document that is one string: blank lines, the ends of lines, or nothing.
+        separator: what stands between source documents in one string, where something does; instead of `paragraphs`.
         document_list: what a list of strings is: the parts (paragraphs, or source documents), or the sentences of one
             part. A list of lists of strings is parts of sentences.
         document_sentences: whether text is to be split into sentences, or every line is one.
@@ -43,6 +44,7 @@ class Files(Corpus):
         summary: str | list[str] | None = "summary",
         id: str | None = None,
         paragraphs: Paragraphs = "blank_line",
+        separator: str | None = None,
         document_list: DocumentList = "parts",
         document_sentences: Sentences = "split",
         summary_list: SummaryList = "references",
@@ -56,6 +58,7 @@ class Files(Corpus):
             summary=tuple(summary) if isinstance(summary, list) else summary,
             id=id,
             paragraphs=paragraphs,
+            separator=separator,
             document_list=document_list,
             document_sentences=document_sentences,
             summary_list=summary_list,

@@ -1,0 +1,118 @@
+"""What is in a corpus: counts, lengths and first examples."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from datamodules.corpora.corpus import Corpus, OnBadRecord, as_document, build_documents, read_manifest
+from datamodules.documents import Document
+from datamodules.text.sentences import Splitter
+
+_ROWS = {
+    "document_words": "words a document",
+    "document_sentences": "sentences a document",
+    "parts": "parts a document",
+    "references": "references a document",
+    "reference_words": "words a reference",
+    "reference_sentences": "sentences a reference",
+    "compression": "document words a reference word",
+}
+
+
+def describe(
+    corpus: Corpus,
+    split: str,
+    cache_dir: str | Path,
+    splitter: Splitter = "auto",
+    on_bad_record: OnBadRecord = "skip",
+    examples: int = 2,
+    num_proc: int = 1,
+) -> dict[str, Any]:
+    """What a split holds. Words are what stands between whitespace.
+
+    Returns:
+        `split`, `documents` (their number), `skipped` and `digest` as in the manifest; `examples`, the first documents;
+        and mean, median and 95th percentile of `document_words`, `document_sentences`, `parts`, `references`,
+        `reference_words`, `reference_sentences` and `compression` (document words to mean reference words), None where
+        there is no reference.
+
+    Raises:
+        CorpusError: as `build_documents`.
+    """
+    arguments = {"splitter": splitter, "on_bad_record": on_bad_record, "num_proc": num_proc}
+    dataset = build_documents(corpus, split, cache_dir, **arguments)
+    manifest = read_manifest(dataset)
+    return {
+        "split": split,
+        "documents": manifest["documents"],
+        "skipped": manifest["skipped"],
+        "digest": manifest["digest"],
+        "examples": [as_document(row) for row in dataset.select(range(min(examples, len(dataset))))],
+        **{name: _spread(values) for name, values in _lengths(dataset).items()},
+    }
+
+
+def print_description(splits: list[dict[str, Any]], console: Console | None = None) -> None:
+    """Prints what `describe` returned for some splits, as a table, and the examples below it."""
+    console = console or Console()
+    table = Table(title="mean / median / 95th percentile")
+    table.add_column("")
+    for split in splits:
+        table.add_column(split["split"], justify="right")
+    table.add_row("documents", *(f"{split['documents']:,}" for split in splits))
+    table.add_row("skipped records", *(f"{len(split['skipped']):,}" for split in splits))
+    for name, title in _ROWS.items():
+        table.add_row(title, *(_cell(split[name]) for split in splits))
+    table.add_row("digest", *(split["digest"][:12] for split in splits))
+    console.print(table)
+    for split in splits:
+        for bad in split["skipped"][:3]:
+            console.print(Text(f"skipped {bad['where']}: {bad['problem']}"))
+        for document in split["examples"]:
+            console.print(_example(split["split"], document))
+
+
+def _lengths(dataset: Dataset) -> dict[str, list[float]]:
+    """The values of every document, or of every reference."""
+    values: dict[str, list[float]] = {name: [] for name in _ROWS}
+    for document in map(as_document, dataset):
+        words = _words(document.sentences)
+        reference_words = [_words(reference) for reference in document.references]
+        values["document_words"].append(words)
+        values["document_sentences"].append(len(document.sentences))
+        values["parts"].append(len(document.parts))
+        values["references"].append(len(document.references))
+        values["reference_words"] += reference_words
+        values["reference_sentences"] += map(len, document.references)
+        if reference_words:
+            values["compression"].append(words / np.mean(reference_words))
+    return values
+
+
+def _words(sentences: list[str]) -> int:
+    return sum(len(sentence.split()) for sentence in sentences)
+
+
+def _spread(values: list[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    mean, median, high = np.mean(values), np.median(values), np.percentile(values, 95)
+    return {"mean": float(mean), "median": float(median), "p95": float(high)}
+
+
+def _cell(spread: dict[str, float] | None) -> str:
+    return "none" if spread is None else " / ".join(f"{value:,.1f}" for value in spread.values())
+
+
+def _example(split: str, document: Document, length: int = 600) -> Text:
+    text = document.text if len(document.text) <= length else document.text[:length].rsplit(None, 1)[0] + " ..."
+    out = Text(f"\n{split}: {document.id}\n", style="bold")
+    out.append(text + "\n", style="not bold")
+    for reference in document.references:
+        out.append("reference: " + " ".join(reference) + "\n", style="not bold italic")
+    return out
