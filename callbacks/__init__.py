@@ -1,0 +1,9 @@
+"""What happens during training, beside the model."""
+
+from callbacks.coverage_annealing import CoverageAnnealing
+from callbacks.graceful_stop import GracefulStop
+from callbacks.length_curriculum import LengthCurriculum
+from callbacks.predictions import PredictionWriter
+from callbacks.previews import Previews
+
+__all__ = ["CoverageAnnealing", "GracefulStop", "LengthCurriculum", "PredictionWriter", "Previews"]

@@ -1,9 +1,11 @@
 """`SummarizationData`: from a corpus to batches, for every model of the suite."""
 
+import copy
 import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
@@ -11,8 +13,8 @@ import datasets
 from pytorch_lightning import LightningDataModule
 
 from datamodules.batch import Batch
-from datamodules.corpora.corpus import Corpus, build_documents
-from datamodules.documents import CorpusError, Document
+from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
+from datamodules.documents import Document
 from datamodules.loading import BatchSampler, ResumableLoader
 
 TRAIN, VAL, TEST = "train", "val", "test"
@@ -127,15 +129,19 @@ class SummarizationData(LightningDataModule, ABC):
             self._documents[split] = data if limit is None else data.select(range(min(limit, len(data))))
         return self._documents[split]
 
+    def digest(self, split: str) -> str:
+        """What identifies the documents of a split."""
+        return _digest(read_manifest(self.documents(split))["digest"], self.limits[split])
+
     def features(self, split: str) -> datasets.Dataset:
         """The encoded documents of a split, encoded if the cache lacks them."""
         if split not in self._features:
             documents = self.documents(split)
-            key = _digest(documents._fingerprint, self.text.state(), self.feature_settings())
+            key = _digest(self.digest(split), self.text.state(), self.feature_settings())
             folder = self.cache_dir / "features"
             folder.mkdir(parents=True, exist_ok=True)
             self._features[split] = documents.map(
-                lambda row: self.encode(Document(**row)),
+                partial(_encode_row, self._alone()),
                 remove_columns=["parts"],
                 num_proc=self.num_proc if self.num_proc > 1 else None,
                 cache_file_name=str(folder / f"{key}.arrow"),
@@ -144,6 +150,12 @@ class SummarizationData(LightningDataModule, ABC):
             )
         return self._features[split]
 
+    def _alone(self) -> Self:
+        """A copy that can encode and travels to other processes: without trainer, corpus and datasets."""
+        alone = copy.copy(self)
+        alone.trainer, alone.corpus, alone._documents, alone._features = None, None, {}, {}
+        return alone
+
     def _splits(self, stage: str | None) -> list[str]:
         wanted = {"fit": [TRAIN, VAL], "validate": [VAL], "test": [TEST], "predict": [TEST]}
         return wanted.get(stage or "", [TRAIN, VAL, TEST])
@@ -151,7 +163,7 @@ class SummarizationData(LightningDataModule, ABC):
     def _text_folder(self) -> Path:
         if self.text_dir is not None:
             return Path(self.text_dir)
-        return self.cache_dir / "text" / _digest(self.documents(TRAIN)._fingerprint, self.text_settings())
+        return self.cache_dir / "text" / _digest(self.digest(TRAIN), self.text_settings())
 
     def prepare_data(self) -> None:
         """Builds documents, text and features into the cache (one process does, the others find them)."""
@@ -202,14 +214,9 @@ class SummarizationData(LightningDataModule, ABC):
         return self.test_dataloader()
 
 
+def _encode_row(data: SummarizationData, row: dict[str, Any]) -> dict[str, Any]:
+    return data.encode(as_document(row))
+
+
 def _digest(*values: Any) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:24]
-
-
-def check_size(text: Text, vocab_size: int, where: str) -> None:
-    """Raises CorpusError if a text has more words than a model has rows."""
-    if len(text) > vocab_size:
-        raise CorpusError(
-            f"{where}: the text has {len(text)} words but vocab_size is {vocab_size}; "
-            f"set vocab_size to {len(text)} or more, or build the text anew"
-        )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -217,3 +218,15 @@ class PointerGenerator(Summarizer):
             p_gen = decoded.gate.sigmoid() if decoded.gate is not None else torch.ones_like(mass)
             generated = (p_gen * generated.view_as(mass).exp()).masked_fill(target >= self.vocab_size, 0)
             return decoded, (1 - p_gen) * mass > generated
+
+    def attention_of(self, batch: PointerGeneratorBatch, index: int) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
+        """What the heat map of one document's summary shows: its words [S], the summary's [T], the attention [T, S] and the
+        coverage after the last word [S]."""
+        hypotheses = self.generate(batch, self.decoding)
+        samples = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])
+        attention = self.explain(batch, samples)[0].attention[index, 0]
+        length, words = int(samples.lengths[index, 0]), int(batch.lengths[index])
+        attention = attention[:length, :words].float().cpu().numpy()
+        decode = lambda ids: self.text.decode(ids.tolist(), batch.added[index], self.vocab_size)  # noqa: E731
+        source = decode(batch.source_extended[index, :words])
+        return source, decode(samples.tokens[index, 0, :length]), attention, attention.sum(0)

@@ -156,12 +156,11 @@ class PointerGeneratorNetwork(nn.Module):
             coverage_gate: 1 with coverage in the attention, 0 without.
         """
         memory, state = self.encode(source, lengths)
-        K, T = target_input.shape[1:]
-        state = DecoderState(*(tensor.expand(-1, K, -1) for tensor in state))
+        state = DecoderState(*(tensor.expand(-1, target_input.shape[1], -1) for tensor in state))
         fed = self.feed_word(self.dropout(self.embedding(target_input)))                           # [B, K, T, E]
         rows: list[tuple[Tensor, ...]] = []
-        for t in range(T):
-            inputs, attention, overlap, state = self.step(fed[:, :, t], state, memory, coverage_gate)
+        for word in fed.unbind(2):  # not fed[:, :, t]: the gradient of each slice would be as large as fed
+            inputs, attention, overlap, state = self.step(word, state, memory, coverage_gate)
             rows.append((inputs, state.hidden, state.cell, state.context, attention, overlap))
         inputs, hidden, cell, context, attention, overlap = (torch.stack(column, 2) for column in zip(*rows))
         features, gate = self.features(inputs, hidden, cell, context)

@@ -1,0 +1,67 @@
+"""Short documents first: lengths grow during training, as See et al. 2017 do."""
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+
+class LengthCurriculum(Callback):
+    """Grows the lengths that documents and summaries are cut to, in equal stages.
+
+    Stage k of n (counted from 1) cuts to first + (last - first) (k - 1) / (n - 1); the last lengths are the DataModule's own
+    `max_source` and `max_target`. The stage is a pure function of the optimizer step.
+
+    Args:
+        source: words of a document at the first stage.
+        target: tokens of a summary at the first stage.
+        stages: number of stages, the last one at full length.
+        steps: optimizer steps of each stage.
+
+    Raises:
+        ValueError: if lengths are not positive, there are fewer than two stages, or stages have no steps.
+    """
+
+    def __init__(self, source: int, target: int, steps: int, stages: int = 4) -> None:
+        if source < 1 or target < 2 or stages < 2 or steps < 1:
+            raise ValueError(
+                "LengthCurriculum needs source >= 1, target >= 2, stages >= 2, steps >= 1; "
+                f"got {source}, {target}, {stages}, {steps}"
+            )
+        self.source, self.target, self.steps, self.stages = source, target, steps, stages
+
+    def lengths_at(self, step: int, last: tuple[int, int]) -> tuple[int, int]:
+        """Source and target length at an optimizer step, given those of the last stage."""
+        share = min(step // self.steps, self.stages - 1) / (self.stages - 1)
+        first = (min(self.source, last[0]), min(self.target, last[1]))
+        return tuple(round(a + (b - a) * share) for a, b in zip(first, last))
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Checks that the DataModule can cut.
+
+        Raises:
+            ValueError: if it cannot, or if its loader has processes of its own, which would not see the change.
+        """
+        data = trainer.datamodule
+        if stage == "fit" and not hasattr(data, "lengths_now"):
+            raise ValueError(f"LengthCurriculum: {type(data).__name__} does not cut documents by `lengths_now`")
+        if stage == "fit" and data.num_workers:
+            raise ValueError("LengthCurriculum needs --data.num_workers 0: loader processes do not see lengths change")
+
+    def _apply(self, trainer: Trainer) -> None:
+        data = trainer.datamodule
+        data.lengths_now = self.lengths_at(trainer.global_step, (data.max_source, data.max_target))
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._apply(trainer)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        # before the next batch is drawn
+        self._apply(trainer)
+        pl_module.log("train/max_source", float(trainer.datamodule.lengths_now[0]), batch_size=1)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        trainer.datamodule.lengths_now = (trainer.datamodule.max_source, trainer.datamodule.max_target)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.state.fn == "fit":
+            self._apply(trainer)

@@ -1,0 +1,94 @@
+"""A look at the same few documents after every validation: text, copied words, attention and coverage."""
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import numpy as np
+from matplotlib import pyplot
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.loggers import WandbLogger
+
+from lightning_modules.summarizer import Samples, Summary
+
+
+def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
+    """The summary with runs of copied words between marks; its plain text where a model does not say."""
+    if summary.copied is None or summary.words is None:
+        return " ".join(summary.sentences)
+    pieces, inside = [], False
+    for word, copied in zip(summary.words, summary.copied):
+        if copied != inside:
+            pieces.append(opening if copied else closing)
+            inside = copied
+        pieces.append(word)
+    text = " ".join(pieces + [closing] * inside)
+    return text.replace(f"{opening} ", opening).replace(f" {closing}", closing)
+
+
+def draw_attention(path: Path, source: list[str], target: list[str], attention: np.ndarray, coverage: np.ndarray) -> None:
+    """One PNG: attention [T, S] as a heat map of summary words over document words, and the final coverage [S] below.
+
+    Words are written out where there is room for them.
+    """
+    width = min(24.0, 2.0 + 0.16 * len(source))
+    figure, (top, bottom) = pyplot.subplots(
+        2, 1, figsize=(width, 1.8 + 0.2 * len(target)), sharex=True, height_ratios=[max(2, len(target) / 4), 1],
+        layout="constrained",
+    )  # fmt: skip
+    image = top.imshow(attention, aspect="auto", cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+    top.set_yticks(range(len(target)), target, fontsize=7)
+    top.set_ylabel("summary")
+    figure.colorbar(image, ax=top, label="attention", pad=0.01)
+    bottom.bar(range(len(source)), coverage, width=1.0, color="tab:orange")
+    bottom.axhline(1, color="grey", linewidth=0.5)
+    bottom.set_ylabel("coverage")
+    step = max(1, round(len(source) / (width * 7)))
+    bottom.set_xticks(range(0, len(source), step), source[::step], rotation=90, fontsize=6)
+    bottom.set_xlabel("document" + (f" (every {step}. word)" if step > 1 else ""))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    pyplot.close(figure)
+
+
+class Previews(Callback):
+    """After each validation in training: summaries of the first validation documents, as a table in W&B and as heat maps of
+    attention and coverage in `folder`.
+
+    Args:
+        folder: heat maps go to `folder/step<N>/<number>.png`.
+        documents: how many documents.
+        heat_maps: how many of them are drawn; models without attention over words draw none.
+    """
+
+    def __init__(self, folder: Path, documents: int = 5, heat_maps: int = 2) -> None:
+        if documents < 1 or heat_maps < 0:
+            raise ValueError(f"Previews needs documents >= 1 and heat_maps >= 0, got {documents}, {heat_maps}")
+        self.folder, self.documents, self.heat_maps = Path(folder), documents, heat_maps
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.state.fn != "fit" or trainer.sanity_checking or not trainer.is_global_zero:
+            return
+        data = trainer.datamodule
+        features = data.features("val")
+        batch = data.collate([features[i] for i in range(min(self.documents, len(features)))])
+        batch = batch.to(pl_module.device)
+        summaries = pl_module.scored(pl_module.summarize(batch))
+        self._table(trainer, summaries)
+        if hasattr(pl_module, "attention_of"):
+            for number in range(min(self.heat_maps, len(summaries))):
+                path = self.folder / f"step{trainer.global_step:06d}" / f"{number}.png"
+                draw_attention(path, *pl_module.attention_of(batch, number))
+                for logger in trainer.loggers:
+                    if isinstance(logger, WandbLogger):
+                        logger.log_image(f"attention/{number}", [str(path)])
+
+    def _table(self, trainer: Trainer, summaries: list[Summary]) -> None:
+        rows = [
+            [s.id, " ".join(s.references[0]) if s.references else "", marked(s), s.scores.get("rouge1", float("nan"))]
+            for s in summaries
+        ]
+        for logger in trainer.loggers:
+            if isinstance(logger, WandbLogger):
+                logger.log_table("previews", columns=["id", "reference", "summary", "rouge1"], data=rows)

@@ -1,0 +1,183 @@
+"""Commands beside training: summarize, corpus, report."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from jsonargparse import ArgumentParser
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from callbacks.previews import marked
+from datamodules.corpora.corpus import Corpus, as_document
+from datamodules.corpora.texts import Texts
+from datamodules.documents import CorpusError
+from datamodules.summarization import default_cache
+from experiments.run_folder import load_run
+from lightning_modules.metrics.rouge import rouge_scores
+from lightning_modules.summarizer import Summary, repeated_share
+
+VARIANTS = ("rouge1", "rouge2", "rougeLsum")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        CorpusError: if it is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path}: not UTF-8 text (byte {error.start}); convert it, e.g. with iconv") from None
+
+
+def collect_texts(inputs: list[str]) -> list[tuple[str, str]]:
+    """(id, text) of standard input, files, or the .txt files of folders.
+
+    Raises:
+        CorpusError: if there is nothing to summarize.
+    """
+    if not inputs:
+        try:
+            return [("stdin", sys.stdin.read())]
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"standard input: not UTF-8 text (byte {error.start})") from None
+    texts = []
+    for name in inputs:
+        path = Path(name)
+        if path.is_dir():
+            found = sorted(path.glob("*.txt"))
+            if not found:
+                raise CorpusError(f"{path}: no .txt file in this folder")
+            texts += [(str(file.relative_to(path)), read_text(file)) for file in found]
+        elif path.is_file():
+            texts.append((path.name, read_text(path)))
+        else:
+            raise CorpusError(f"{path}: no such file or folder")
+    return texts
+
+
+def summarize(arguments: list[str]) -> None:
+    """`precis summarize --checkpoint RUN [FILE | FOLDER ...]`: one summary a document, on standard output."""
+    parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__)
+    parser.add_argument("--checkpoint", type=Path, required=True, help="a run folder")
+    parser.add_argument("inputs", nargs="*", type=str, help="text files or folders of .txt files; standard input if none")
+    parser.add_argument("--batch_size", type=int, default=16, help="documents at a time")
+    parser.add_argument("--json", type=bool, default=False, help="a JSON line a document instead of text")
+    parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words")
+    options = parser.parse_args(arguments)
+    texts = collect_texts(options.inputs)
+    run = load_run(
+        Path(str(options.checkpoint)), corpus=Texts(texts), eval_batch_size=options.batch_size, max_eval=None
+    )
+    for summary in summarize_all(run.model, run.data):
+        if options.json:
+            print(json.dumps(summary.record(), ensure_ascii=False), flush=True)
+            continue
+        if len(texts) > 1:
+            print(f"== {summary.id}")
+        print(marked(summary) if options.mark else " ".join(summary.sentences), flush=True)
+
+
+def summarize_all(model, data) -> Iterator[Summary]:
+    """Summaries of a DataModule's test split, on a GPU if there is one."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device)
+    loader = data.test_dataloader()
+    many = len(loader) > 1 and sys.stderr.isatty()
+    for batch in track(loader, "summarizing", console=Console(stderr=True)) if many else loader:
+        yield from model.summarize(batch.to(device))
+
+
+def corpus(arguments: list[str]) -> None:
+    """`precis corpus --corpus NAME ...`: counts, lengths and first examples of a corpus."""
+    from datamodules.corpora.describe import describe, print_description
+
+    parser = ArgumentParser(prog="precis corpus", description=corpus.__doc__)
+    parser.add_subclass_arguments(Corpus, "corpus", required=True)
+    parser.add_argument("--examples", type=int, default=2, help="documents shown of each split")
+    parser.add_argument("--on_bad_record", type=str, default="raise", help="raise or skip")
+    parser.add_argument("--cache_dir", type=Path | None, default=None, help="where documents are kept")
+    parser.add_argument("--num_proc", type=int, default=1, help="processes that split sentences")
+    parser.add_argument("--json", type=bool, default=False, help="JSON instead of tables")
+    options = parser.parse_args(arguments)
+    built = parser.instantiate_classes(options)
+    cache = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
+    described = describe(
+        built.corpus, cache, on_bad_record=options.on_bad_record, num_proc=options.num_proc, examples=options.examples
+    )
+    if options.json:
+        print(json.dumps(described, ensure_ascii=False, indent=1))
+    else:
+        print_description(described)
+
+
+def report(arguments: list[str]) -> None:
+    """`precis report RUN`: ROUGE of lead-1 and of the run's predictions on the test split, and a few documents."""
+    parser = ArgumentParser(prog="precis report", description=report.__doc__)
+    parser.add_argument("run", type=Path, help="a run folder with predictions.jsonl")
+    parser.add_argument("--split", type=str, default="test", help="the split that was predicted")
+    parser.add_argument("--examples", type=int, default=5, help="documents shown")
+    options = parser.parse_args(arguments)
+    folder = Path(str(options.run))
+    path = folder / "predictions.jsonl"
+    if not path.is_file():
+        raise CorpusError(f"{path}: not there; run `precis test --run {folder}` first")
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    data = load_run(folder).data
+    documents = {row["id"]: as_document(row) for row in data.documents(options.split)}
+    missing = [row["id"] for row in rows if row["id"] not in documents]
+    if missing:
+        raise CorpusError(f"{path}: {missing[0]!r} is not in the {options.split} split; pass --split")
+    rows = [row for row in rows if row["references"]]
+    if not rows:
+        raise CorpusError(f"{path}: no document has a reference to score against")
+    scored = {
+        "lead-1": [documents[row["id"]].sentences[:1] for row in rows],
+        "model": [row["summary"] for row in rows],
+    }
+    console = Console()
+    console.print(score_table(scored, [row["references"] for row in rows], f"{options.split}, {len(rows)} documents"))
+    step = max(1, len(rows) // max(1, options.examples))
+    for row in rows[::step][: options.examples]:
+        console.print(example_table(row, documents[row["id"]].text))
+
+
+def score_table(predictions: dict[str, list[list[str]]], references: list[list[list[str]]], title: str) -> Table:
+    """ROUGE-1/2/Lsum F1 x 100, length and repeated trigrams of each system."""
+    table = Table(title=f"ROUGE F1 x 100 (stemmed) on {title}")
+    for name in ("system", "ROUGE-1", "ROUGE-2", "ROUGE-Lsum", "words", "repeated trigrams"):
+        table.add_column(name, justify="left" if name == "system" else "right")
+    for system, outputs in predictions.items():
+        scores = [rouge_scores(output, target, VARIANTS) for output, target in zip(outputs, references)]
+        means = [100 * sum(score[v].fmeasure for score in scores) / len(scores) for v in VARIANTS]
+        words = [" ".join(output).split() for output in outputs]
+        length, repeats = (sum(values) / len(words) for values in (map(len, words), map(repeated_share, words)))
+        table.add_row(system, *(f"{mean:.2f}" for mean in means), f"{length:.1f}", f"{100 * repeats:.1f} %")
+    return table
+
+
+def example_table(row: dict, text: str, most: int = 400) -> Table:
+    """One document: its beginning, reference and summary, copied words marked."""
+    table = Table(title=row["id"], show_header=False, min_width=80)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    table.add_row("document", _escape(text[:most] + (" ..." if len(text) > most else "")))
+    table.add_row("reference", _escape(" ".join(row["references"][0])), style="green")
+    summary = Summary(row["id"], row["summary"], row["references"], row.get("words"), row.get("copied"))
+    shown = _escape(marked(summary, "⟦", "⟧")).replace("⟦", "[bold cyan]⟦").replace("⟧", "⟧[/]")
+    table.add_row("summary", shown)
+    if row.get("copied") is not None:
+        table.caption = "⟦copied words⟧"
+    return table
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {"summarize": summarize, "corpus": corpus, "report": report}

@@ -1,0 +1,184 @@
+"""The run folder: what a run leaves, and how it is read back.
+
+    config.yaml          every argument, defaults included
+    environment.json     versions, git commit, command, device, corpus digests
+    metrics.csv          every logged value
+    checkpoints/         best.ckpt and last.ckpt
+    text/                the vocabulary or tokenizer
+    predictions.jsonl    of the last validate, test or predict
+    previews/            heat maps
+    wandb/               the offline (or online) W&B run
+"""
+
+import csv
+import json
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import yaml
+from jsonargparse import ArgumentParser
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.loggers import CSVLogger
+from pytorch_lightning.loggers.csv_logs import ExperimentWriter
+
+from datamodules.corpora.corpus import Corpus, read_manifest
+from datamodules.documents import CorpusError
+from datamodules.summarization import SummarizationData
+from lightning_modules.summarizer import Summarizer
+
+PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "jsonargparse", "precis-suite")
+
+
+class Run(NamedTuple):
+    """A trained model and the data it was trained on."""
+
+    model: Summarizer
+    data: SummarizationData
+    config: dict[str, Any]
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """config.yaml of a run folder.
+
+    Raises:
+        CorpusError: if there is none.
+    """
+    path = Path(run) / "config.yaml"
+    if not path.is_file():
+        raise CorpusError(f"{path}: not there; give the folder of a run that `precis fit` made")
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def best_checkpoint(run: Path) -> Path:
+    """The run's best checkpoint, its last one if there is no best.
+
+    Raises:
+        CorpusError: if it has none.
+    """
+    for name in ("best.ckpt", "last.ckpt"):
+        if (path := Path(run) / "checkpoints" / name).is_file():
+            return path
+    raise CorpusError(f"{Path(run) / 'checkpoints'}: no checkpoint there; let the run train until its first validation")
+
+
+def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = None, **changes: Any) -> Run:
+    """Rebuilds a run from its folder: the model with its weights, the data with its own text.
+
+    Args:
+        run: the run folder.
+        checkpoint: another checkpoint of that run than the best one.
+        corpus: documents to read instead of the run's own, through the same features.
+        changes: arguments of the DataModule to change.
+
+    Raises:
+        CorpusError: if the folder lacks something, or the checkpoint does not fit.
+    """
+    config = read_config(run)
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(Summarizer, "model")
+    parser.add_subclass_arguments(SummarizationData, "data")
+    values = {key: config[key] for key in ("model", "data")}
+    values["data"]["init_args"] |= {"text": str(Path(run) / "text"), **changes}
+    built = parser.instantiate_classes(parser.parse_object(values))
+    model, data = built.model, built.data
+    if corpus is not None:
+        data.corpus = corpus
+    data.text = data.load_text(Path(run) / "text")
+    model.use_text(data.text)
+    path = checkpoint or best_checkpoint(run)
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    model.on_load_checkpoint(state)
+    model.load_state_dict(state["state_dict"])
+    return Run(model.eval(), data, config)
+
+
+def _git(*arguments: str) -> str | None:
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def environment(data: SummarizationData | None = None) -> dict[str, Any]:
+    """What the run was made with: versions, git commit, command, machine, corpus digests."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    corpus = {}
+    for split, documents in getattr(data, "_documents", {}).items():
+        manifest = read_manifest(documents)
+        corpus[split] = {"documents": len(documents), "digest": manifest["digest"], "skipped": manifest["skipped"]}
+    return {
+        "command": " ".join(sys.argv),
+        "python": platform.python_version(),
+        "versions": versions,
+        "git_commit": _git("rev-parse", "HEAD"),
+        "git_dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "machine": platform.platform(),
+        "cpus": os.cpu_count(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "corpus": corpus,
+    }
+
+
+class RunRecord(Callback):
+    """Writes environment.json and text/ when training starts."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = Path(run)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero:
+            trainer.datamodule.text.save(self.run / "text")
+            seed = os.environ.get("PL_GLOBAL_SEED")
+            record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
+            (self.run / "environment.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+class _AppendingWriter(ExperimentWriter):
+    """Lightning's CSV writer deletes an earlier metrics.csv; a resumed run goes on with it."""
+
+    def _check_log_dir_exists(self) -> None:
+        os.makedirs(self.log_dir, exist_ok=True)
+        if os.path.isfile(self.metrics_file_path):
+            with open(self.metrics_file_path, newline="", encoding="utf-8") as file:
+                self.metrics_keys = list(csv.DictReader(file).fieldnames or [])
+
+
+class RunCSVLogger(CSVLogger):
+    """metrics.csv in the run folder itself; a resumed run appends to it."""
+
+    def __init__(self, run: Path) -> None:
+        super().__init__(save_dir=str(run), name="", version="")
+
+    @property
+    def experiment(self) -> ExperimentWriter:
+        if self._experiment is None:
+            self._experiment = _AppendingWriter(log_dir=self.root_dir)
+        return self._experiment
+
+    def forget_after(self, step: int) -> None:
+        """Drops rows that were logged after a checkpoint's step, before the run is resumed from it."""
+        path = Path(self.root_dir) / "metrics.csv"
+        if not path.is_file():
+            return
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            rows, names = [row for row in reader if int(row["step"] or 0) < step], reader.fieldnames
+        partial = path.with_suffix(".part")
+        with partial.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, names or [])
+            writer.writeheader()
+            writer.writerows(rows)
+        partial.replace(path)
