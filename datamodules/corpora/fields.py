@@ -79,7 +79,7 @@ class Fields:
             if texts is None and row.get(field) is not None:
                 return _bad(row, where, field, "a string or a list of strings", "summary")
             references += texts or []
-        if not references and not any(field in row for field in self._summaries):
+        if self._summaries and not any(field in row for field in self._summaries):
             where = f"{where} (fields: {', '.join(row)})"
         return Record(
             str(name),

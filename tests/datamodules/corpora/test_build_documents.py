@@ -1,0 +1,222 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import Process
+
+import pytest
+
+from datamodules.corpora.corpus import (
+    Corpus,
+    as_document,
+    build_documents,
+    make_document,
+    read_manifest,
+)
+from datamodules.documents import BadRecord, CorpusError, Document, Record
+
+
+class Listed(Corpus):
+    """Records given one by one; an exception among them is raised."""
+
+    def __init__(self, records, name="listed"):
+        self.list, self.name, self.read = records, name, 0
+
+    def splits(self):
+        return ["train"]
+
+    def records(self, split):
+        self.read += 1
+        for record in self.list:
+            if isinstance(record, BaseException):
+                raise record
+            yield record
+
+    def fingerprint(self, split):
+        return self.name
+
+
+def record(name, *parts, references=("Short one.",), where=None):
+    return Record(name, list(parts), list(references), where or f"x.jsonl:{name}")
+
+
+GOOD = [
+    record("a", "One sentence. And two.", "  \n", ["kept  as", " ", "given"]),
+    record("b", "Only one.", references=["First. Second.", ["As", "given"]]),
+]
+BROKEN = BadRecord("x.jsonl:7", "broken JSON", "mend it")
+
+
+def left_in(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_documents_come_back_as_they_went_in(tmp_path):
+    dataset = build_documents(Listed(GOOD), "train", tmp_path)
+    assert [as_document(row) for row in dataset] == [
+        Document("a", [["One sentence.", "And two."], ["kept as", "given"]], [["Short one."]]),
+        Document("b", [["Only one."]], [["First.", "Second."], ["As", "given"]]),
+    ]
+    manifest = read_manifest(dataset)
+    assert (manifest["documents"], manifest["skipped"], manifest["fingerprint"]) == (2, [], "listed")
+
+
+def test_built_once_and_anew_when_content_or_arguments_change(tmp_path):
+    corpus = Listed(GOOD)
+    paths = [build_documents(corpus, "train", tmp_path).cache_files[0]["filename"] for _ in range(2)]
+    assert paths[0] == paths[1] and corpus.read == 1
+    build_documents(corpus, "train", tmp_path, splitter="tokenized")
+    build_documents(corpus, "train", tmp_path, require_references=True)
+    assert corpus.read == 3
+    corpus.name = "other content"
+    build_documents(corpus, "train", tmp_path)
+    assert corpus.read == 4 and len(list(tmp_path.iterdir())) == 4
+
+
+def test_two_processes_convert_as_one_does(tmp_path):
+    records = [record(str(i), f"Number {i} is here. It stays.") for i in range(700)]
+    one = build_documents(Listed(records), "train", tmp_path / "1")
+    two = build_documents(Listed(records), "train", tmp_path / "2", num_proc=2)
+    assert one["parts"][:] == two["parts"][:]
+    assert one["id"][:] == two["id"][:] == [str(i) for i in range(700)]
+    assert read_manifest(one)["digest"] == read_manifest(two)["digest"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (BROKEN, "x.jsonl:7: broken JSON; mend it"),
+        (record("a", "Again."), "x.jsonl:a: id 'a' is that of x.jsonl:a too"),
+        (record(" ", "Text."), "its id is empty"),
+        (record("c"), "x.jsonl:c: the document is empty"),
+        (record("c", " ", "\n", [" "]), "x.jsonl:c: the document is empty"),
+        (record("c", "Half \ud800 a pair."), "x.jsonl:c: half of a surrogate pair, U\\+D800"),
+        (record("c", "Text.", references=[]), "x.jsonl:c: it has no reference"),
+        (record("c", "Text.", references=[" "]), "x.jsonl:c: its reference is empty"),
+    ],
+)
+def test_bad_records_end_the_build_or_are_counted_and_named(tmp_path, bad, problem):
+    corpus = Listed([GOOD[0], bad, GOOD[1]])
+    with pytest.raises(CorpusError, match=problem) as error:
+        build_documents(corpus, "train", tmp_path, require_references=True)
+    assert "\n" not in str(error.value)
+    assert bad is BROKEN or "--data.on_bad_record skip" in str(error.value)
+    assert left_in(tmp_path) == []
+    with pytest.warns(UserWarning, match="left out 1 bad record.*x.jsonl"):
+        dataset = build_documents(corpus, "train", tmp_path, on_bad_record="skip", require_references=True)
+    assert dataset["id"][:] == ["a", "b"]
+    assert [entry["where"] for entry in read_manifest(dataset)["skipped"]] == [bad.where]
+
+
+def test_a_build_with_skips_does_not_satisfy_who_wants_none(tmp_path):
+    corpus = Listed([*GOOD, BROKEN])
+    for _ in range(2):  # the second time from the cache
+        with pytest.warns(UserWarning, match="x.jsonl:7: broken JSON"):
+            build_documents(corpus, "train", tmp_path, on_bad_record="skip")
+    with pytest.raises(CorpusError, match=r"x.jsonl:7: broken JSON.*--data.on_bad_record skip"):
+        build_documents(corpus, "train", tmp_path)
+
+
+def test_one_warning_names_the_first_few(tmp_path):
+    bad = [BadRecord(f"x.jsonl:{i}", "broken JSON", "mend it") for i in range(9)]
+    with pytest.warns(UserWarning) as warned:
+        build_documents(Listed([*GOOD, *bad]), "train", tmp_path, on_bad_record="skip")
+    (message,) = [str(warning.message) for warning in warned]
+    assert "left out 9 bad records" in message and "x.jsonl:2" in message and "x.jsonl:3" not in message
+    assert "and 6 more" in message
+
+
+def test_references_may_be_missing_for_prediction(tmp_path):
+    dataset = build_documents(Listed([record("a", "Text.", references=[])]), "train", tmp_path)
+    assert as_document(dataset[0]) == Document("a", [["Text."]], [])
+
+
+@pytest.mark.parametrize("records", [[], [BROKEN], [record("a", " ")]])
+def test_a_split_without_a_document_is_an_error(tmp_path, records):
+    with pytest.raises(CorpusError, match="train: no usable document"):
+        build_documents(Listed(records), "train", tmp_path, on_bad_record="skip")
+    assert left_in(tmp_path) == []
+
+
+def test_an_absent_split_is_named_with_those_there_are(tmp_path):
+    with pytest.raises(CorpusError, match=r"no split 'val' \(there is: train\)"):
+        build_documents(Listed(GOOD), "val", tmp_path)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("disk full"), SystemExit(143)])
+def test_nothing_half_written_stays(tmp_path, error):
+    many = [record(str(i), "Text.") for i in range(600)]  # more than a batch: some rows are on disk by then
+    with pytest.raises(type(error)):
+        build_documents(Listed([*many, error]), "train", tmp_path)
+    assert left_in(tmp_path) == []
+
+
+def build_slowly(folder):
+    class Slow(Listed):
+        def records(self, split):
+            for item in super().records(split):
+                time.sleep(0.05)
+                yield item
+
+    build_documents(Slow([record(str(i), f"Text {i}.") for i in range(20)]), "train", folder)
+
+
+def test_processes_that_build_at_once_agree(tmp_path):
+    processes = [Process(target=build_slowly, args=(tmp_path,)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    (folder,) = tmp_path.iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == ["documents.arrow", "manifest.json"]
+    dataset = build_documents(Listed([record(str(i), f"Text {i}.") for i in range(20)]), "train", tmp_path)
+    assert dataset["id"][:] == [str(i) for i in range(20)]
+
+
+INTERRUPTED = """
+import itertools, sys
+from datamodules.corpora.corpus import Corpus, build_documents
+from datamodules.documents import Record
+
+class Endless(Corpus):
+    def splits(self): return ["train"]
+    def fingerprint(self, split): return "endless"
+    def records(self, split):
+        for i in itertools.count():
+            if i == 600: print("writing", flush=True)
+            yield Record(str(i), ["Some text. More of it."], [], f"x:{i}")
+
+try:
+    build_documents(Endless(), "train", sys.argv[1], num_proc=2)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_ctrl_c_stops_the_pool_and_cleans_up(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "writing\n"
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to parent and workers
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert left_in(tmp_path) == []
+
+
+def test_manifest_is_plain_json(tmp_path):
+    dataset = build_documents(Listed(GOOD), "train", tmp_path)
+    (path,) = tmp_path.rglob("manifest.json")
+    assert json.loads(path.read_text(encoding="utf-8")) == read_manifest(dataset)
+
+
+def test_make_document_passes_bad_records_on():
+    assert make_document(BROKEN) is BROKEN

@@ -1,0 +1,269 @@
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from datamodules.corpora.corpus import as_document, build_documents
+from datamodules.corpora.files import Files
+from datamodules.documents import BadRecord, CorpusError, Document, Record
+
+SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
+ROWS = [
+    {"id": "a", "document": 'First point.\nSecond, with "quotes", a comma.\n\nThird: Ärger?', "summary": "One.\nTwo."},
+    {"id": "b", "document": "Another text.", "summary": "Its summary."},
+]
+DOCUMENTS = [
+    Document("a", [["First point.", 'Second, with "quotes", a comma.'], ["Third: Ärger?"]], [["One.", "Two."]]),
+    Document("b", [["Another text."]], [["Its summary."]]),
+]
+
+
+def jsonl(rows) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def csv_bytes(rows, delimiter=",") -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, rows[0], delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+
+def write(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return str(path)
+
+
+def documents(corpus, cache, split="val", **kwargs):
+    return [as_document(row) for row in build_documents(corpus, split, cache, **kwargs)]
+
+
+def records(corpus, split="val"):
+    return list(corpus.records(split))
+
+
+def one(rows, tmp_path, **fields):
+    """The only record of a file with one row."""
+    (record,) = records(Files(val=write(tmp_path / "x.jsonl", jsonl([rows])), **fields))
+    return record
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.jsonl", jsonl(ROWS)),
+        ("x.json", b"\n" + jsonl(ROWS) + b"\n"),
+        ("x.ndjson", b"\xef\xbb\xbf" + jsonl(ROWS)),
+        ("x.JSONL.GZ", gzip.compress(jsonl(ROWS))),
+        ("x.part.jsonl.bz2", bz2.compress(jsonl(ROWS))),
+        ("x.jsonl.xz", lzma.compress(jsonl(ROWS))),
+        ("x.csv", csv_bytes(ROWS)),
+        ("x.csv.gz", gzip.compress(b"\xef\xbb\xbf" + csv_bytes(ROWS))),
+        ("x.tsv.xz", lzma.compress(csv_bytes(ROWS, "\t"))),
+    ],
+)
+def test_every_kind_of_file_gives_the_same_documents(tmp_path, name, content):
+    assert documents(Files(val=write(tmp_path / name, content)), tmp_path / "cache") == DOCUMENTS
+
+
+def test_zstd_and_parquet(tmp_path):
+    with pa.OSFile(str(tmp_path / "x.jsonl.zst"), "wb") as sink, pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(jsonl(ROWS))
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "x.parquet")
+    for name in ("x.jsonl.zst", "x.parquet"):
+        assert documents(Files(val=str(tmp_path / name)), tmp_path / "cache") == DOCUMENTS
+
+
+def test_patterns_and_lists_of_files_are_read_in_order(tmp_path):
+    for index in (2, 1, 3):
+        write(tmp_path / f"part-{index}.jsonl", jsonl([{"document": f"Text {index}.", "summary": "S."}]))
+    pattern = Files(train=str(tmp_path / "part-*.jsonl"))
+    listed = Files(train=[str(tmp_path / f"part-{index}.jsonl") for index in (1, 2, 3)])
+    assert [record.id for record in pattern.records("train")] == ["part-1-1", "part-2-1", "part-3-1"]
+    assert records(pattern, "train") == records(listed, "train")
+
+
+def test_splits_are_those_that_are_given():
+    assert Files(train="a.jsonl", test=["b.jsonl", "c.jsonl"]).splits() == ["train", "test"]
+
+
+@pytest.mark.parametrize(
+    ("row", "fields", "parts", "references"),
+    [
+        ({"document": "a\nb\n\nc", "summary": "s"}, {}, ["a\nb", "c"], ["s"]),
+        ({"document": "a\nb\n \n\nc", "summary": "s"}, {"paragraphs": "line"}, ["a", "b", " ", "", "c"], ["s"]),
+        ({"document": "a\nb\n\nc", "summary": "s"}, {"paragraphs": "none"}, ["a\nb\n\nc"], ["s"]),
+        ({"document": "a||b", "summary": "s"}, {"separator": "||"}, ["a", "b"], ["s"]),
+        ({"document": ["a", "b"], "summary": "s"}, {}, ["a", "b"], ["s"]),
+        ({"document": ["a", "b"], "summary": "s"}, {"document_list": "sentences"}, [["a", "b"]], ["s"]),
+        ({"document": [["a", "b"], ["c"]], "summary": "s"}, {}, [["a", "b"], ["c"]], ["s"]),
+        ({"document": "a\nb\n\nc", "summary": "s\nt"}, {"document_sentences": "line"}, [["a", "b"], ["c"]], ["s\nt"]),
+        ({"document": "a", "summary": "s\nt"}, {"summary_sentences": "line"}, ["a"], [["s", "t"]]),
+        ({"document": "a", "summary": ["s", "t"]}, {}, ["a"], ["s", "t"]),
+        ({"document": "a", "summary": ["s", "t"]}, {"summary_list": "sentences"}, ["a"], [["s", "t"]]),
+        ({"document": "a", "summary": [["s", "t"], ["u"]]}, {}, ["a"], [["s", "t"], ["u"]]),
+        ({"document": "a", "summary": "s", "more": ["t"]}, {"summary": ["summary", "more"]}, ["a"], ["s", "t"]),
+        ({"document": "a", "more": ["t"]}, {"summary": ["summary", "more"]}, ["a"], ["t"]),
+        ({"document": ["a", "b", "c"], "summary": "s"}, {"skip_parts": 1}, ["b", "c"], ["s"]),
+        ({"document": "a", "summary": None}, {}, ["a"], []),
+        ({"document": "a", "summary": "s"}, {"summary": None}, ["a"], []),
+        ({"text": "a", "title": "s"}, {"document": "text", "summary": "title"}, ["a"], ["s"]),
+    ],
+)
+def test_field_map(tmp_path, row, fields, parts, references):
+    record = one(row, tmp_path, **fields)
+    assert (record.parts, record.references) == (parts, references)
+
+
+def test_ids_come_from_a_field_or_the_line(tmp_path):
+    row = {"document": "a", "summary": "s", "key": 7}
+    assert one(row, tmp_path).id == "x-1"
+    assert one(row, tmp_path, id="key").id == "7"
+    assert one(row | {"id": "n"}, tmp_path).id == "n"
+    assert one(row | {"id": "n"}, tmp_path).where == f"{tmp_path / 'x.jsonl'}:1 (id 'n')"
+
+
+def test_a_choice_that_does_not_exist_is_named():
+    with pytest.raises(CorpusError, match="paragraphs='lines' is none of blank_line, line, none"):
+        Files(train="a.jsonl", paragraphs="lines")
+
+
+@pytest.mark.parametrize(
+    ("row", "fields", "problem"),
+    [
+        ({"text": "a", "title": "b"}, {}, r"no field 'document' \(there are: text, title\); name .* `document`"),
+        ({"document": "a", "summary": "s"}, {"id": "key"}, r"no field 'key' \(there are: document, summary\)"),
+        ({"document": None, "summary": "s"}, {}, "field 'document' is null"),
+        ({"document": 3, "summary": "s"}, {}, "field 'document' is of type int, not a string or a list of strings"),
+        ({"document": ["a", 3], "summary": "s"}, {}, "field 'document' is of type list"),
+        ({"document": "a", "summary": {"text": "s"}}, {}, "field 'summary' is of type dict"),
+        ({"document": "a", "summary": "s", "id": ["n"]}, {}, "field 'id' is of type list, not a string or a number"),
+    ],
+)
+def test_bad_rows_name_the_field(tmp_path, row, fields, problem):
+    record = one(row, tmp_path, **fields)
+    assert isinstance(record, BadRecord)
+    with pytest.raises(CorpusError, match=rf"x\.jsonl:1.*{problem}"):
+        build_documents(Files(val=str(tmp_path / "x.jsonl"), **fields), "val", tmp_path / "cache")
+
+
+def test_a_split_without_references_serves_prediction_only(tmp_path):
+    corpus = Files(test=write(tmp_path / "x.jsonl", jsonl([{"id": "n", "document": "A text.", "title": "T"}])))
+    assert documents(corpus, tmp_path / "cache", "test") == [Document("n", [["A text."]], [])]
+    with pytest.raises(CorpusError, match=r"x.jsonl:1 \(id 'n'\) \(fields: id, document, title\): it has no reference"):
+        build_documents(corpus, "test", tmp_path / "cache", require_references=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problems"),
+    [
+        ("x.jsonl", jsonl(ROWS[:1]) + b'{"id": "b", "docu\n' + jsonl(ROWS[1:]), {2: "broken JSON"}),
+        ("x.jsonl", jsonl(ROWS[:1]) + b"[1, 2]\n" + jsonl(ROWS[1:]), {2: "a JSON list, not an object"}),
+        ("x.jsonl", jsonl(ROWS[:1]) + '{"document": "é"}\n'.encode("latin1") + jsonl(ROWS[1:]), {2: "byte 0xe9"}),
+        ("x.jsonl", jsonl(ROWS) + b"[" * 100_000 + b"\n", {3: "broken JSON"}),
+        ("x.csv", csv_bytes(ROWS) + "c,é,s\n".encode("latin1"), {8: "not UTF-8 .byte 0xe9."}),
+        ("x.csv", csv_bytes(ROWS) + b"c,too,many,fields\n", {8: "4 fields where the header has 3"}),
+        ("x.csv", csv_bytes(ROWS) + b'c,"open quote\n', {8: "broken CSV"}),
+    ],
+)
+def test_bad_lines_are_named_and_the_others_read(tmp_path, name, content, problems):
+    corpus = Files(val=write(tmp_path / name, content))
+    for line, problem in problems.items():
+        with pytest.raises(CorpusError, match=rf"{name}:{line}: .*{problem}.*(?:skip|one object a line)"):
+            build_documents(corpus, "val", tmp_path / "cache")
+    with pytest.warns(UserWarning, match=f"left out {len(problems)} bad"):
+        assert documents(corpus, tmp_path / "cache", on_bad_record="skip") == DOCUMENTS
+
+
+def test_utf16_is_not_taken_for_text(tmp_path):
+    with pytest.raises(CorpusError, match=r"x.jsonl:1: not UTF-8 \(byte 0xff\); convert the file"):
+        build_documents(Files(val=write(tmp_path / "x.jsonl", jsonl(ROWS).decode().encode("utf-16"))), "val", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.jsonl.gz", gzip.compress(jsonl(ROWS) * 99)[:-20]),
+        ("x.jsonl.gz", jsonl(ROWS)),
+        ("x.jsonl.bz2", bz2.compress(jsonl(ROWS))[:-5]),
+        ("x.jsonl.xz", lzma.compress(jsonl(ROWS))[:-5]),
+        ("x.jsonl.xz", jsonl(ROWS)),
+        ("x.jsonl.zst", jsonl(ROWS)),
+        ("x.parquet", jsonl(ROWS)),
+        ("x.csv.gz", csv_bytes(ROWS)),
+    ],
+)
+def test_broken_files_are_one_clear_line(tmp_path, name, content):
+    with pytest.raises(CorpusError, match=rf"{name}: cannot be read .*; get a whole copy") as error:
+        records(Files(val=write(tmp_path / name, content)))
+    assert "\n" not in str(error.value)
+
+
+def test_absent_files_and_unknown_suffixes(tmp_path):
+    for given in (tmp_path / "no.jsonl", tmp_path / "no-*.jsonl", tmp_path):
+        for use in (records, lambda corpus: corpus.fingerprint("val")):
+            with pytest.raises(CorpusError, match="no such file; check the path of `val`"):
+                use(Files(val=str(given)))
+    for name in ("x.txt", "x.gz", "x", "x.parquet.gz"):
+        with pytest.raises(CorpusError, match=rf"{name}: the suffix names no kind .*\.jsonl"):
+            records(Files(val=write(tmp_path / name, b"")))
+
+
+def test_a_text_longer_than_the_csv_modules_limit(tmp_path):
+    long = "word " * 50_000
+    corpus = Files(val=write(tmp_path / "x.csv", csv_bytes([{"document": long, "summary": "S."}])))
+    assert records(corpus)[0].parts == [long]
+
+
+def test_fingerprint_follows_content_and_arguments_not_time(tmp_path):
+    path = tmp_path / "x.jsonl"
+    first = Files(val=write(path, jsonl(ROWS))).fingerprint("val")
+    path.touch()
+    assert Files(val=str(path)).fingerprint("val") == first
+    assert Files(val=str(path), paragraphs="line").fingerprint("val") != first
+    write(path, jsonl(ROWS[:1]))
+    assert Files(val=str(path)).fingerprint("val") != first
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the data in ../shared/data")
+@pytest.mark.parametrize(
+    ("name", "fields", "count", "parts", "references"),
+    [
+        ("aeslc/val", {"paragraphs": "line", "summary": "summaries"}, 1960, 1, 1),
+        ("cnndm/val", {"summary_sentences": "line"}, 4368, 1, 1),
+        ("scitldr/val", {"document": "sentences", "document_list": "sentences", "summary": "summaries"}, 619, 1, 1),
+        ("squality/val", {"summary": "summaries"}, 125, 2, 4),
+        ("sumpubmed/val", {"document_sentences": "line", "summary_sentences": "line"}, 300, 1, 1),
+        ("qmsum/val_goldspan", {"paragraphs": "line"}, 272, 1, 1),
+        ("scisummnet_mds/val", {"document": "documents", "skip_parts": 1}, 104, 2, 1),
+        ("gum/val", {"document": "text", "summary": "summaries", "paragraphs": "line"}, 30, 1, 5),
+    ],
+)
+def test_real_data(tmp_path, name, fields, count, parts, references):
+    corpus = Files(val=str(SHARED / f"{name}.jsonl.gz"), **fields)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing is left out
+        dataset = build_documents(corpus, "val", tmp_path, on_bad_record="skip", require_references=True)
+    assert len(dataset) == count
+    assert min(map(len, dataset["parts"])) >= parts and min(map(len, dataset["references"])) >= references
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the data in ../shared/data")
+def test_real_sentences_are_those_of_the_source(tmp_path):
+    """SciTLDR comes with its own sentences, and with the same text in one string."""
+    path = SHARED / "scitldr" / "val.jsonl.gz"
+    fields = {"document": "sentences", "document_list": "sentences", "summary": "summaries"}
+    (record, *_) = Files(val=str(path), **fields).records("val")
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        row = json.loads(next(lines))
+    assert record == Record(row["id"], [row["sentences"]], row["summaries"], f"{path}:1 (id {row['id']!r})")

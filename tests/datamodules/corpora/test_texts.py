@@ -1,0 +1,25 @@
+import pytest
+
+from datamodules.corpora.corpus import as_document, build_documents
+from datamodules.corpora.texts import Texts
+from datamodules.documents import CorpusError, Document
+
+
+def test_texts_become_documents_without_references(tmp_path):
+    corpus = Texts([("a.txt", "First. Second.\n\nThird."), ("b.txt", "Only.")])
+    assert corpus.splits() == ["test"]
+    assert [as_document(row) for row in build_documents(corpus, "test", tmp_path)] == [
+        Document("a.txt", [["First.", "Second."], ["Third."]], []),
+        Document("b.txt", [["Only."]], []),
+    ]
+
+
+def test_an_empty_text_is_named(tmp_path):
+    with pytest.raises(CorpusError, match=r"text 'stdin': the document is empty"):
+        build_documents(Texts([("stdin", " \n")]), "test", tmp_path)
+
+
+def test_fingerprint_follows_the_texts():
+    prints = {Texts(texts).fingerprint("test") for texts in ([("a", "x")], [("a", "y")], [("b", "x")], [("a", "x")])}
+    assert len(prints) == 3
+    assert Texts([("a", "x")], paragraphs="line").fingerprint("test") not in prints
