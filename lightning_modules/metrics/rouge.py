@@ -103,8 +103,9 @@ def rouge_l_texts(
     Raises:
         ValueError: if the lengths differ, or a reference has no word (with its index).
     """
-    encode = vocabulary(stem, tokenizer).encode
-    return rouge_l_ids([encode(text) for text in hypotheses], [encode(text) for text in references])
+    words = vocabulary(stem, tokenizer)
+    words.bound()
+    return rouge_l_ids([words.encode(text) for text in hypotheses], [words.encode(text) for text in references])
 
 
 def rouge_l_ids(
@@ -135,7 +136,7 @@ def rouge_l_ids(
             reference = [token for token in reference if token not in skipped]
         if not reference:
             raise ValueError(f"reference {index} is empty")
-        scores.append(_score(Counts(lcs_length(hypothesis, reference), len(hypothesis), len(reference))))
+        scores.append(_score(lcs_length(hypothesis, reference), len(hypothesis), len(reference)))
     return scores
 
 
@@ -273,7 +274,7 @@ def _scores(
             raise ValueError(f"reference {number} of {_where(index)} is empty")
         counts.append(count(counted, hypothesis, target))
     if multi_reference == "best_rouge1":
-        counts = [max(counts, key=lambda row: _score(row["rouge1"]).fmeasure)]
+        counts = [max(counts, key=lambda row: _score(*row["rouge1"]).fmeasure)]
     return {variant: _combine([row[variant] for row in counts], multi_reference) for variant in variants}
 
 
@@ -286,8 +287,7 @@ def _where(index: int | None) -> str:
     return "the prediction" if index is None else f"prediction {index}"
 
 
-def _score(counts: Counts) -> Score:
-    hits, predicted, reference = counts
+def _score(hits: int, predicted: int, reference: int) -> Score:
     if not hits:
         return Score(0.0, 0.0, 0.0)
     return Score(hits / predicted, hits / reference, 2 * hits / (predicted + reference))
@@ -296,10 +296,10 @@ def _score(counts: Counts) -> Score:
 def _combine(counts: list[Counts], multi_reference: str) -> Score:
     """One score of a prediction's counts against its references."""
     if len(counts) == 1:
-        return _score(counts[0])
+        return _score(*counts[0])
     if multi_reference == "pooled":
-        return _score(Counts(*map(sum, zip(*counts))))
-    scores = [_score(count) for count in counts]
+        return _score(*map(sum, zip(*counts)))
+    scores = [_score(*count) for count in counts]
     if multi_reference == "mean":
         return Score(*(sum(column) / len(scores) for column in zip(*scores)))
     return max(scores, key=lambda score: score.recall if multi_reference == "best_recall" else score.fmeasure)

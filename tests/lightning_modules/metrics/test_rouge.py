@@ -1,0 +1,259 @@
+import gzip
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
+
+from lightning_modules.metrics.rouge import (
+    Rouge,
+    Score,
+    perl_digits,
+    rouge_l_ids,
+    rouge_l_texts,
+    rouge_scores,
+    score_many,
+    signature,
+)
+from lightning_modules.metrics.rouge_words import WORDNET_FOLDERS
+
+REPOSITORY = Path(__file__).parents[3]
+GOLDEN = REPOSITORY.parent / "shared" / "data" / "rouge_golden"
+EVERY = ("rouge1", "rouge2", "rouge3", "rougeL", "rougeLsum")
+SCORERS = {stem: RougeScorer(EVERY, use_stemmer=stem) for stem in (True, False)}
+
+# Few words make repeats and ties, where the choice of one longest subsequence shows; the others try the tokenizer.
+WORDS = st.sampled_from(
+    ["a", "b", "c", "the", "running", "runs", "ponies", "dying", "İstanbul", "naïve", "100km", "K2", "don't", "你好"]
+)
+SENTENCES = st.lists(st.lists(WORDS, max_size=12).map(" ".join), max_size=4)
+REFERENCE = st.lists(st.lists(WORDS, min_size=1, max_size=12).map(" ".join), min_size=1, max_size=4)
+
+
+def golden(name: str) -> list[dict]:
+    path = GOLDEN / f"{name}.jsonl.gz"
+    if not path.is_file():
+        pytest.skip(f"no {path.name} beside the repository")
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def reference_scores(prediction: list[str], references: list[list[str]], stem: bool) -> dict:
+    return SCORERS[stem].score_multi(["\n".join(reference) for reference in references], "\n".join(prediction))
+
+
+def assert_same(ours: dict[str, Score], theirs: dict) -> None:
+    for variant, score in ours.items():
+        assert score == pytest.approx(tuple(theirs[variant]), abs=1e-9), variant
+
+
+@pytest.mark.parametrize("name", ["realsumm_bart_100", "squality_human_loo_100", "xsum_ptgen_500"])
+def test_equals_rouge_score_on_system_outputs(name):
+    for number, row in enumerate(golden(name)):
+        for stem in (True, False) if number % 10 == 0 else (True,):
+            ours = rouge_scores(row["hypothesis"], row["references"], EVERY, stem=stem)
+            assert_same(ours, reference_scores(row["hypothesis"], row["references"], stem))
+
+
+@pytest.mark.parametrize("name", ["realsumm_bart_100", "squality_human_loo_100", "xsum_ptgen_500"])
+@pytest.mark.parametrize(
+    "column, stem, mode",
+    [("nostem", False, "pooled"), ("stem", "perl", "pooled"), ("stem_best", "perl", "best_recall")],
+)
+def test_equals_the_digits_that_perl_prints(name, column, stem, mode):
+    if stem and not any(Path(folder, "verb.exc").is_file() for folder in WORDNET_FOLDERS):
+        pytest.skip("WordNet's exception lists are not installed (Debian: wordnet-base)")
+    rows = [row for row in golden(name) if column in row]
+    for row in rows:
+        ours = rouge_scores(row["hypothesis"], row["references"], stem=stem, multi_reference=mode)
+        for variant, perl_name in (("rouge1", "ROUGE-1"), ("rouge2", "ROUGE-2"), ("rougeLsum", "ROUGE-L")):
+            printed = row[column][perl_name]
+            assert perl_digits(ours[variant]) == (printed["p"], printed["r"], printed["f"]), (row["id"], variant)
+
+
+@given(SENTENCES, st.lists(REFERENCE, min_size=1, max_size=3), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_equals_rouge_score_on_any_words(prediction, references, stem):
+    assert_same(rouge_scores(prediction, references, EVERY, stem=stem), reference_scores(prediction, references, stem))
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_equals_rouge_score_on_any_text(prediction, reference):
+    lines = [line for line in prediction.split("\n") if line]
+    targets = [[line for line in reference.split("\n") if line] or ["x"]]
+    if not any(line.strip() for line in targets[0]):
+        targets = [["x"]]
+    assert_same(rouge_scores(lines, targets, EVERY), reference_scores(lines, targets, True))
+
+
+@given(REFERENCE, REFERENCE)
+@settings(deadline=None)
+def test_f_is_symmetric_where_rouge_is_and_every_score_is_a_share(one, other):
+    there, back = rouge_scores(one, [other], EVERY), rouge_scores(other, [one], EVERY)
+    for variant in EVERY:
+        assert all(0 <= value <= 1 for value in there[variant])
+        if variant != "rougeLsum":  # its union runs over the prediction's sentences alone
+            assert there[variant].fmeasure == pytest.approx(back[variant].fmeasure)
+            assert there[variant].precision == pytest.approx(back[variant].recall)
+
+
+@given(REFERENCE)
+@settings(deadline=None)
+def test_a_text_scores_one_against_itself_in_any_case_and_spacing(text):
+    disguised = [f"  {sentence.upper()} !" if sentence.isascii() else sentence for sentence in text]
+    for variant, score in rouge_scores(disguised, [text], ("rouge1", "rougeL", "rougeLsum")).items():
+        has_words = any(character.isascii() and character.isalnum() for character in "".join(text).lower())
+        assert score == (Score(1, 1, 1) if has_words else Score(0, 0, 0)), variant
+
+
+def test_by_hand():
+    # 6 and 4 words; shared: police, the, gunman; of the bigrams "the gunman"; subsequence: police the gunman.
+    scores = rouge_scores(["police ended the gunman's siege"], [["police killed the gunman"]], EVERY, stem=False)
+    assert scores["rouge1"] == pytest.approx((3 / 6, 3 / 4, 0.6))
+    assert scores["rouge2"] == pytest.approx((1 / 5, 1 / 3, 0.25))
+    assert scores["rouge3"] == (0, 0, 0)
+    assert scores["rougeL"] == pytest.approx((3 / 6, 3 / 4, 0.6))
+
+
+def test_union_of_subsequences_by_hand():
+    # Lin 2004, section 3.2: the union of w1 w2 and w1 w3 w5 is w1 w2 w3 w5, four of the reference's five words.
+    scores = rouge_scores(["w1 w3 w8 w9 w5", "w1 w2 w6 w7 w8"], [["w1 w2 w3 w4 w5"]], ("rougeL", "rougeLsum"))
+    assert scores["rougeLsum"] == pytest.approx((4 / 10, 4 / 5, 8 / 15))
+    assert scores["rougeL"] == pytest.approx((3 / 10, 3 / 5, 6 / 15))
+
+
+def test_several_references_by_hand():
+    prediction, references = ["a b c d"], [["a b x y z w"], ["a c"], ["d c b a e f g h"]]
+    scores = {
+        mode: rouge_scores(prediction, references, ("rouge1", "rouge2"), multi_reference=mode)
+        for mode in ("mean", "best", "pooled", "best_rouge1", "best_recall")
+    }
+    # ROUGE-1 hits 2, 2, 4 of 6, 2, 8 words; ROUGE-2 hits 1, 0, 0 of 5, 1, 7 bigrams.
+    assert scores["mean"]["rouge1"] == pytest.approx((8 / 12, (1 / 3 + 1 + 1 / 2) / 3, (0.4 + 2 / 3 + 2 / 3) / 3))
+    assert scores["pooled"]["rouge1"] == pytest.approx((8 / 12, 8 / 16, 2 * 8 / 28))
+    assert scores["pooled"]["rouge2"] == pytest.approx((1 / 9, 1 / 13, 2 / 22))
+    assert scores["best"]["rouge1"] == pytest.approx((2 / 4, 1, 2 / 3))  # the first of two equals
+    assert scores["best"]["rouge2"] == pytest.approx((1 / 3, 1 / 5, 0.25))
+    assert scores["best_rouge1"]["rouge2"] == (0, 0, 0)
+    assert scores["best_recall"]["rouge1"] == pytest.approx((2 / 4, 1, 2 / 3))
+    assert rouge_scores(prediction, references, ("rouge2",), multi_reference="best_rouge1")["rouge2"] == (0, 0, 0)
+
+
+def test_very_long_texts_and_thousands_of_repeats():
+    long = [f"word{index % 977} and {index}" for index in range(300)]
+    assert rouge_scores(long, [long])["rouge2"] == (1, 1, 1)
+    assert rouge_l_ids([list(range(20_000))], [list(range(0, 20_000, 2))]) == [Score(0.5, 1.0, pytest.approx(2 / 3))]
+    repeats = rouge_scores(["the " * 5000], [["the cat", "the " * 10]], EVERY)
+    assert repeats["rouge1"] == pytest.approx((11 / 5000, 11 / 12, 22 / 5012))
+    assert repeats["rouge2"] == pytest.approx((9 / 4999, 9 / 11, 18 / 5010))
+    assert repeats["rougeLsum"] == repeats["rougeL"] == repeats["rouge1"]
+
+
+def test_other_scripts_have_words_only_for_the_unicode_tokenizer():
+    text = [["Добрый день", "мир"]]
+    assert rouge_scores(text[0], text)["rouge1"] == (0, 0, 0)
+    assert rouge_scores(["мир"], text, ("rouge1",), tokenizer="unicode")["rouge1"] == pytest.approx((1, 1 / 3, 0.5))
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 5)), st.lists(st.integers(0, 5), min_size=1)), max_size=4))
+@settings(deadline=None)
+def test_token_ids_score_as_their_digits_do(pairs):
+    hypotheses, references = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    for hypothesis, reference, score in zip(hypotheses, references, rouge_l_ids(hypotheses, references)):
+        texts = [" ".join(map(str, ids)) for ids in (reference, hypothesis)]
+        assert score == pytest.approx(tuple(SCORERS[False].score(*texts)["rougeL"]))
+
+
+def test_padded_tensors_of_ids_and_texts():
+    hypotheses = torch.tensor([[2, 7, 8, 3, 0], [2, 3, 0, 0, 0]])
+    references = torch.tensor([[2, 8, 9, 3], [2, 5, 3, 0]])
+    assert rouge_l_ids(hypotheses, references, ignore=(0, 2, 3)) == [Score(0.5, 0.5, 0.5), Score(0, 0, 0)]
+    assert rouge_l_texts(["seven eights", ""], ["eight nine", "five"]) == [Score(0.5, 0.5, 0.5), Score(0, 0, 0)]
+
+
+def test_processes_change_nothing():
+    predictions = [[f"the {index} dogs were running", "home"] for index in range(50)]
+    references = [[[f"a dog runs home {index % 7}"], ["dogs run"]] for index in range(50)]
+    assert score_many(predictions, references, num_proc=2) == score_many(predictions, references)
+
+
+def test_metric_is_the_mean_and_counts_empty_predictions():
+    predictions, references = [["a cat sat"], [], ["the dogs ran"]], [[["cats sit"]], [["x"]], [["a dog"], ["dogs"]]]
+    metric = Rouge(EVERY)
+    metric.update(predictions[:1], references[:1])
+    metric.update(predictions[1:], references[1:])
+    for variant, value in metric.compute().items():
+        expected = [reference_scores(*pair, stem=True)[variant].fmeasure for pair in zip(predictions, references)]
+        assert value.item() == pytest.approx(100 * sum(expected) / 3, rel=1e-6)
+    assert (metric.documents.item(), metric.empty.item()) == (3, 1)
+    assert metric.signatures["rouge2"] == signature("rouge2")
+
+
+def two_ranks_share(rank: int, meeting_place: str, results) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{meeting_place}", rank=rank, world_size=2)
+    mine = slice(0, 1) if rank == 0 else slice(1, None)
+    metric = Rouge(("rouge1", "rougeLsum"))
+    metric.update(PREDICTIONS[mine], REFERENCES[mine])
+    results.put({variant: value.item() for variant, value in metric.compute().items()})
+    dist.destroy_process_group()
+
+
+PREDICTIONS = [["a cat sat"], ["dogs run home"], ["the end"], ["one two three"], []]
+REFERENCES = [[["the cats sat"]], [["a dog"]], [["it ended"]], [["two three"]], [["x y"]]]
+
+
+def test_two_ranks_of_unequal_size_equal_one(tmp_path):
+    alone = Rouge(("rouge1", "rougeLsum"))
+    alone.update(PREDICTIONS, REFERENCES)
+    fork = multiprocessing.get_context("fork")  # spares two imports of torch
+    results = fork.Queue()
+    ranks = [fork.Process(target=two_ranks_share, args=(rank, tmp_path / "meet", results)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    expected = {variant: value.item() for variant, value in alone.compute().items()}
+    assert [results.get(timeout=60) for _ in ranks] == [expected, expected]
+    for rank in ranks:
+        rank.join(timeout=60)
+        assert rank.exitcode == 0
+
+
+def test_signature_says_how():
+    assert signature("rougeLsum").startswith("rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:")
+    said = signature("rouge1", stem=False, multi_reference="pooled", tokenizer="unicode", splitter="sentencex")
+    assert said.startswith("rouge1|stem:none|tok:unicode|split:sentencex|refs:pooled|precis:")
+
+
+@pytest.mark.parametrize(
+    "call, error, says",
+    [
+        (lambda: rouge_scores(["a"], [["a"], ["", " "]]), ValueError, "reference 1 of the prediction is empty"),
+        (lambda: score_many([["a"], ["b"]], [[["a"]], [[]]]), ValueError, "reference 0 of prediction 1 is empty"),
+        (lambda: score_many([["a"]] * 2, [[["a"]], []], num_proc=2), ValueError, "prediction 1 has no reference"),
+        (lambda: score_many([["a"]], []), ValueError, "1 predictions but 0"),
+        (lambda: rouge_scores("a text", [["a"]]), TypeError, "lists of sentences"),
+        (lambda: rouge_scores(["a text"], ["a"]), TypeError, "reference 0 of the prediction is a text"),
+        (lambda: rouge_scores(["a"], [["a"]], ["rouge0"]), ValueError, "'rouge0'"),
+        (lambda: rouge_scores(["a"], [["a"]], multi_reference="max"), ValueError, "'max'"),
+        (lambda: rouge_scores(["a"], [["a"]], stem="snowball"), ValueError, "'snowball'"),
+        (lambda: rouge_scores(["a"], [["a"]], tokenizer="spacy"), ValueError, "'spacy'"),
+        (lambda: Rouge(["rougeX"]), ValueError, "'rougeX'"),
+        (lambda: rouge_l_ids([[1], [2]], [[1], []]), ValueError, "reference 1 is empty"),
+        (lambda: rouge_l_ids([[1]], []), ValueError, "1 hypotheses but 0"),
+    ],
+)
+def test_errors_say_what_is_wrong_and_where(call, error, says):
+    with pytest.raises(error, match=says):
+        call()
+
+
+def test_a_failed_update_adds_nothing():
+    metric = Rouge()
+    with pytest.raises(ValueError, match="reference 0 of prediction 1 is empty"):
+        metric.update([["a"], ["b"]], [[["a"]], [[""]]])
+    assert metric.documents.item() == 0 and metric.totals.sum().item() == 0

@@ -1,0 +1,75 @@
+import pytest
+from nltk.stem.porter import PorterStemmer
+
+from lightning_modules.metrics import rouge_words
+from lightning_modules.metrics.rouge_words import perl_porter, read_exceptions, vocabulary
+
+# One word or more for every rule of the paper (Porter 1980), and words that each rule must leave alone.
+RULES = """
+caresses ponies caress cats feed agreed plastered bled motoring sing conflated troubled sized hopping tanned falling
+hissing fizzed failing filing happy relational conditional rational valenci hesitanci digitizer conformabli radicalli
+differentli vileli analogousli vietnamization predication operator feudalism decisiveness hopefulness callousness
+formaliti sensitiviti sensibiliti triplicate formative formalize electriciti electrical hopeful goodness revival
+allowance inference airliner gyroscopic adjustable defensible irritant replacement adoption homologou communism activate
+angulariti homologous effective bowdlerize probate rate cease controll roll yields yellowing playing toying syzygy 1990s
+apology archaeology
+"""
+
+
+def test_perl_stems_are_those_of_the_authors_own_version():
+    theirs = PorterStemmer(PorterStemmer.MARTIN_EXTENSIONS)
+    for word in RULES.split():
+        assert perl_porter(word) == theirs.stem(word), word
+
+
+def test_perl_takes_several_suffixes_off_in_its_fourth_step():
+    assert PorterStemmer(PorterStemmer.MARTIN_EXTENSIONS).stem("complementment") == "complement"  # -ment alone
+    assert perl_porter("complementment") == "complem"  # -ment, then -ent
+
+
+def test_words_with_one_stem_share_a_number_and_short_words_are_kept():
+    words = vocabulary()
+    run, runs, running, gas, ga = words.encode("run runs running gas ga")
+    assert run == runs == running
+    assert gas != ga
+    assert words.encode("RUNNING") == [run]
+    assert words.encode(" .,- ") == []
+
+
+def test_every_way_to_stem_has_its_own_vocabulary_and_every_spelling_of_it_the_same():
+    assert vocabulary() is vocabulary(True) is vocabulary(stem="porter", tokenizer="rouge")
+    assert vocabulary(False) is vocabulary("none") is not vocabulary()
+
+
+def write_lists(folder, **lists):
+    for part, lines in lists.items():
+        (folder / f"{part}.exc").write_text(lines, encoding="utf-8")
+
+
+def test_exceptions_go_before_the_stemmer_and_adjectives_before_adverbs(tmp_path):
+    write_lists(tmp_path, adj="best good\n", adv="best well\n", verb="said say\nsewn sew\n\n", noun="men man boy")
+    assert read_exceptions(str(tmp_path)) == {"best": "good", "said": "say", "sewn": "sew", "men": "man"}
+    words = vocabulary("perl", wordnet=str(tmp_path))
+    assert words.encode("said best") == words.encode("say good")
+    assert words.encode("generation") == words.encode("generated")
+    assert words.description == "stem:perl+wordnet|tok:rouge"
+
+
+def test_a_missing_list_is_an_error_where_it_was_asked_for_and_a_warning_elsewhere(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"has no WordNet exception list"):
+        read_exceptions(str(tmp_path))
+    monkeypatch.setattr(rouge_words, "WORDNET_FOLDERS", (str(tmp_path),))
+    with pytest.warns(UserWarning, match="wordnet-base"):
+        assert read_exceptions() == {}
+    with pytest.raises(ValueError, match="belongs to the stemmer 'perl'"):
+        vocabulary(True, wordnet=str(tmp_path))
+
+
+def test_a_full_vocabulary_starts_anew(monkeypatch):
+    monkeypatch.setattr(rouge_words, "MAX_WORDS", 3)
+    words = rouge_words.Vocabulary(rouge_words.TOKENIZERS["rouge"], None, "")
+    assert words.encode("a b c d e") == words.encode("a b c d e")
+    words.bound()
+    assert len(words) == 0
+    one, other, again = words.encode("a e a")
+    assert one == again != other
