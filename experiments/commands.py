@@ -3,7 +3,9 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 
 import torch
 from jsonargparse import ArgumentParser
@@ -13,6 +15,7 @@ from rich.table import Table
 
 from callbacks.previews import marked
 from datamodules.corpora.corpus import Corpus, as_document
+from datamodules.corpora.describe import describe, print_description
 from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
@@ -95,23 +98,26 @@ def summarize_all(model, data) -> Iterator[Summary]:
 
 def corpus(arguments: list[str]) -> None:
     """`precis corpus --corpus NAME ...`: counts, lengths and first examples of a corpus."""
-    from datamodules.corpora.describe import describe, print_description
-
     parser = ArgumentParser(prog="precis corpus", description=corpus.__doc__)
     parser.add_subclass_arguments(Corpus, "corpus", required=True)
     parser.add_argument("--examples", type=int, default=2, help="documents shown of each split")
-    parser.add_argument("--on_bad_record", type=str, default="raise", help="raise or skip")
+    parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do with them")
     parser.add_argument("--cache_dir", type=Path | None, default=None, help="where documents are kept")
     parser.add_argument("--num_proc", type=int, default=1, help="processes that split sentences")
     parser.add_argument("--json", type=bool, default=False, help="JSON instead of tables")
     options = parser.parse_args(arguments)
     built = parser.instantiate_classes(options)
     cache = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
-    described = describe(
-        built.corpus, cache, on_bad_record=options.on_bad_record, num_proc=options.num_proc, examples=options.examples
-    )
+    splits = built.corpus.splits()
+    described = [
+        describe(
+            built.corpus, split, cache, on_bad_record=options.on_bad_record, examples=options.examples,
+            num_proc=options.num_proc,
+        )
+        for split in splits
+    ]  # fmt: skip
     if options.json:
-        print(json.dumps(described, ensure_ascii=False, indent=1))
+        print(json.dumps(described, ensure_ascii=False, indent=1, default=asdict))
     else:
         print_description(described)
 

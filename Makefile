@@ -1,0 +1,38 @@
+# Précis. `make demo` and `make test` each do all the set-up that they need.
+
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.installed
+DEMO := runs/demo
+
+.PHONY: help setup demo test lint bench clean
+.DEFAULT_GOAL := help
+
+help: ## explain every target
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-7s %s\n", $$1, $$2}'
+
+setup: $(SETUP) ## create .venv and install the suite with the versions of constraints.txt
+
+$(SETUP): setup.cfg constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $(SETUP)
+
+demo: $(SETUP) ## train the pointer-generator on docstrings, score it beside lead-1, show five summaries (15 minutes, two cores)
+	rm -rf $(DEMO)
+	$(BIN)/precis fit --config experiments/configs/pointer_generator/docstrings.yaml --run_dir $(DEMO)
+	$(BIN)/precis test --run $(DEMO)
+	$(BIN)/precis report $(DEMO)
+
+test: $(SETUP) ## run all tests (under 10 minutes on two cores)
+	$(BIN)/python -m pytest
+
+lint: $(SETUP) ## check style with ruff
+	$(BIN)/ruff check .
+
+bench: $(SETUP) ## measure speed and memory; every script prints one table
+	for script in benchmarks/[a-z]*.py; do $(BIN)/python $$script || exit 1; done
+
+clean: ## remove what was built: the environment and all runs
+	rm -rf .venv runs *.egg-info .pytest_cache .ruff_cache
