@@ -38,7 +38,6 @@ def csv_bytes(rows, delimiter=",") -> bytes:
     return text.getvalue().encode()
 
 
-
 def write(path: Path, content: bytes) -> str:
     path.write_bytes(content)
     return str(path)

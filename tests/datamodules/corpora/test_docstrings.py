@@ -1,0 +1,155 @@
+import hashlib
+import random
+import subprocess
+import sys
+
+import pytest
+
+from datamodules.corpora.corpus import as_document, build_documents, read_manifest
+from datamodules.corpora.docstrings import Docstrings, split_by_cluster
+from datamodules.corpora.harvest import Docstring, harvest, source_files
+from datamodules.documents import CorpusError
+
+WORDS = [
+    first + second for first in "bcdfghlmnprst" for second in ("ando", "emi", "ilo", "ora", "umba", "esto", "arin")
+]
+
+
+def prose(generator, count):
+    return " ".join(generator.choice(WORDS) for _ in range(count)).capitalize() + "."
+
+
+def function(name, summary, body):
+    return f'def {name}():\n    """{summary}\n\n    {body}\n    """\n\n\n'
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """A folder of packages: 400 functions, a fifth of them near-copies of others, and all that must be left out."""
+    folder = tmp_path_factory.mktemp("site-packages")
+    generator = random.Random(0)
+    for module in range(8):
+        source = f'"""{prose(generator, 6)}\n\n{prose(generator, 45)}\n"""\n\n'
+        for number in range(40):
+            body = prose(generator, 60).split()
+            source += function(f"f{number}", prose(generator, 8), " ".join(body))
+            if number % 4 == 0:
+                body[generator.randrange(60)] = "copied"
+                source += function(f"copy{number}", prose(generator, 8), " ".join(body))
+        path = folder / f"package{module}" / "code.py"
+        path.parent.mkdir()
+        path.write_text(source, encoding="utf-8")
+    forbidden = function("left_out", "This must not be found.", prose(generator, 50))
+    for place in ("package0/tests/code.py", "package0/test_code.py", "package1/_vendor/x.py", "datamodules/x.py"):
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).write_text(forbidden, encoding="utf-8")
+    (folder / "raises.py").write_text("raise RuntimeError('imported')\n" + function("g", "Not at all.", "Short."))
+    (folder / "broken.py").write_text("def broken(:\n")
+    (folder / "binary.py").write_bytes(b"\x00\xff\xfe")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(packages):
+    return Docstrings([str(packages)], num_proc=1)
+
+
+def five_grams(text):
+    words = "".join(c if c.isalnum() else " " for c in text.lower()).split()
+    return {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
+
+
+def leaked(train, test):
+    """The share of test texts with a text in train of Jaccard similarity 0.7 or more."""
+    grams = [five_grams(text) for text in train]
+    close = [any(len(mine & g) >= 0.7 * len(mine | g) for g in grams) for mine in map(five_grams, test)]
+    return sum(close) / len(close)
+
+
+def texts(corpus, split):
+    return ["\n".join(record.parts) for record in corpus.records(split)]
+
+
+def test_splits_leak_nothing_where_a_hash_split_does(corpus):
+    train, val, test = (texts(corpus, split) for split in corpus.splits())
+    assert (len(train) + len(val) + len(test), len(val), len(test)) == (408, 20, 20)
+    assert leaked(train, test) == leaked(train, val) == leaked(val, test) == 0
+    by_hash = sorted(train + val + test, key=lambda text: hashlib.md5(text.encode()).digest())
+    assert leaked(by_hash[80:], by_hash[:80]) > 0.2
+
+
+def test_no_summary_is_in_two_splits():
+    generator = random.Random(3)
+    summaries = ["Return the number of things."] * 30 + [prose(generator, 7) for _ in range(300)]
+    summaries[40:60] = [summary.upper() for summary in summaries[60:80]]
+    docstrings = [Docstring(f"m.f{i}", f"m.py:{i}", s, (prose(generator, 50),)) for i, s in enumerate(summaries)]
+    splits = split_by_cluster(docstrings)
+    found = {name: {docstring.summary.lower() for docstring in split} for name, split in splits.items()}
+    assert sum(map(len, splits.values())) == 330 and all(found.values())
+    assert not found["train"] & found["test"] and not found["train"] & found["val"] and not found["val"] & found["test"]
+    assert summaries[0].lower() in found["train"]  # a large family would weigh on the scores of a small split
+
+
+def test_records_are_named_and_placed(corpus, packages):
+    by_id = {record.id: record for split in corpus.splits() for record in corpus.records(split)}
+    record = by_id["package3.code.f7"]
+    path, line = record.where.rsplit(":", 1)
+    source = (packages / "package3" / "code.py").read_text(encoding="utf-8").splitlines()
+    assert path == str(packages.resolve() / "package3" / "code.py")
+    assert source[int(line) - 1] == f'    """{record.references[0]}' and source[int(line) - 2] == "def f7():"
+    assert "package3.code" in by_id  # the module's own
+    assert not any("left_out" in name or name.startswith(("datamodules", "raises")) for name in by_id)
+    assert "raises" not in sys.modules and "package0" not in sys.modules
+
+
+def test_the_same_packages_give_the_same_documents(corpus, packages, tmp_path):
+    dataset = build_documents(corpus, "train", tmp_path / "here", require_references=True)
+    script = (
+        "import sys\n"
+        "from datamodules.corpora.corpus import build_documents, read_manifest\n"
+        "from datamodules.corpora.docstrings import Docstrings\n"
+        "if __name__ == '__main__':\n"
+        "    corpus = Docstrings([sys.argv[1]], num_proc=2)\n"
+        "    dataset = build_documents(corpus, 'train', sys.argv[2], require_references=True)\n"
+        "    print(read_manifest(dataset)['digest'])\n"
+    )
+    command = [sys.executable, "-c", script, str(packages), str(tmp_path / "there")]
+    there = subprocess.run(command, env={"PYTHONHASHSEED": "77"}, capture_output=True, text=True, check=True)
+    assert there.stdout.strip() == read_manifest(dataset)["digest"]
+    document = as_document(dataset[0])
+    assert len(document.references) == 1 and len(document.text.split()) >= 40
+
+
+def test_fingerprint_follows_the_sources_not_their_age(packages, tmp_path):
+    (tmp_path / "a.py").write_text("x = 1\n")
+    first = Docstrings([str(tmp_path)]).fingerprint("val")
+    (tmp_path / "a.py").touch()
+    assert Docstrings([str(tmp_path)]).fingerprint("val") == first
+    assert Docstrings([str(tmp_path)]).fingerprint("test") != first
+    (tmp_path / "a.py").write_text("x = 2\n")
+    assert Docstrings([str(tmp_path)]).fingerprint("val") != first
+
+
+def test_lengths_overloads_and_copies(tmp_path):
+    body = " ".join(["word"] * 40) + "."
+    source = (
+        function("kept", "Just long enough.", body)
+        + function("kept", "A second definition of it.", body)
+        + function("copy", "Just long enough.", body)
+        + function("short_summary", "Too short.", body)
+        + function("long_summary", " ".join(["word"] * 61), body)
+        + function("short_body", "Just long enough too.", " ".join(["word"] * 39))
+        + "class C:\n    if True:\n        async def m(self):\n            "
+        + f'"""Nested, but found.\n\n            {body}\n            """\n'
+    )
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text(source)
+    found = harvest(source_files([tmp_path]))
+    assert [docstring.name for docstring in found] == ["package.kept", "package.C.m"]
+
+
+def test_an_absent_folder_and_one_without_docstrings(tmp_path):
+    with pytest.raises(CorpusError, match="nowhere: no such folder"):
+        Docstrings([str(tmp_path / "nowhere")]).fingerprint("train")
+    with pytest.raises(CorpusError, match="no usable document"):
+        build_documents(Docstrings([str(tmp_path)], num_proc=1), "train", tmp_path / "cache")

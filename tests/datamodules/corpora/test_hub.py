@@ -1,0 +1,120 @@
+import json
+
+import datasets
+import huggingface_hub.constants
+import pytest
+
+from datamodules.corpora import hub
+from datamodules.corpora.corpus import as_document, build_documents
+from datamodules.corpora.hub import SOURCES, Hub
+from datamodules.documents import BadRecord, CorpusError, Document
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hub_cache")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A dataset as `load_dataset` reads it: a file a split."""
+    rows = [{"article": f"Text {i}. More.", "highlights": f"Summary {i}.", "n": i} for i in range(10)]
+    place = tmp_path / "dataset"
+    place.mkdir()
+    for name, part in (("train", rows[:8]), ("validation", rows[8:])):
+        (place / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+    return str(place)
+
+
+def test_a_local_folder(folder, tmp_path):
+    corpus = Hub(folder, document="article", summary="highlights")
+    assert corpus.splits() == ["train", "val"]
+    dataset = build_documents(corpus, "val", tmp_path / "cache", require_references=True)
+    assert [as_document(row) for row in dataset] == [
+        Document(f"val-{i}", [[f"Text {8 + i}.", "More."]], [[f"Summary {8 + i}."]]) for i in range(2)
+    ]
+
+
+def test_slices_and_other_names_of_splits(folder):
+    corpus = Hub(folder, train="train[:75%]", val="train[75%:]", test="validation", document="article", id="n")
+    assert corpus.splits() == ["train", "val", "test"]
+    assert [record.id for split in corpus.splits() for record in corpus.records(split)] == [str(i) for i in range(10)]
+
+
+def test_a_wrong_column_is_named_with_those_there_are(folder):
+    record = next(Hub(folder, document="text").records("val"))
+    assert isinstance(record, BadRecord)
+    assert str(record).startswith(
+        f"{folder} validation row 0: it has no field 'text' (there are: article, highlights, n)"
+    )
+
+
+def test_fingerprint_follows_content_and_arguments(folder, tmp_path):
+    first = Hub(folder).fingerprint("val")
+    assert Hub(folder).fingerprint("val") == first
+    assert len({first, Hub(folder).fingerprint("train"), Hub(folder, paragraphs="line").fingerprint("val")}) == 3
+
+
+def test_what_cannot_be_had_is_one_clear_line(folder, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    for name in ("cnn_dailymail", "nobody/nothing"):
+        with pytest.raises(CorpusError, match=r"the dataset cannot be had \(.*check its name.*the network") as error:
+            Hub(name).fingerprint("val")
+        assert "\n" not in str(error.value)
+    with pytest.raises(CorpusError, match="validatoin"):
+        list(Hub(folder, val="validatoin").records("val"))
+
+
+TOKENS = "One two . \n three ."
+ROWS = {  # a row with the columns of each dataset, and the parts and references that it holds
+    "cnn_dailymail": ({"article": "A. B.", "highlights": "S .\nT .", "id": "x"}, ["A. B."], [["S .", "T ."]]),
+    "xsum": ({"document": "A.\nB.", "summary": "S.", "id": "1"}, ["A.", "B."], ["S."]),
+    "multi_news": ({"document": "A. \nB. ||||| C.", "summary": "S."}, ["A. \nB. ", " C."], ["S."]),
+    "scitldr": (
+        {
+            "source": ["A.", "B."],
+            "source_labels": [0, 1],
+            "rouge_scores": [0.1, 0.2],
+            "paper_id": "p",
+            "target": ["S", "T"],
+        },
+        [["A.", "B."]],
+        ["S", "T"],
+    ),
+    "arxiv": ({"article": TOKENS, "abstract": "s ."}, [TOKENS], ["s ."]),
+    "pubmed": ({"article": TOKENS, "abstract": "s ."}, [TOKENS], ["s ."]),
+    "booksum": ({"bid": 1, "chapter": "A\nB\n\nC", "summary_text": "S.", "summary": "{}"}, ["A\nB", "C"], ["S."]),
+    "elife": ({"article": "A.\nB.", "summary": "S.", "title": "T", "year": "2020"}, ["A.", "B."], ["S."]),
+    "plos": ({"article": "A.\nB.", "summary": "S.", "title": "T", "year": "2020"}, ["A.", "B."], ["S."]),
+    "multi_lexsum": (
+        {"id": "c", "sources": ["A.", "B."], "summary/long": "L.", "summary/short": None, "summary/tiny": "T."},
+        ["A.", "B."],
+        ["L."],
+    ),
+    "billsum": ({"text": "A.\n\nB.", "summary": "S.", "title": "T"}, ["A.", "B."], ["S."]),
+    "gov_report": ({"report": "A.\n\nB.", "summary": "S."}, ["A.", "B."], ["S."]),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_ready_field_maps(name, monkeypatch):
+    row, parts, references = ROWS[name]
+    asked = []
+
+    def load_dataset(*args, **kwargs):
+        asked.append((args, kwargs))
+        return datasets.Dataset.from_list([row])
+
+    monkeypatch.setattr(hub, "load_dataset", load_dataset)
+    corpus = Hub(name)
+    assert corpus.splits() == ["train", "val", "test"]
+    (record,) = corpus.records("val")
+    assert (record.parts, record.references) == (parts, references)
+    assert asked[0][0][0].count("/") == 1 and asked[0][1]["split"] in ("validation", "train[95%:]")
+
+
+def test_arguments_override_what_is_known(monkeypatch):
+    row = ROWS["multi_lexsum"][0]
+    monkeypatch.setattr(hub, "load_dataset", lambda *args, **kwargs: datasets.Dataset.from_list([row]))
+    (record,) = Hub("multi_lexsum", summary=["summary/tiny", "summary/short"], folder="v20220616").records("test")
+    assert record.references == ["T."]

@@ -1,0 +1,149 @@
+from inspect import cleandoc
+
+import pytest
+
+from datamodules.corpora.prose import summary_and_body
+
+NUMPY = """
+    Return the *mean* of ``values`` along an :class:`~pkg.Axis`.
+
+    The mean is the sum over the count [1]_, see the `guide <https://x.org>`_.
+
+    .. versionadded:: 1.2
+
+    Parameters
+    ----------
+    values : array_like, optional
+        What is to be averaged, of any shape.
+        It is not changed.
+    axis : {0, 1}
+        Axis along which the means are computed.
+
+    Returns
+    -------
+    mean : ndarray
+        The means of the values.
+
+    See Also
+    --------
+    median : Another measure of the middle.
+
+    Notes
+    -----
+    Sums are pairwise, which is more exact::
+
+        a + b
+
+    Examples
+    --------
+    >>> mean([1, 2])
+    1.5
+
+    This is not prose of the function.
+
+    References
+    ----------
+    .. [1] A book about means and medians.
+"""
+GOOGLE = """
+    Opens the door of the house.
+    Args:
+        door (`Door`, *optional*, defaults to `None`):
+            The door that is to be opened.
+        key: A key that fits
+            the lock of the door.
+
+            It may be made of gold.
+    Returns:
+        bool: whether the door is open now.
+
+    The door stays open afterwards.
+
+        code_that_is_indented(1)
+
+    - It may be closed again.
+    - It may be
+      locked as well.
+
+    Raises:
+        LockError: If the key does not fit.
+"""
+REST = """
+    spam(eggs) -> ham
+
+    Makes ham of the eggs.
+
+    Nobody knows how it does that.
+
+    :param eggs: The eggs to be used, fresh ones.
+    :type eggs: list of eggs or None at all
+    :return: The ham that they became.
+"""
+
+
+@pytest.mark.parametrize(
+    ("docstring", "summary", "body"),
+    [
+        (
+            NUMPY,
+            "Return the mean of values along an pkg.Axis.",
+            [
+                "The mean is the sum over the count, see the guide.",
+                "What is to be averaged, of any shape. It is not changed.",
+                "Axis along which the means are computed.",
+                "The means of the values.",
+                "Sums are pairwise, which is more exact:",
+            ],
+        ),
+        (
+            GOOGLE,
+            "Opens the door of the house.",
+            [
+                "The door that is to be opened.",
+                "A key that fits the lock of the door.",
+                "It may be made of gold.",
+                "whether the door is open now.",
+                "The door stays open afterwards.",
+                "It may be closed again.",
+                "It may be locked as well.",
+                "If the key does not fit.",
+            ],
+        ),
+        (
+            REST,
+            "Makes ham of the eggs.",
+            ["Nobody knows how it does that.", "The eggs to be used, fresh ones.", "The ham that they became."],
+        ),
+    ],
+)
+def test_the_three_styles(docstring, summary, body):
+    assert summary_and_body(cleandoc(docstring)) == (summary, body)
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        ">>> 1 + 1\n2\n\nAdds numbers.",
+        "x = {1: 'a', 2: 'b'}\n\nText.",
+        "See the following:\n\nText.",
+        "===  ===\n a    b\n===  ===\n\nText.",
+        "Parameters\n----------\nx : int\n    The number of things.",
+        "",
+    ],
+)
+def test_a_first_paragraph_that_is_no_prose_gives_nothing(docstring):
+    assert summary_and_body(docstring) is None
+
+
+def test_tables_and_formulas_go_and_the_rest_stays():
+    blocks = [
+        "| a | b |\n| 1 | 2 |",
+        ".. math:: x = y",
+        "$ pip install it",
+        "```\ncode = 1\n```",
+        "Words stay where they are.",
+    ]
+    assert summary_and_body("\n\n".join(["A summary of it.", *blocks])) == (
+        "A summary of it.",
+        ["Words stay where they are."],
+    )
