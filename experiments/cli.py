@@ -22,7 +22,7 @@ from callbacks import GracefulStop, PredictionWriter, Previews
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
 from experiments import commands
-from experiments.run_folder import RunCSVLogger, RunRecord, best_checkpoint, read_config
+from experiments.run_folder import RunCSVLogger, RunRecord, best_checkpoint, link_arguments, read_config
 from lightning_modules.summarizer import Summarizer
 
 TRAINING = ("fit", "validate", "test", "predict")
@@ -78,7 +78,7 @@ class PrecisCLI(LightningCLI):
                 "checkpoint.enable_version_counter": False,
             }
         )
-        parser.link_arguments("model.init_args.vocab_size", "data.init_args.vocab_size")
+        link_arguments(parser)
 
     @staticmethod
     def configure_optimizers(lightning_module: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:

@@ -67,6 +67,11 @@ def best_checkpoint(run: Path) -> Path:
     raise CorpusError(f"{Path(run) / 'checkpoints'}: no checkpoint there; let the run train until its first validation")
 
 
+def link_arguments(parser: ArgumentParser) -> None:
+    """What model and data share is given for the model, handed on to the data and left out of config.yaml there."""
+    parser.link_arguments("model.init_args.vocab_size", "data.init_args.vocab_size")
+
+
 def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = None, **changes: Any) -> Run:
     """Rebuilds a run from its folder: the model with its weights, the data with its own text.
 
@@ -83,6 +88,7 @@ def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = 
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(Summarizer, "model")
     parser.add_subclass_arguments(SummarizationData, "data")
+    link_arguments(parser)
     values = {key: config[key] for key in ("model", "data")}
     values["data"]["init_args"] |= {"text": str(Path(run) / "text"), **changes}
     built = parser.instantiate_classes(parser.parse_object(values))
