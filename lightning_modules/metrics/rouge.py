@@ -2,7 +2,7 @@
 
 import multiprocessing
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache, partial
 from importlib import metadata
 from typing import Any, NamedTuple
@@ -105,7 +105,8 @@ def rouge_l_texts(
     """
     words = vocabulary(stem, tokenizer)
     words.bound()
-    return rouge_l_ids([words.encode(text) for text in hypotheses], [words.encode(text) for text in references])
+    # Encoded as they are scored: a batch of lists would have left the processor's cache when its turn comes.
+    return _rouge_l(map(words.encode, hypotheses), map(words.encode, references), len(hypotheses), len(references))
 
 
 def rouge_l_ids(
@@ -126,16 +127,24 @@ def rouge_l_ids(
     hypotheses, references = (
         ids.tolist() if isinstance(ids, Tensor) else ids for ids in (hypothesis_ids, reference_ids)
     )
-    if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references")
-    skipped = frozenset(ignore)
+    sizes = len(hypotheses), len(references)
+    if skipped := frozenset(ignore):
+        hypotheses, references = (
+            ([token for token in row if token not in skipped] for row in rows) for rows in (hypotheses, references)
+        )
+    return _rouge_l(hypotheses, references, *sizes)
+
+
+def _rouge_l(
+    hypotheses: Iterable[list[int]], references: Iterable[list[int]], predicted: int, expected: int
+) -> list[Score]:
+    """ROUGE-L of each pair; the sizes are those of the two iterables."""
+    if predicted != expected:
+        raise ValueError(f"{predicted} hypotheses but {expected} references")
     scores = []
-    for index, (hypothesis, reference) in enumerate(zip(hypotheses, references)):
-        if skipped:
-            hypothesis = [token for token in hypothesis if token not in skipped]
-            reference = [token for token in reference if token not in skipped]
+    for hypothesis, reference in zip(hypotheses, references):
         if not reference:
-            raise ValueError(f"reference {index} is empty")
+            raise ValueError(f"reference {len(scores)} is empty")
         scores.append(_score(lcs_length(hypothesis, reference), len(hypothesis), len(reference)))
     return scores
 

@@ -96,7 +96,11 @@ def ngram_ends(found: Sequence[int | None], ends: int, n: int) -> Counter:
 
 def clipped(often: Counter, within: int = -1) -> int:
     """Hits: each n-gram as often as the prediction has it, or the reference at the positions `within` if rarer."""
-    return sum(map(min, often.values(), map(int.bit_count, map(within.__and__, often))))
+    hits = 0
+    for mask, times in often.items():
+        if here := mask & within:
+            hits += 1 if times == 1 else min(times, here.bit_count())
+    return hits
 
 
 def union_lcs(found: Iterable[Sequence[int | None]], fields: Sequence[int]) -> int:
@@ -178,14 +182,15 @@ def count(variants: Sequence[str], prediction: list[list[int]], reference: list[
     if len(variants) == 1 and variants[0] == "rougeL":
         return {"rougeL": Counts(lcs_length(tokens, others), *sizes)}
     masks, fields, ends = positions(reference)
-    found = list(map(masks.get, tokens))
+    by_sentence = [list(map(masks.get, sentence)) for sentence in prediction]
+    found = list(chain.from_iterable(by_sentence))
     often = ngram_ends(found, ends, 1)
     counts = {}
     for variant in variants:
         if variant == "rougeL":
             counts[variant] = Counts(lcs_length(tokens, others), *sizes)
         elif variant == "rougeLsum":
-            union = union_lcs([list(map(masks.get, sentence)) for sentence in prediction], fields)
+            union = union_lcs(by_sentence, fields)
             counts[variant] = Counts(clipped(often, union), *sizes)
         else:
             n = int(variant.removeprefix("rouge"))

@@ -61,7 +61,11 @@ class Vocabulary(dict):
         """Empties the vocabulary if it has outgrown `MAX_WORDS`; integers given before lose their meaning."""
         if len(self) > MAX_WORDS:
             self.clear()
-            self._numbers.clear()
+
+    def clear(self) -> None:
+        """Forgets all words and their integers."""
+        super().clear()
+        self._numbers.clear()
 
 
 def vocabulary(stem: bool | str = True, tokenizer: str = "rouge", wordnet: str | None = None) -> Vocabulary:

@@ -1,0 +1,153 @@
+"""Speed and memory of ROUGE beside `rouge-score`, in one run.
+
+    python benchmarks/rouge.py [--data DOCUMENTS.jsonl.gz] [--pairs 11490] [--compared 500]
+
+`--data` names JSON Lines with `document` and `summary` (one sentence a line), tokenized as CNN/DailyMail is: three
+consecutive sentences of the document are scored against the summary. Without it the pairs are drawn from a vocabulary
+of 20,000 made-up words, at CNN/DailyMail's lengths.
+"""
+
+import argparse
+import gzip
+import itertools
+import json
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+from rouge_score.rouge_scorer import RougeScorer
+
+from lightning_modules.metrics.rouge import VARIANTS, rouge_l_ids, rouge_l_texts, score_many
+from lightning_modules.metrics.rouge_words import Vocabulary, vocabulary
+
+Pair = tuple[list[str], list[str]]
+
+
+def pairs_of(path: str) -> Iterator[Pair]:
+    """Windows of three sentences beside the summary; all documents' first windows, then their second ones, ..."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
+    texts = [record["document"].replace(" . ", " .\n").split("\n") for record in records]
+    for start in range(0, max(map(len, texts)), 3):
+        for sentences, record in zip(texts, records):
+            if len(sentences) >= start + 3:
+                yield sentences[start : start + 3], record["summary"].split("\n")
+
+
+def made_up_pairs(seed: int = 0) -> Iterator[Pair]:
+    """Three sentences of about 30 words against four of about 14, with Zipf's frequencies and English endings."""
+    draw = random.Random(seed)
+    endings = ["", "", "s", "ed", "ing", "ation", "ly", "ness", "ment"]
+    words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(1, 7))) + draw.choice(endings) for _ in range(20_000)]
+    weights = list(itertools.accumulate(1 / rank for rank in range(1, len(words) + 1)))
+
+    def sentences(number: int, length: int) -> list[str]:
+        sizes = [draw.randint(length // 2, length * 3 // 2) for _ in range(number)]
+        return [" ".join(draw.choices(words, cum_weights=weights, k=size)) + " ." for size in sizes]
+
+    while True:
+        yield sentences(3, 30), sentences(4, 14)
+
+
+def seconds(run: Callable[[], object], rounds: int) -> float:
+    """Processor time of the fastest of some rounds."""
+    times = []
+    for _ in range(rounds):
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def wall(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def peak(run: Callable[[], object]) -> float:
+    """MiB allocated at once, beyond what was there."""
+    tracemalloc.start()
+    run()
+    top = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return top / 2**20
+
+
+def ids(texts: list[str]) -> list[list[int]]:
+    words: Vocabulary = vocabulary(stem=False)
+    return [words.encode(text) for text in texts]
+
+
+def ratios(pairs: list[Pair]) -> Iterator[tuple[str, float, float]]:
+    """Name, seconds of `rouge-score` and of ours, on the same pairs and one core, with a filled vocabulary."""
+    predictions, references = [pair[0] for pair in pairs], [[pair[1]] for pair in pairs]
+    texts, targets = ["\n".join(pair[0]) for pair in pairs], ["\n".join(pair[1]) for pair in pairs]
+    numbers, others = ids(texts), ids(targets)
+    digits, digits_of_others = ([" ".join(map(str, row)) for row in rows] for rows in (numbers, others))
+
+    def theirs(scorer: RougeScorer, predicted: list[str], expected: list[str]) -> Callable[[], object]:
+        return lambda: [scorer.score(target, text) for text, target in zip(predicted, expected)]
+
+    cases = [
+        (
+            "R1 + R2 + Lsum, stemmed",
+            theirs(RougeScorer(VARIANTS, use_stemmer=True), texts, targets),
+            lambda: score_many(predictions, references),
+        ),
+        (
+            "L of texts, stemmed",
+            theirs(RougeScorer(["rougeL"], use_stemmer=True), texts, targets),
+            lambda: rouge_l_texts(texts, targets),
+        ),
+        (
+            "L of token ids",
+            theirs(RougeScorer(["rougeL"]), digits, digits_of_others),
+            lambda: rouge_l_ids(numbers, others),
+        ),
+    ]
+    for name, slow, fast in cases:
+        fast()
+        yield name, seconds(slow, rounds=2), seconds(fast, rounds=10)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="gzipped JSON Lines with document and summary; made-up pairs without it")
+    parser.add_argument("--pairs", type=int, default=11_490, help="pairs of the long run (CNN/DailyMail's test set)")
+    parser.add_argument("--compared", type=int, default=500, help="pairs scored by rouge-score too")
+    arguments = parser.parse_args()
+
+    pairs = list(itertools.islice(pairs_of(arguments.data) if arguments.data else made_up_pairs(), arguments.pairs))
+    predictions, references = [pair[0] for pair in pairs], [[pair[1]] for pair in pairs]
+    lengths = [sum(len(sentence.split()) for pair in pairs for sentence in pair[side]) / len(pairs) for side in (0, 1)]
+    print(f"{len(pairs)} pairs, {lengths[0]:.0f} against {lengths[1]:.0f} words in the mean\n")
+
+    vocabulary().clear()
+    one = wall(lambda: score_many(predictions, references))
+    vocabulary().clear()
+    two = wall(lambda: score_many(predictions, references, num_proc=2))
+    compared = pairs[:: max(1, len(pairs) // arguments.compared)][: arguments.compared]
+    print(f"| one core, {len(compared)} pairs | rouge-score, µs a pair | ours, µs a pair | ratio |")
+    print("|---|---|---|---|")
+    for name, slow, fast in ratios(compared):
+        slow, fast = (1e6 * value / len(compared) for value in (slow, fast))
+        print(f"| {name} | {slow:.0f} | {fast:.1f} | {slow / fast:.1f} |")
+
+    few = compared[:50]
+    scorer = RougeScorer(VARIANTS, use_stemmer=True)
+    slow = peak(lambda: [scorer.score("\n".join(target), "\n".join(text)) for text, target in few])
+    fast = peak(lambda: score_many([pair[0] for pair in few], [[pair[1]] for pair in few]))
+    vocabulary().clear()
+    whole = peak(lambda: score_many(predictions, references))
+    print(f"\n| R1 + R2 + Lsum, stemmed, {len(pairs)} pairs, from an empty vocabulary | |")
+    print("|---|---|")
+    print(f"| one process | {one:.2f} s |")
+    print(f"| two processes | {two:.2f} s, {one / two:.2f} times as fast |")
+    print(f"| memory at most, with all scores and {len(vocabulary())} words | {whole:.1f} MiB |")
+    print(f"| memory at most, {len(few)} pairs, rouge-score and ours | {slow:.2f} and {fast:.2f} MiB |")
+
+
+if __name__ == "__main__":
+    main()
