@@ -49,6 +49,10 @@ class LengthCurriculum(Callback):
         data = trainer.datamodule
         data.lengths_now = self.lengths_at(trainer.global_step, (data.max_source, data.max_target))
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # a run that is resumed in the middle of an epoch has no other hook before its first batch is drawn
+        self._apply(trainer)
+
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._apply(trainer)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pytorch_lightning import Trainer
+from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
 from pytorch_lightning.loggers import WandbLogger
@@ -115,7 +115,9 @@ class PrecisCLI(LightningCLI):
         """The trainer, with the run folder's loggers and callbacks."""
         config, fitting = self.values, self.subcommand == "fit"
         folder = Path(str(config.run_dir))
-        extra = [RichProgressBar(leave=False), PredictionWriter(folder / "predictions.jsonl")]
+        extra: list[Callback] = [PredictionWriter(folder / "predictions.jsonl")]
+        if config.trainer.enable_progress_bar is not False:
+            extra.append(RichProgressBar(leave=False))
         loggers: list[Any] = []
         if fitting:
             resume = f"precis fit --config {folder}/config.yaml --resume true"
@@ -132,7 +134,7 @@ class PrecisCLI(LightningCLI):
             kwargs["logger"] = loggers or False
         return super().instantiate_trainer(**kwargs)
 
-    def _instantiate_trainer(self, config: dict[str, Any], callbacks: list) -> Trainer:
+    def _instantiate_trainer(self, config: dict[str, Any], callbacks: list) -> Trainer:  # noqa: F811
         return super()._instantiate_trainer(config, [*callbacks, *self.parser_extra])
 
     def _wandb(self, folder: Path, config: Any) -> WandbLogger:

@@ -154,6 +154,15 @@ class Summarizer(LightningModule, ABC):
 
     # Steps -------------------------------------------------------------------------------------------------------
 
+    def on_fit_start(self) -> None:
+        self._seed = torch.initial_seed()
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Draws (dropout, samples) are a function of seed, rank and batch: a resumed run makes those that the
+        uninterrupted run makes."""
+        drawn = (self._seed, self.trainer.global_rank, self.trainer.fit_loop.total_batch_idx)
+        torch.manual_seed(hash(drawn))
+
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Weighted sum of the named terms; every term is logged as train/<name>."""
         terms = self.loss_terms(batch) | {name: term(self, batch) for name, term in self.extra_terms.items()}
