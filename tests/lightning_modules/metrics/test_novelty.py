@@ -1,0 +1,122 @@
+import math
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_modules.metrics.novelty import Extraction, Novelty, extraction, fragments, novelty, repetition
+
+WORDS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)
+
+
+def fragments_of_the_paper(summary: list[str], source: list[str]) -> list[tuple[int, int, int]]:
+    """Figure 2 of Grusky et al. 2018, position by position."""
+    found, i = [], 0
+    while i < len(summary):
+        longest, where, j = 0, 0, 0
+        while j < len(source):
+            if summary[i] != source[j]:
+                j += 1
+                continue
+            k = 0
+            while i + k < len(summary) and j + k < len(source) and summary[i + k] == source[j + k]:
+                k += 1
+            if k > longest:
+                longest, where = k, j
+            j += k
+        if longest:
+            found.append((i, where, longest))
+        i += max(longest, 1)
+    return found
+
+
+@given(WORDS, WORDS)
+@settings(max_examples=300, deadline=None)
+def test_fragments_equal_the_papers_procedure(summary, source):
+    assert fragments(summary, source) == fragments_of_the_paper(summary, source)
+
+
+def test_extraction_by_hand():
+    # Fragments "the cat sat" and "home" of five words; the source has eight.
+    cut = extraction(["The cat sat, home.", "Purring"], ["Yesterday the cat sat on a mat,", "home!"])
+    assert cut == pytest.approx(Extraction(4 / 5, (9 + 1) / 5, 8 / 5))
+    assert extraction(["..."], ["a b"]) is None
+    assert extraction(["a b"], []) == Extraction(0, 0, 0)
+
+
+def test_novelty_by_hand():
+    # New are the word "dog", the bigrams "the dog", "dog sat" and "it sat", and the first two sentences.
+    shares = novelty(["The dog sat.", "It sat", "a cat"], ["the cat sat", "it was", "A cat!"])
+    assert shares["novel_1"] == pytest.approx(1 / 7)
+    assert shares["novel_2"] == pytest.approx(3 / 4)
+    assert shares["novel_3"] == 1
+    assert shares["novel_4"] is None
+    assert shares["novel_sentences"] == pytest.approx(2 / 3)
+
+
+def test_ngrams_do_not_span_sentences():
+    assert novelty(["b c", "a b"], ["a b", "b c"], orders=(2,)) == {"novel_2": 0, "novel_sentences": 0}
+
+
+def test_repetition_by_hand():
+    shares = repetition(["the cat the cat", "The cat.", "the cat"])
+    assert shares["repeated_1"] == pytest.approx(6 / 8)
+    assert shares["repeated_2"] == pytest.approx(3 / 5)  # the cat, cat the, the cat, the cat, the cat
+    assert shares["repeated_4"] == 0
+    assert shares["repeated_sentences"] == pytest.approx(1 / 3)
+    assert set(repetition([" "]).values()) == {None}
+    assert repetition(["so " * 5000], orders=(1,))["repeated_1"] == pytest.approx(1 - 1 / 5000)
+
+
+@given(st.lists(WORDS.map(" ".join), max_size=4), st.lists(WORDS.map(" ".join), max_size=4))
+@settings(deadline=None)
+def test_shares_are_shares_and_a_copy_is_not_novel(summary, source):
+    values = [*novelty(summary, source).values(), *repetition(summary).values()]
+    assert all(value is None or 0 <= value <= 1 for value in values)
+    assert all(not value for value in novelty(summary, summary + source).values())
+    if cut := extraction(summary, summary):
+        assert (cut.coverage, cut.compression) == (1, 1)
+
+
+def test_other_scripts_count():
+    assert novelty(["Привет мир"], ["мир"])["novel_1"] == 0.5
+    assert novelty(["Привет мир"], ["мир"], tokenizer="rouge")["novel_1"] is None
+
+
+def test_metric_is_the_mean_over_documents_that_have_the_measure():
+    metric = Novelty(orders=(1, 2))
+    metric.update([["a b c"], ["x"]], [["a b d"], ["y z"]])
+    metric.update([[]], [["a"]])
+    means = {name: value.item() for name, value in metric.compute().items()}
+    assert means["novel_1"] == pytest.approx(100 * (1 / 3 + 1) / 2)
+    assert means["novel_2"] == pytest.approx(100 / 2)  # one document has bigrams
+    assert means["repeated_1"] == 0
+    assert means["coverage"] == pytest.approx(100 * (2 / 3 + 0) / 2)
+    assert means["density"] == pytest.approx((4 / 3 + 0) / 2)
+    assert means["compression"] == pytest.approx((1 + 2) / 2)
+    other = Novelty(orders=(5,))
+    other.update([["a"]], [["a"]])
+    assert math.isnan(other.compute()["novel_5"])
+
+
+def test_sums_do_not_depend_on_batches():
+    summaries = [[f"a b {index}", "c c"] for index in range(7)]
+    sources = [["a b c", str(index * 2)] for index in range(7)]
+    whole, parts = Novelty(), Novelty()
+    whole.update(summaries, sources)
+    for index in reversed(range(7)):
+        parts.update(summaries[index : index + 1], sources[index : index + 1])
+    assert whole.totals.equal(parts.totals) and whole.documents.equal(parts.documents)
+
+
+def test_a_copy_keeps_its_sums():
+    metric = Novelty(orders=(1,))
+    metric.update([["a b"]], [["a"]])
+    assert pickle.loads(pickle.dumps(metric)).compute()["novel_1"].item() == 50
+    assert metric.clone().compute()["novel_1"].item() == 50
+
+
+def test_unequal_lengths_are_refused():
+    with pytest.raises(ValueError, match="2 summaries but 1 sources"):
+        Novelty().update([["a"], ["b"]], [["a"]])
