@@ -1,0 +1,207 @@
+"""Summaries that nothing was learned for: lead, random, oracle, TextRank, LexRank and MMR.
+
+Each baseline maps a document to the indices of at most k of its sentences, in the document's order; `predictions` makes
+records of them in the suite's format. A document of fewer sentences is taken whole.
+"""
+
+import heapq
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.documents import Document
+from lightning_modules.metrics.rouge_counts import Positions, clipped, ngram_ends, positions
+from lightning_modules.metrics.rouge_words import vocabulary
+
+Matrix = NDArray[np.float64]
+
+
+def lead(document: Document, k: int = 3) -> list[int]:
+    """The first k sentences."""
+    return list(range(min(_checked(k), len(document.sentences))))
+
+
+def random_k(document: Document, k: int = 3, seed: int = 0) -> list[int]:
+    """k sentences drawn without replacement; a function of the seed and the document's id alone."""
+    size = len(document.sentences)
+    return sorted(random.Random(f"{seed} {document.id}").sample(range(size), min(_checked(k), size)))
+
+
+def oracle(document: Document, k: int | None = None, stem: bool | str = True) -> list[int]:
+    """The greedy extractive oracle: at each step the sentence that raises ROUGE-1 F + ROUGE-2 F most, while one does.
+
+    Nallapati et al. 2017, with Liu and Lapata's (2019) sum of the two scores. The chosen sentences are scored in the
+    document's order; of equals the first is taken. With several references the sum is the highest of any one.
+
+    Args:
+        document: with references.
+        k: at most so many sentences; None leaves the number to the score.
+        stem: as in `rouge_scores`.
+
+    Raises:
+        ValueError: if the document has no reference.
+    """
+    if not document.references:
+        raise ValueError(f"document {document.id}: the oracle needs a reference")
+    words = vocabulary(stem)
+    words.bound()
+    sentences = [words.encode(sentence) for sentence in document.sentences]
+    references = [positions([words.encode(sentence) for sentence in text]) for text in document.references]
+    chosen: list[int] = []
+    best = 0.0
+    while k is None or len(chosen) < _checked(k):
+        rest = [index for index in range(len(sentences)) if index not in chosen]
+        scores = [_rouge_1_and_2([sentences[i] for i in sorted([*chosen, index])], references) for index in rest]
+        if not rest or max(scores) <= best:
+            break
+        best = max(scores)
+        chosen.append(rest[scores.index(best)])
+    return sorted(chosen)
+
+
+def textrank(document: Document, k: int = 3, damping: float = 0.85) -> list[int]:
+    """PageRank over sentences that share words (Mihalcea and Tarau 2004).
+
+    Similarity is the number of shared stems over log |S_i| + log |S_j|, with lengths in words.
+    """
+    counts = _term_counts(document)
+    shared = np.minimum(counts, 1) @ np.minimum(counts, 1).T
+    logs = np.log(np.maximum(counts.sum(1), 1))
+    both = logs[:, None] + logs[None, :]
+    similarity = np.divide(shared, both, out=np.zeros_like(shared), where=both > 0)
+    np.fill_diagonal(similarity, 0)
+    return _highest(_pagerank(similarity, damping), k)
+
+
+def lexrank(document: Document, k: int = 3, threshold: float | None = 0.1, damping: float = 0.85) -> list[int]:
+    """PageRank over sentences with similar tf-idf vectors, each similar to itself (Erkan and Radev 2004).
+
+    Args:
+        threshold: sentences are linked where their cosine exceeds it; None weighs the links by the cosine instead
+            (continuous LexRank).
+        damping: the share of the walk along links. The paper gives the other share, 0.15, as its d.
+
+    The inverse document frequencies are counted over the document's own sentences, not over a corpus as in the paper.
+    """
+    similarity = _cosines(_tf_idf(document))
+    return _highest(_pagerank(similarity if threshold is None else (similarity > threshold) * 1.0, damping), k)
+
+
+def mmr(document: Document, k: int = 3, trade_off: float = 0.7) -> list[int]:
+    """Maximal marginal relevance (Carbonell and Goldstein 1998) over tf-idf vectors, the whole document as the query.
+
+    Each step takes the sentence with the highest  l cos(s, D) - (1 - l) max_t cos(s, t)  over the sentences t taken.
+
+    Args:
+        trade_off: l, in [0, 1]; 1 asks for relevance alone.
+    """
+    vectors = _tf_idf(document)
+    size = min(_checked(k), len(vectors))
+    relevance = _cosines(np.vstack([vectors, vectors.sum(0, keepdims=True)]))[-1, :-1] if size else np.zeros(0)
+    similarity = _cosines(vectors)
+    chosen: list[int] = []
+    redundancy = np.zeros(len(vectors))
+    for _ in range(size):
+        gain = np.round(trade_off * relevance - (1 - trade_off) * redundancy, 12)
+        gain[chosen] = -np.inf
+        chosen.append(int(gain.argmax()))
+        redundancy = np.maximum(redundancy, similarity[chosen[-1]])
+    return sorted(chosen)
+
+
+BASELINES: dict[str, Callable[..., list[int]]] = {
+    "lead": lead,
+    "random": random_k,
+    "oracle": oracle,
+    "textrank": textrank,
+    "lexrank": lexrank,
+    "mmr": mmr,
+}
+
+
+def predictions(
+    documents: Iterable[Document], baseline: str | Callable[..., list[int]], **options: Any
+) -> Iterator[dict[str, Any]]:
+    """Records as models write them: `{"id", "summary": sentences, "references": lists of sentences}`.
+
+    Args:
+        documents: of any corpus.
+        baseline: a name in `BASELINES`, or a function like them.
+        options: for it, such as k.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    if isinstance(baseline, str) and baseline not in BASELINES:
+        raise ValueError(f"unknown baseline {baseline!r}; take one of {', '.join(BASELINES)}")
+    select = BASELINES[baseline] if isinstance(baseline, str) else baseline
+    for document in documents:
+        summary = [document.sentences[index] for index in select(document, **options)]
+        yield {"id": document.id, "summary": summary, "references": document.references}
+
+
+def _checked(k: int) -> int:
+    if k < 1:
+        raise ValueError(f"a summary has at least one sentence; got k = {k}")
+    return k
+
+
+def _rouge_1_and_2(sentences: list[list[int]], references: list[Positions]) -> float:
+    """ROUGE-1 F + ROUGE-2 F of encoded sentences, the highest of the references'."""
+    tokens = [token for sentence in sentences for token in sentence]
+    sums = []
+    for masks, fields, ends in references:
+        found = list(map(masks.get, tokens))
+        size = sum(field.bit_count() for field in fields)
+        f1, f2 = (
+            2 * clipped(ngram_ends(found, ends, n)) / max(len(tokens) + size - 2 * (n - 1), 1) for n in (1, 2)
+        )
+        sums.append(f1 + f2)
+    return max(sums)
+
+
+def _term_counts(document: Document) -> Matrix:
+    """How often each sentence has each stem, [L, V] for L sentences and V stems of the document."""
+    words = vocabulary()
+    words.bound()
+    sentences = [words.encode(sentence) for sentence in document.sentences]
+    columns = {token: column for column, token in enumerate(sorted({t for sentence in sentences for t in sentence}))}
+    counts = np.zeros((len(sentences), len(columns)))
+    for row, sentence in enumerate(sentences):
+        np.add.at(counts[row], [columns[token] for token in sentence], 1)
+    return counts
+
+
+def _tf_idf(document: Document) -> Matrix:
+    """tf x log(L / sentences with the stem), [L, V]."""
+    counts = _term_counts(document)
+    return counts * np.log(len(counts) / np.maximum((counts > 0).sum(0), 1))
+
+
+def _cosines(vectors: Matrix) -> Matrix:
+    """Cosines between rows, [L, V] -> [L, L]; 0 where a row is zero."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return unit @ unit.T
+
+
+def _pagerank(weights: Matrix, damping: float, tolerance: float = 1e-10) -> NDArray[np.float64]:
+    """Stationary distribution of a walk along weighted links, [L, L] -> [L]; a row without links leads anywhere."""
+    size = len(weights)
+    totals = weights.sum(1, keepdims=True)
+    steps = np.divide(weights, totals, out=np.full_like(weights, 1 / max(size, 1)), where=totals > 0)
+    ranks = np.full(size, 1 / max(size, 1))
+    while True:  # the change shrinks by the damping at every step
+        moved = (1 - damping) / max(size, 1) + damping * ranks @ steps
+        if np.abs(moved - ranks).sum() < tolerance:
+            return moved
+        ranks = moved
+
+
+def _highest(scores: NDArray[np.float64], k: int) -> list[int]:
+    """Indices of the k highest scores, in order; of equals the first. Rounded: symmetry must not hang on a last bit."""
+    rounded = np.round(scores, 9).tolist()
+    return sorted(heapq.nsmallest(_checked(k), range(len(rounded)), key=lambda index: (-rounded[index], index)))
