@@ -1,0 +1,144 @@
+"""What the tests share: a tiny corpus, a tiny run, and new processes that start quickly."""
+
+import json
+import multiprocessing
+import os
+import random
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+import yaml
+
+os.environ["OMP_NUM_THREADS"] = "1"  # of processes that a test starts
+torch.set_num_threads(1)
+
+ANIMALS = ["otter", "heron", "badger", "lynx", "marten", "stoat"]
+DEEDS = ["guards", "paints", "repairs", "measures", "visits"]
+PLACES = ["mill", "harbour", "library", "orchard", "tower"]
+NAMES = ["Quillon", "Brisbet", "Tamsel", "Vorrick", "Yandle", "Ospreta", "Fenwyn", "Jorlis"]
+SIZES = {"train": 26, "val": 7, "test": 7}  # odd where documents are dealt out to two processes
+
+
+def made_up(number: int, rng: random.Random) -> dict[str, str]:
+    """A document about an animal with a name of its own, and its summary."""
+    name = f"{rng.choice(NAMES)}{number}"
+    animal, deed, place = rng.choice(ANIMALS), rng.choice(DEEDS), rng.choice(PLACES)
+    text = f"{name} is a {animal} from the old {place}. Every morning {name} {deed} the {place} before the rain."
+    more = " Nobody else does it." * rng.randrange(3)
+    return {"id": f"doc-{number}", "document": text + more, "summary": f"the {animal} {name} {deed} the {place} ."}
+
+
+def write_lines(path: Path, rows: list) -> Path:
+    """A JSON Lines file; strings are written as they are."""
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory) -> Path:
+    """Everything derived goes to a folder of this session; no one is logged in anywhere."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["PRECIS_CACHE"] = str(folder)
+    os.environ["WANDB_MODE"] = "offline"
+    os.environ["NETRC"] = str(folder / "no-netrc")
+    for name in ("WANDB_API_KEY", "PRECIS_DEBUG"):
+        os.environ.pop(name, None)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def corpus_files(tmp_path_factory) -> dict[str, str]:
+    """Three files of made-up documents, by split."""
+    folder, rng, number = tmp_path_factory.mktemp("corpus"), random.Random(0), 0
+    files = {}
+    for split, size in SIZES.items():
+        rows = [made_up(number + i, rng) for i in range(size)]
+        files[split] = str(write_lines(folder / f"{split}.jsonl", rows))
+        number += size
+    return files
+
+
+@pytest.fixture(scope="session")
+def tiny_config(tmp_path_factory, corpus_files) -> Path:
+    """A config that trains the pointer-generator for two epochs of seven steps."""
+    model = {
+        "vocab_size": 40,
+        "embedding_size": 12,
+        "hidden_size": 12,
+        "embedding_std": 0.1,
+        "decoding": {"beam_size": 2, "min_length": 2, "max_length": 8},
+    }
+    data = {
+        "corpus": {"class_path": "datamodules.corpora.Files", "init_args": corpus_files},
+        "max_source": 30,
+        "max_target": 12,
+        "batch_size": 4,
+    }
+    config = {
+        "seed_everything": 3,
+        "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": model},
+        "data": {"class_path": "datamodules.PointerGeneratorData", "init_args": data},
+        "trainer": {
+            "max_epochs": 2,
+            "log_every_n_steps": 1,
+            "accelerator": "cpu",
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+        },
+        "wandb": "off",
+        "previews": 0,
+    }
+    path = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path
+
+
+class Finished(NamedTuple):
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def precis(capfd):
+    """Runs the command in this process: `precis("fit", "--config", path)`."""
+    from experiments.cli import main
+
+    def run(*arguments: object) -> Finished:
+        capfd.readouterr()
+        before = list(sys.argv)
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            status = end.code
+        finally:
+            sys.argv = before
+        return Finished(status, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory, tiny_config) -> Path:
+    """A run folder as `precis fit` leaves it. Read it, do not write to it: `run_folder` is a copy."""
+    from experiments.cli import main
+
+    folder, before = tmp_path_factory.mktemp("runs") / "tiny", list(sys.argv)
+    assert main(["fit", "--config", str(tiny_config), "--run_dir", str(folder), "--previews", "2"]) == 0
+    sys.argv = before
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A context of `multiprocessing` whose processes are forked from one that has imported everything already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["experiments.cli"])
+    return context

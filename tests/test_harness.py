@@ -1,0 +1,167 @@
+"""Every model of the suite through train, save, load, resume, a gradient everywhere, and learning by heart."""
+
+from types import MethodType
+
+import pytest
+import torch
+from cases import CASES, Case
+from pytorch_lightning import Callback, Trainer, seed_everything
+from torch import Tensor
+
+from experiments.cli import PrecisCLI
+from experiments.run_folder import load_run
+
+
+class Recorder(Callback):
+    """Losses as they come, and checkpoints after some batches and after each validation.
+
+    Args:
+        folder: for checkpoints.
+        batches: numbers of batches, over all epochs, after which to save.
+    """
+
+    def __init__(self, folder=None, batches=()):
+        self.folder, self.batches = folder, batches
+        self.losses: list[tuple[int, float]] = []  # number of the batch, loss
+        self.validated: dict[int, float] = {}  # loss after so many batches
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        number = trainer.fit_loop.total_batch_idx
+        self.losses.append((number, outputs["loss"].item()))
+        if number in self.batches:
+            trainer.save_checkpoint(self.folder / f"batch{number}.ckpt")
+
+    def on_validation_end(self, trainer, pl_module):
+        if trainer.sanity_checking:
+            return
+        number = trainer.fit_loop.total_batch_idx
+        self.validated[number] = trainer.callback_metrics["val/loss"].item()
+        if self.folder is not None:
+            trainer.save_checkpoint(self.folder / f"validation{number}.ckpt")
+
+
+def trainer_with(*callbacks: Callback, **arguments) -> Trainer:
+    return Trainer(
+        **{"accelerator": "cpu", "max_epochs": 2, "gradient_clip_val": 2.0, "num_sanity_val_steps": 1} | arguments,
+        callbacks=list(callbacks),
+        use_distributed_sampler=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        logger=False,
+    )
+
+
+def adam_with_schedule(module):
+    """As the command line combines `--optimizer` and `--lr_scheduler`."""
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.02, total_steps=30)
+    return PrecisCLI.configure_optimizers(module, optimizer, schedule)
+
+
+def fit(case: Case, files, recorder: Recorder, schedule=False, ckpt_path=None, **arguments):
+    seed_everything(5, verbose=False)
+    model, data = case.build_model(), case.build_data(files)
+    if schedule:
+        model.configure_optimizers = MethodType(adam_with_schedule, model)
+    trainer_with(*case.callbacks(), recorder, **arguments).fit(model, data, ckpt_path=ckpt_path)
+    return model, data
+
+
+def same_weights(one, other) -> bool:
+    ours, theirs = one.state_dict(), other.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+every_model = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@every_model
+@pytest.mark.parametrize(
+    "arguments",
+    [{"val_check_interval": 3}, {"schedule": True, "accumulate_grad_batches": 2}],
+    ids=["own-optimizer", "adam-schedule-accumulate"],
+)
+def test_resumes_to_identical_losses(case, arguments, corpus_files, tmp_path):
+    # of seven batches an epoch: in the middle of the first one, at its end, in the middle of the second one
+    whole = Recorder(tmp_path, batches=(1, 6, 10))
+    model, _ = fit(case, corpus_files, whole, **arguments)
+    assert [number for number, _ in whole.losses] == list(range(14))
+    checkpoints = sorted(tmp_path.glob("*.ckpt"))
+    assert len(checkpoints) == 3 + len(whole.validated)
+    for checkpoint in checkpoints:
+        rest = Recorder()
+        resumed, _ = fit(case, corpus_files, rest, **arguments, ckpt_path=checkpoint)
+        done = int("".join(filter(str.isdigit, checkpoint.stem))) + 1
+        assert rest.losses == whole.losses[done:], checkpoint.name
+        later = {number: loss for number, loss in whole.validated.items() if number >= done}
+        assert {number: loss for number, loss in rest.validated.items() if number in later} == later, checkpoint.name
+        assert same_weights(resumed, model), checkpoint.name
+
+
+@every_model
+def test_the_same_seed_gives_the_same_losses_and_another_others(case, corpus_files):
+    runs = []
+    for seed in (5, 5, 6):
+        seed_everything(seed, verbose=False)
+        recorder = Recorder()
+        trainer_with(recorder, max_epochs=1).fit(case.build_model(), case.build_data(corpus_files))
+        runs.append(recorder.losses)
+    assert runs[0] == runs[1] != runs[2]
+
+
+@every_model
+def test_a_gradient_in_every_trained_parameter(case, corpus_files):
+    seed_everything(5, verbose=False)
+    model, data = case.build_model(), case.build_data(corpus_files)
+    missing = []
+
+    class Gradients(Callback):
+        def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+            held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+            trained = [(name, p) for name, p in pl_module.named_parameters() if p.requires_grad]
+            missing.append([name for name, p in trained if p.grad is None or not p.grad.any() or id(p) not in held])
+
+    # all callbacks have done what they do by the last step, which is the one that counts
+    trainer_with(*case.callbacks(), Gradients(), limit_val_batches=0).fit(model, data)
+    assert len(missing) == 14 and missing[-1] == []
+
+
+@every_model
+def test_learns_a_handful_of_documents_by_heart(case, corpus_files):
+    seed_everything(5, verbose=False)
+    model_args, data_args = case.overfit_args
+    model = case.build_model(**model_args)
+    data = case.build_data(corpus_files, **data_args, max_train=4)
+    model.configure_optimizers = MethodType(lambda self: torch.optim.Adam(self.parameters(), lr=0.01), model)
+    recorder = Recorder()
+    trainer_with(recorder, max_epochs=110, limit_val_batches=0).fit(model, data)
+    assert recorder.losses[-1][1] < case.overfit_loss < recorder.losses[0][1]
+    summaries = model.eval().summarize(next(iter(data.train_dataloader())))
+    assert len(summaries) == 4
+    for summary in model.scored(summaries):
+        assert summary.scores["rouge2"] == 100 and summary.scores["rougeLsum"] == 100, summary
+
+
+@every_model
+def test_a_run_folder_gives_back_the_model_and_its_data(case, corpus_files, tmp_path, precis):
+    run = tmp_path / "run"
+    trainer = ["accelerator=cpu", "max_steps=4", "enable_progress_bar=false", "enable_model_summary=false"]
+    arguments = [*case.arguments(corpus_files), *(f"--trainer.{argument}" for argument in trainer)]
+    done = precis("fit", *arguments, "--wandb=off", "--previews=0", f"--run_dir={run}")
+    assert done.status == 0, done.err
+    loaded = load_run(run, run / "checkpoints" / "last.ckpt")
+    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    state = loaded.model.state_dict()
+    assert all(torch.equal(state[name], saved[name]) for name in saved) and state.keys() == saved.keys()
+
+    own = case.build_data(corpus_files)
+    own.prepare_data()
+    own.setup("test")
+    assert loaded.data.text.state() == own.text.state()
+    for ours, theirs in zip(loaded.data.test_dataloader(), own.test_dataloader(), strict=True):
+        for name, value in vars(ours).items():
+            other = getattr(theirs, name)
+            assert torch.equal(value, other) if isinstance(value, Tensor) else value == other, name
+        summaries = loaded.model.summarize(ours)
+        assert [summary.id for summary in summaries] == ours.ids
