@@ -1,0 +1,225 @@
+"""Intervals, tests and correlations of scores. Numpy alone; every draw is a function of its seed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+LEVEL, RESAMPLES = 0.95, 10_000
+_BLOCK = 500_000  # draws held at a time: a few megabytes, whatever the number of documents and resamples
+
+
+class Interval(NamedTuple):
+    """A mean over documents and its bootstrap interval; floats, or arrays with an entry a column."""
+
+    mean: float | Array
+    low: float | Array
+    high: float | Array
+
+
+def bootstrap_interval(
+    scores: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """The mean over documents and its percentile bootstrap interval (Efron and Tibshirani 1993, chapter 13).
+
+    Documents are drawn with replacement, as many as there are; the bounds are the (1 - level) / 2 and (1 + level) / 2
+    quantiles of the means.
+
+    Args:
+        scores: of N documents, [N], or of N documents under M measures, [N, M]; documents are drawn for all measures
+            together. nan where a document has no score: it is left out of that measure's means.
+        level: of confidence.
+
+    Raises:
+        ValueError: if there is no document, or an option is out of bounds.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"a level of confidence lies between 0 and 1; got {level}")
+    table, flat = _table(scores)
+    means = resampled_means(table, resamples, seed)
+    low, high = (_quantile(means, share) for share in ((1 - level) / 2, (1 + level) / 2))
+    return Interval(*(column[0].item() if flat else column for column in (_mean(table), low, high)))
+
+
+def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
+    """Means over bootstrap samples of documents, nan left out, [N, M] -> [resamples, M]; nan where none is left."""
+    table, _ = _table(scores)
+    there = ~np.isnan(table)
+    if there.all():
+        return resampled_sums(table, resamples, seed) / len(table)
+    sums = resampled_sums(np.hstack([np.where(there, table, 0), there]), resamples, seed)
+    totals, counts = np.hsplit(sums, 2)
+    return np.divide(totals, counts, out=np.full_like(totals, np.nan), where=counts > 0)
+
+
+def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
+    """Sums over bootstrap samples of documents, [N, M] -> [resamples, M].
+
+    What a corpus-level score such as BLEU is a function of. The same N and seed draw the same documents.
+    """
+    table, _ = _table(columns)
+    documents, rng = len(table), np.random.default_rng(seed)
+    sums = []
+    for size in _blocks(documents, resamples):
+        drawn = rng.integers(documents, size=(size, documents)) + documents * np.arange(size)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=size * documents).reshape(size, documents)  # each was drawn
+        sums.append(times.astype(np.float64) @ table)
+    return np.concatenate(sums)
+
+
+def paired_bootstrap(
+    scores: ArrayLike, baseline: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
+) -> float | Array:
+    """Two-sided p of the difference in means of two systems on the same documents, by the bootstrap.
+
+    Under the null hypothesis the differences d_i have mean zero, so the resampled means are shifted there:
+    p = (1 + #{|mean* - mean| >= |mean|}) / (1 + resamples), with mean = mean_i d_i (Efron and Tibshirani 1993,
+    chapter 16; the +1 counts the observed sample).
+
+    Args:
+        scores, baseline: of the same N documents in the same order, [N] or [N, M]; a document that lacks one of the two
+            (nan) is left out.
+
+    Raises:
+        ValueError: if the shapes differ or there is no document.
+    """
+    differences, flat = _differences(scores, baseline)
+    mean = _mean(differences)
+    return _p_value(resampled_means(differences, resamples, seed) - mean, mean, flat)
+
+
+def approximate_randomisation(
+    scores: ArrayLike, baseline: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
+) -> float | Array:
+    """Two-sided p of the difference in means of two systems on the same documents, by paired randomisation.
+
+    Under the null hypothesis a document's two scores may change places: the sign of each difference is drawn, and
+    p = (1 + #{|mean*| >= |mean|}) / (1 + resamples) (Noreen 1989; Riezler and Maxwell 2005).
+
+    Args, raises: as `paired_bootstrap`.
+    """
+    differences, flat = _differences(scores, baseline)
+    mean = _mean(differences)
+    counts = np.maximum((~np.isnan(differences)).sum(0), 1)
+    values, rng = np.nan_to_num(differences), np.random.default_rng(seed)
+    means = []
+    for size in _blocks(len(values), resamples):
+        swapped = rng.integers(2, size=(size, len(values)), dtype=np.int8).astype(np.float64)
+        means.append((values.sum(0) - 2 * swapped @ values) / counts)
+    return _p_value(np.concatenate(means), mean, flat)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's (1979) correction for several comparisons: adjusted p that may each be held against the one level.
+
+    The i-th smallest of m, from 1, becomes max over j <= i of min(1, (m - j + 1) p_(j)).
+
+    Raises:
+        ValueError: if a p lies outside [0, 1].
+    """
+    given = np.asarray(p_values, dtype=np.float64)
+    if not ((given >= 0) & (given <= 1)).all():
+        raise ValueError(f"p lies between 0 and 1; got {list(p_values)}")
+    order = np.argsort(given, kind="stable")
+    adjusted = np.empty_like(given)
+    steps = np.minimum(1, (len(given) - np.arange(len(given))) * given[order])
+    adjusted[order] = np.maximum.accumulate(steps)
+    return adjusted.tolist()
+
+
+def pearson(x: ArrayLike, y: ArrayLike) -> Array:
+    """Pearson's r along the last axis, [..., N] -> [...]; nan where x or y is constant."""
+    x, y = (np.asarray(values, dtype=np.float64) for values in (x, y))
+    # Constant by value: rounding in the mean can leave a constant with some variance.
+    constant = (np.ptp(x, axis=-1) == 0) | (np.ptp(y, axis=-1) == 0)
+    x, y = (values - values.mean(-1, keepdims=True) for values in (x, y))
+    x, y = (values / np.maximum(np.abs(values).max(-1, keepdims=True), np.finfo(float).tiny) for values in (x, y))
+    norm = np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
+    r = np.divide((x * y).sum(-1), norm, out=np.full_like(norm, np.nan), where=~constant & (norm > 0))
+    return np.clip(r, -1, 1)
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> Array:
+    """Spearman's rho, Pearson's r of the ranks (equals share their mean rank), [..., N] -> [...]."""
+    return pearson(ranks(x), ranks(y))
+
+
+def kendall(x: ArrayLike, y: ArrayLike) -> Array:
+    """Kendall's tau-b along the last axis, [..., N] -> [...]; nan where x or y is constant.
+
+    Over all pairs, sum sgn(x_i - x_j) sgn(y_i - y_j) / sqrt(pairs untied in x * pairs untied in y).
+    """
+    x, y = np.broadcast_arrays(*(np.asarray(values, dtype=np.float64) for values in (x, y)))
+    agreement, untied_x, untied_y = (np.zeros(x.shape[:-1]) for _ in range(3))
+    for apart in range(1, x.shape[-1]):  # all pairs at once would be a matrix of N x N
+        dx, dy = (np.sign(values[..., apart:] - values[..., :-apart]) for values in (x, y))
+        agreement += (dx * dy).sum(-1)
+        untied_x += np.abs(dx).sum(-1)
+        untied_y += np.abs(dy).sum(-1)
+    norm = np.sqrt(untied_x * untied_y)
+    return np.divide(agreement, norm, out=np.full_like(norm, np.nan), where=norm > 0)
+
+
+def ranks(values: ArrayLike) -> Array:
+    """Ranks from 1 along the last axis, equals with the mean of theirs, [..., N] -> [..., N]."""
+    values = np.asarray(values, dtype=np.float64)
+    rows = values.reshape(-1, values.shape[-1])
+    out = np.empty_like(rows)
+    for row, ranked in zip(rows, out):
+        _, places, times = np.unique(row, return_inverse=True, return_counts=True)
+        ranked[:] = (np.cumsum(times) - (times - 1) / 2)[places]
+    return out.reshape(values.shape)
+
+
+CORRELATIONS: dict[str, Callable[[ArrayLike, ArrayLike], Array]] = {
+    "pearson": pearson,
+    "spearman": spearman,
+    "kendall": kendall,
+}
+
+
+def _table(scores: ArrayLike) -> tuple[Array, bool]:
+    """Scores as [N, M], and whether they came as [N]."""
+    table = np.asarray(scores, dtype=np.float64)
+    if table.ndim not in (1, 2) or not len(table):
+        raise ValueError(f"scores have shape [documents] or [documents, measures]; got {list(table.shape)}")
+    return (table[:, None], True) if table.ndim == 1 else (table, False)
+
+
+def _differences(scores: ArrayLike, baseline: ArrayLike) -> tuple[Array, bool]:
+    (one, flat), (other, _) = _table(scores), _table(baseline)
+    if one.shape != other.shape:
+        raise ValueError(f"two systems on the same documents have as many scores; got {one.shape} and {other.shape}")
+    return one - other, flat
+
+
+def _mean(table: Array) -> Array:
+    """Means of the columns, nan left out; nan for a column that has nothing else."""
+    counts = (~np.isnan(table)).sum(0)
+    return np.divide(np.nansum(table, 0), counts, out=np.full(table.shape[1], np.nan), where=counts > 0)
+
+
+def _quantile(means: Array, share: float) -> Array:
+    """Quantiles of the columns, nan left out; nan for a column that has nothing else."""
+    rows = [column[~np.isnan(column)] for column in means.T]
+    return np.array([np.quantile(row, share) if row.size else np.nan for row in rows])
+
+
+def _p_value(draws: Array, observed: Array, flat: bool) -> float | Array:
+    # Rounding must not part draws that equal the observed difference: with few documents there are many such.
+    as_far = np.abs(draws) >= np.abs(observed) * (1 - 1e-10)
+    p = (1 + as_far.sum(0)) / (1 + len(draws))
+    p = np.where(np.isnan(observed), np.nan, p)
+    return p[0].item() if flat else p
+
+
+def _blocks(documents: int, resamples: int) -> Iterator[int]:
+    """Sizes of blocks of resamples that fit in memory."""
+    if resamples < 1:
+        raise ValueError(f"at least one resample is needed; got {resamples}")
+    size = max(1, _BLOCK // documents)
+    for start in range(0, resamples, size):
+        yield min(size, resamples - start)
