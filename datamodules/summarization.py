@@ -14,7 +14,7 @@ from pytorch_lightning import LightningDataModule
 
 from datamodules.batch import Batch
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
-from datamodules.documents import Document
+from datamodules.documents import CorpusError, Document
 from datamodules.loading import BatchSampler, ResumableLoader
 
 TRAIN, VAL, TEST = "train", "val", "test"
@@ -186,13 +186,16 @@ class SummarizationData(LightningDataModule, ABC):
     def _loader(self, split: str, shuffle: bool, batch_size: int) -> ResumableLoader:
         data = self.features(split)
         trainer = self.trainer
+        world = trainer.world_size if trainer is not None else 1
+        if len(data) < world:
+            raise CorpusError(f"{split}: {len(data)} document(s) for {world} processes; lower --trainer.devices")
         sampler = BatchSampler(
             data["length"][:],
             batch_size,
             shuffle=shuffle,
             seed=self.seed,
             pool=self.pool,
-            num_replicas=trainer.world_size if trainer is not None else 1,
+            num_replicas=world,
             rank=trainer.global_rank if trainer is not None else 0,
         )
         return ResumableLoader(data, sampler, self.collate, self.num_workers)

@@ -119,9 +119,12 @@ class PointerGenerator(Summarizer):
         if self.network.attention.coverage is not None:
             terms["coverage"] = (decoded.overlap.squeeze(1).masked_fill(~real, 0).sum(1) / lengths).mean()
         if decoded.gate is not None and self._trainer is not None:
-            p_gen = decoded.gate.detach().squeeze(1).sigmoid().masked_fill(~real, 0).sum() / lengths.sum()
-            stage = "train" if self.training else "val"
-            self.log(f"{stage}/p_gen", p_gen, batch_size=batch.batch_size, sync_dist=not self.training)
+            p_gen = decoded.gate.detach().squeeze(1).sigmoid().masked_fill(~real, 0)
+            p_gen = (p_gen.sum(1) / lengths).mean()
+            if self.training:
+                self.log("train/p_gen", p_gen, batch_size=batch.batch_size)
+            else:
+                self.log_mean("val/p_gen", p_gen, batch.batch_size)
         return terms
 
     # Generation --------------------------------------------------------------------------------------------------

@@ -172,6 +172,11 @@ class Summarizer(LightningModule, ABC):
         self.log("train/loss", loss.detach(), batch_size=batch.batch_size, prog_bar=True)
         return loss
 
+    def log_mean(self, name: str, value: Tensor | float, documents: int, **options: Any) -> None:
+        """Logs the mean over some documents, which becomes the mean over those of all evaluation batches and ranks."""
+        # Lightning divides the documents of all ranks by their number and drops the fraction: here nothing is dropped
+        self.log(name, value, batch_size=documents * self.trainer.world_size, sync_dist=True, on_epoch=True, **options)
+
     def on_validation_epoch_start(self) -> None:
         self._summarized = 0
 
@@ -180,9 +185,7 @@ class Summarizer(LightningModule, ABC):
         terms = self.loss_terms(batch)
         loss = weighted_sum(terms, self.loss_weights)
         for name, term in {**terms, "loss": loss}.items():
-            self.log(
-                f"val/{name}", term, batch_size=batch.batch_size, sync_dist=True, on_epoch=True, prog_bar=name == "loss"
-            )
+            self.log_mean(f"val/{name}", term, batch.batch_size, prog_bar=name == "loss")
         world = self.trainer.world_size
         fitting = self.trainer.state.fn == "fit"
         if fitting and 0 <= self.val_summaries <= self._summarized * world:
@@ -218,7 +221,7 @@ class Summarizer(LightningModule, ABC):
             "repeated_trigrams": sum(map(repeated_share, words)) / len(words),
         }
         for name, value in means.items():
-            self.log(f"{stage}/{name}", value, batch_size=len(summaries), sync_dist=True, on_epoch=True)
+            self.log_mean(f"{stage}/{name}", value, len(summaries))
         return summaries
 
     def _log_rouge(self, stage: str) -> None:

@@ -22,6 +22,7 @@ class Case:
         data: class path.
         model_args: what makes it small.
         data_args: the same, beside the corpus.
+        repeatable: changes of `model_args` without which two processes draw other numbers than one.
         callbacks: makes those that change something during its training, with changes early in a short run.
         overfit_args: changes of `model_args` and `data_args` with which it learns a handful of documents by heart.
         overfit_loss: what its loss is then below.
@@ -32,6 +33,7 @@ class Case:
     data: str
     model_args: dict[str, Any] = field(default_factory=dict)
     data_args: dict[str, Any] = field(default_factory=dict)
+    repeatable: dict[str, Any] = field(default_factory=dict)
     callbacks: Callable[[], list[Callback]] = list
     overfit_args: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     overfit_loss: float = 0.2
@@ -83,6 +85,7 @@ def _pointer_generator(name: str, pointer: bool, coverage: bool) -> Case:
         "datamodules.PointerGeneratorData",
         model | {"pointer": pointer, "coverage": coverage},
         data,
+        {"dropout": 0.0},
         moving,
         (by_heart, {"vocab_size": 150}),
     )

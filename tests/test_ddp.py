@@ -1,0 +1,180 @@
+"""Two processes with batch size b are one with 2b: losses, gradients, weights, scores, predictions."""
+
+import json
+import os
+import socket
+import time
+import traceback
+from pathlib import Path
+
+import pytest
+import torch
+from cases import CASES
+from pytorch_lightning import Callback, Trainer, seed_everything
+
+from callbacks import PredictionWriter
+from datamodules.documents import CorpusError
+
+ANNEALED = next(case for case in CASES if case.model_args.get("coverage"))
+RUNS = [*((case, 1) for case in CASES), (ANNEALED, 2)]  # a model, and batches whose gradients are accumulated
+BATCH = 4  # of one process; the tiny corpus gives seven batches, the last one of two documents
+
+
+class Recorder(Callback):
+    """Losses of all batches, and gradients of all optimizer steps."""
+
+    def __init__(self):
+        self.losses, self.gradients, self.weights = [], [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.losses.append(outputs["loss"].item())
+        self.weights.append(pl_module.loss_weights.get("coverage", 0.0))
+
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+        gradients = [p.grad.flatten().clone() for p in pl_module.parameters() if p.grad is not None]
+        self.gradients.append(torch.cat(gradients))
+
+
+def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
+    """Trains and evaluates every model in this process, and leaves what came of it in a file."""
+    torch.set_num_threads(1)
+    results = {}
+    for case, accumulate in RUNS:
+        seed_everything(5, verbose=False)
+        model = case.build_model(**case.repeatable)
+        data = case.build_data(files, batch_size=BATCH // world, eval_batch_size=6 // world)
+        recorder = Recorder()
+        predictions = folder / f"{world}-{case.name}-{accumulate}.jsonl"
+        trainer = Trainer(
+            accelerator="cpu",
+            strategy="ddp" if world > 1 else "auto",
+            devices=world,
+            precision="64-true",  # so that the two ways of adding up agree closely
+            max_epochs=2,
+            accumulate_grad_batches=accumulate,
+            gradient_clip_val=2.0,
+            callbacks=[*case.callbacks(), recorder, PredictionWriter(predictions)],
+            use_distributed_sampler=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            logger=False,
+        )
+        trainer.fit(model, data)
+        results[case.name, accumulate] = {
+            "losses": recorder.losses,
+            "gradients": recorder.gradients,
+            "coverage_weights": recorder.weights,
+            "weights": {name: tensor.clone() for name, tensor in model.state_dict().items()},
+            "fit": {name: value.item() for name, value in trainer.callback_metrics.items()},
+            "validate": trainer.validate(model, data, verbose=False)[0],
+            "test": trainer.test(model, data, verbose=False)[0],
+        }
+    torch.save(results, folder / f"{world}-{rank}.pt")
+
+
+def process(files: dict[str, str], folder: Path, rank: int, world: int, port: int) -> None:
+    """Target of a process: `run_all` as `torchrun` starts it, with an error's traceback in a file."""
+    if world > 1:
+        told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, "GROUP_RANK": 0}
+        told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
+        os.environ.update({name: str(value) for name, value in told.items()})
+    try:
+        run_all(files, folder, rank, world)
+    except BaseException:
+        (folder / f"{world}-{rank}.error").write_text(traceback.format_exc(), encoding="utf-8")
+        raise
+
+
+def wait_for(processes: list, folder: Path, seconds: float = 240) -> None:
+    """Waits for all to end well; ends all as soon as one does not."""
+    until = time.monotonic() + seconds
+    while any(p.exitcode is None for p in processes) and time.monotonic() < until:
+        if any(p.exitcode for p in processes):
+            break
+        time.sleep(0.05)
+    codes = [p.exitcode for p in processes]
+    for p in processes:
+        p.kill()
+        p.join()
+    errors = "\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.error")))
+    assert codes == [0] * len(processes), f"exit codes {codes}\n{errors}"
+
+
+@pytest.fixture(scope="module")
+def results(server, corpus_files, tmp_path_factory):
+    """What one process, and both ranks of two, have to say; and the folder of their predictions."""
+    from test_ddp import process as target  # by the name under which a new process finds it
+
+    folder = tmp_path_factory.mktemp("ddp")
+    for case in CASES:  # so that no process waits for another to build the data
+        data = case.build_data(corpus_files)
+        data.prepare_data()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    places = [(0, 2), (1, 2), (0, 1)]
+    processes = [server.Process(target=target, args=(corpus_files, folder, *place, port)) for place in places]
+    for p in processes:
+        p.start()
+    wait_for(processes, folder)
+    first, second, one = (torch.load(folder / f"{world}-{rank}.pt") for rank, world in places)
+    return first, second, one, folder
+
+
+every_run = pytest.mark.parametrize(
+    "key", [(case.name, accumulate) for case, accumulate in RUNS], ids=lambda key: f"{key[0]}-{key[1]}"
+)
+
+
+def close(one, other) -> None:
+    torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), rtol=1e-7, atol=1e-10)
+
+
+@every_run
+def test_training_on_two_processes_equals_one(results, key):
+    first, second, one = (result[key] for result in results[:3])
+    assert len(one["losses"]) == len(first["losses"]) == 14
+    close([(a + b) / 2 for a, b in zip(first["losses"], second["losses"])], one["losses"])
+    assert first["losses"] != second["losses"]  # each has documents of its own
+    assert len(one["gradients"]) == len(first["gradients"]) == {1: 14, 2: 8}[key[1]]
+    for theirs, ours in zip(first["gradients"], one["gradients"]):
+        close(theirs, ours)
+    for name, tensor in one["weights"].items():
+        close(first["weights"][name], tensor)
+        assert torch.equal(first["weights"][name], second["weights"][name])
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_coverage_was_being_annealed_meanwhile(results, accumulate):
+    for result in results[:3]:
+        weights = result[ANNEALED.name, accumulate]["coverage_weights"]
+        assert weights[0] == 0 < weights[-1] and len(set(weights)) > 4
+
+
+@every_run
+def test_evaluation_of_an_odd_number_of_documents_equals_one_process(results, key):
+    first, second, one = (result[key] for result in results[:3])
+    for stage, prefix in (("validate", "val"), ("test", "test")):
+        assert {f"{prefix}/rouge1", f"{prefix}/length"} <= one[stage].keys()
+        assert first[stage] == second[stage] == pytest.approx(one[stage], rel=1e-6)
+    scores = {name: value for name, value in one["fit"].items() if name.startswith("val/")}
+    assert {name: first["fit"][name] for name in scores} == pytest.approx(scores, rel=1e-6)
+
+
+@every_run
+def test_predictions_of_two_processes_are_those_of_one(results, key):
+    folder = results[3]
+    two, one = (folder / f"{world}-{key[0]}-{key[1]}.jsonl" for world in (2, 1))
+    lines = one.read_text(encoding="utf-8").splitlines()
+    assert two.read_text(encoding="utf-8").splitlines() == lines
+    assert [json.loads(line)["id"] for line in lines] == [f"doc-{number}" for number in range(33, 40)]
+    assert [path.name for path in folder.glob(".*")] == []
+
+
+def test_fewer_documents_than_processes_are_refused(corpus_files):
+    data = CASES[0].build_data(corpus_files, max_eval=1)
+    data.prepare_data()
+    data.trainer = type("TwoProcesses", (), {"world_size": 2, "global_rank": 1})
+    with pytest.raises(CorpusError, match=r"val.* 1 document.* 2 processes"):
+        data.val_dataloader()
