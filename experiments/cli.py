@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from jsonargparse import Namespace
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
@@ -160,6 +161,38 @@ class PrecisCLI(LightningCLI):
                     logger.forget_after(step)
 
 
+class _Parsers(PrecisCLI):
+    """The command line's parsers alone: nothing is parsed, made or run."""
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        self.config = Namespace(subcommand=None, seed_everything=False)
+
+    def before_instantiate_classes(self) -> None: ...
+
+    def instantiate_classes(self) -> None: ...
+
+
+def _command_line(kind: type[PrecisCLI]) -> PrecisCLI:
+    return kind(
+        Summarizer,
+        SummarizationData,
+        subclass_mode_model=True,
+        subclass_mode_data=True,
+        seed_everything_default=1,
+        save_config_callback=SaveConfigCallback,
+        save_config_kwargs={"overwrite": True},
+        parser_kwargs={"allow_abbrev": False, **{name: {"allow_abbrev": False} for name in TRAINING}},
+        trainer_defaults={"use_distributed_sampler": False, "gradient_clip_val": 2.0},
+    )
+
+
+def fit_parser() -> LightningArgumentParser:
+    """The parser of `precis fit`, to check a config without a start; it raises where the command line exits."""
+    parser = _command_line(_Parsers)._parser("fit")
+    parser.exit_on_error = False
+    return parser
+
+
 def with_run(arguments: list[str]) -> list[str]:
     """`--run FOLDER` of validate, test and predict as the config, checkpoint and text of that folder.
 
@@ -200,17 +233,7 @@ def run(arguments: list[str]) -> None:
     if command not in TRAINING:
         raise CorpusError(f"precis has no command {command!r}; it has {', '.join([*TRAINING, *commands.COMMANDS])}")
     sys.argv = ["precis", *with_run([command, *rest])]  # where LightningCLI looks, and what environment.json records
-    PrecisCLI(
-        Summarizer,
-        SummarizationData,
-        subclass_mode_model=True,
-        subclass_mode_data=True,
-        seed_everything_default=1,
-        save_config_callback=SaveConfigCallback,
-        save_config_kwargs={"overwrite": True},
-        parser_kwargs={"allow_abbrev": False, **{name: {"allow_abbrev": False} for name in TRAINING}},
-        trainer_defaults={"use_distributed_sampler": False, "gradient_clip_val": 2.0},
-    )
+    _command_line(PrecisCLI)
 
 
 def main(arguments: list[str] | None = None) -> int:
