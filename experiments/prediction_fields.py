@@ -1,0 +1,188 @@
+"""A record of a file of summaries, field by field: what may stand there, and what is said where it does not."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from datamodules.documents import BadRecord, CorpusError
+from datamodules.text.sentences import split_sentences
+
+Splitter = Literal["auto", "lines", "sentencex", "tokenized"]
+Row = dict[str, Any]
+
+_TEXTS = "a string, a list of strings or a list of lists of sentences"
+
+
+@dataclass(frozen=True)
+class FieldNames:
+    """What the fields of a record are called.
+
+    Attributes:
+        id: of the document.
+        summary: the output, a string or its sentences.
+        references: a string, a list of strings (one a reference), or a list of lists of sentences.
+        document: a string, a list of strings (one a part), or a list of parts' sentences; `documents` will do too.
+        system: what wrote the summary, where a file holds several systems' summaries of the same documents.
+    """
+
+    id: str = "id"
+    summary: str = "summary"
+    references: str = "references"
+    document: str = "document"
+    system: str = "system"
+
+
+class Cutter:
+    """Outputs and references into sentences.
+
+    Args:
+        splitter: "lines" takes each line of a string as a sentence, the others are `split_sentences`'; "auto" is "lines"
+            where a string has several, as for `rouge-score`.
+        separator: what stands between sentences in a string, such as `<q>`.
+    """
+
+    def __init__(self, splitter: Splitter = "auto", separator: str | None = None) -> None:
+        self.splitter, self.separator = splitter, separator
+
+    def __call__(self, text: str | list[str]) -> list[str]:
+        """The sentences of a string; those of a list as they are, without blank ones."""
+        pieces = text
+        if isinstance(text, str):
+            text = text.replace(self.separator, "\n") if self.separator else text
+            pieces = [line for line in text.split("\n") if line.strip()]
+            if self.splitter != "lines" and (self.splitter != "auto" or len(pieces) == 1):
+                pieces = split_sentences(text, self.splitter)
+        return [piece.strip() for piece in pieces if piece.strip()]
+
+
+def bad_record(where: str, problem: str, remedy: str) -> CorpusError:
+    """What to raise at a record."""
+    return CorpusError(str(BadRecord(where, problem, remedy)))
+
+
+def read_id(row: Row, where: str, names: FieldNames) -> str:
+    """The id of a record.
+
+    Raises:
+        CorpusError: if it has none; the number of its line would go wrong as soon as a record is dropped elsewhere.
+    """
+    if row.get(names.id) is None:
+        problem = f"it has no id, field {names.id!r} (there are: {_fields(row)})"
+        raise bad_record(where, problem, "give it one, or name the field with --fields.id")
+    name = row[names.id]
+    if isinstance(name, bool) or not isinstance(name, str | int) or not str(name).strip() or not _is_utf8(str(name)):
+        raise bad_record(where, f"its id {name!r} is no name", "give it one, a string or a number")
+    return str(name)
+
+
+def read_summary(row: Row, where: str, names: FieldNames) -> str | list[str]:
+    """The output, a string or its sentences; it may be empty.
+
+    Raises:
+        CorpusError: if it is missing or anything else.
+    """
+    return _value(row, where, names.summary, "summary", "a string or a list of sentences", _is_text)
+
+
+def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[str]]:
+    """The references, each a string or its sentences.
+
+    Raises:
+        CorpusError: if they are missing or anything else, or one is empty.
+    """
+    value = _value(row, where, names.references, "references", _TEXTS, _are_texts)
+    texts = [value] if isinstance(value, str) else value
+    for number, text in enumerate(texts, start=1):
+        if not "".join(text).strip():
+            which = "the reference" if len(texts) == 1 else f"reference {number} of {len(texts)}"
+            raise bad_record(where, f"{which} is empty", "give it text, or leave the record out")
+    return texts
+
+
+def read_document(row: Row, where: str, names: FieldNames) -> list[str] | None:
+    """The sentences of the source; None where the record has none.
+
+    Raises:
+        CorpusError: if it is empty, or no text.
+    """
+    found = [name for name in (names.document, "documents") if row.get(name) is not None]
+    if not found:
+        return None
+    value = _value(row, where, found[0], "document", _TEXTS, _are_texts)
+    parts = [value] if isinstance(value, str) else value
+    sentences = [sentence for part in parts for sentence in source_sentences(part)]
+    if not sentences:
+        raise bad_record(where, "the document is empty", "give it text, or leave the record out")
+    return sentences
+
+
+def source_sentences(part: str | list[str]) -> list[str]:
+    """Sentences of a source's text: blank lines end one, other line breaks are whitespace, as in a corpus."""
+    if isinstance(part, str):
+        return [sentence for block in part.split("\n\n") for sentence in split_sentences(block)]
+    return [sentence.strip() for sentence in part if sentence.strip()]
+
+
+def read_system(row: Row, where: str, names: FieldNames) -> str | None:
+    """Who wrote the summary; None where the record does not say.
+
+    Raises:
+        CorpusError: if it is no name.
+    """
+    name = row.get(names.system)
+    if name is not None and (isinstance(name, bool) or not isinstance(name, str | int) or not _is_utf8(str(name))):
+        raise bad_record(where, f"field {names.system!r} is no name", "write the system's name, a string or a number")
+    return None if name is None else str(name)
+
+
+def read_judgement(row: Row, where: str, name: str) -> float:
+    """A human judgement; `a.b` is field `b` inside field `a`.
+
+    Raises:
+        CorpusError: if it is missing or no finite number.
+    """
+    value: Any = row
+    for key in [name] if name in row else name.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        problem = f"is missing (there are: {_fields(row)})" if value is None else f"is {value!r}, not a number"
+        raise bad_record(where, f"the judgement {name!r} {problem}", "mend it, or leave the record out")
+    return number
+
+
+def _value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable[[Any], bool]) -> Any:
+    if row.get(name) is None:
+        remedy = f"name the right one with --fields.{flag}"
+        raise bad_record(where, f"it has nothing in field {name!r} (there are: {_fields(row)})", remedy)
+    if not fits(row[name]):
+        raise bad_record(where, f"field {name!r} is not {kind}", f"mend it, or name another with --fields.{flag}")
+    if not _is_utf8(row[name]):
+        raise bad_record(where, f"field {name!r} holds half of a surrogate pair, which is no text", "mend it")
+    return row[name]
+
+
+def _fields(row: Row) -> str:
+    return ", ".join(name for name, value in row.items() if value is not None) or "none"
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value))
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(map(_is_text, value)))
+
+
+def _is_utf8(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_utf8, value))
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
