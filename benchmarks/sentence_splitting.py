@@ -4,8 +4,9 @@
 
 Every splitter gets the gold paragraphs one at a time, as the suite gives it the parts of a document. Counted are the
 boundaries within paragraphs (the end of a paragraph is given, and would flatter everyone), as positions among the
-characters that are not whitespace, so that a splitter may normalise spaces. Libraries that are not installed are named
-and left out: `pip install pysbd nupunkt blingfire syntok segtok sentencex sentence-splitter spacy` gets them all.
+characters that are not whitespace, so that a splitter may normalise spaces. The last text is the first one tokenized as
+in the Penn Treebank and lower-cased, as CNN/DailyMail is given to pointer-generators. Libraries that are not installed
+are named and left out; `pip install pysbd nupunkt blingfire syntok segtok sentence-splitter spacy` gets them all.
 """
 
 import argparse
@@ -16,7 +17,10 @@ import re
 import time
 from collections.abc import Callable
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
+
+from nltk.tokenize import TreebankWordTokenizer
 
 Splitter = Callable[[str], list[str]]
 
@@ -103,6 +107,19 @@ def paragraphs(folder: Path, split: str) -> list[tuple[str, set[int]]]:
     return out
 
 
+def tokenized(folder: Path, split: str) -> list[tuple[str, set[int]]]:
+    """As `paragraphs`, every gold sentence tokenized and lower-cased."""
+    tokenize = TreebankWordTokenizer().tokenize
+    out = []
+    for text, ends in paragraphs(folder, split):
+        solid = [i for i, character in enumerate(text) if not character.isspace()]
+        cuts = [0, *(solid[end - 1] + 1 for end in sorted(ends)), len(text)]
+        sentences = [" ".join(tokenize(text[start:end])).lower() for start, end in pairwise(cuts)]
+        lengths = [_solid(" ".join(sentences[: i + 1])) for i in range(len(sentences) - 1)]
+        out.append((" ".join(sentences), set(lengths)))
+    return out
+
+
 def _solid(text: str) -> int:
     """The number of characters that are not whitespace."""
     return sum(not character.isspace() for character in text)
@@ -141,19 +158,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gum", type=Path, help="folder with train.jsonl.gz and val.jsonl.gz")
     folder = parser.parse_args().gum
-    gold = {split: paragraphs(folder, split) for split in ("train", "val")}
-    inner = " and ".join(f"{sum(len(ends) for _, ends in gold[split]):,} ({split})" for split in gold)
+    texts = {
+        "train": paragraphs(folder, "train"),
+        "val": paragraphs(folder, "val"),
+        "train, tokenized": tokenized(folder, "train"),
+    }
+    inner = " and ".join(f"{sum(len(ends) for _, ends in texts[split]):,} ({split})" for split in ("train", "val"))
     print(f"Boundaries within paragraphs: {inner}.\n")
-    print("| splitter | version | train P / R / F1 | val P / R / F1 | MB/s |\n|---|---|---|---|---|")
+    print(f"| splitter | version | {' | '.join(f'{name}: P / R / F1' for name in texts)} | MB/s |")
+    print("|---|---|---|---|---|---|")
     for name, (make, package) in SPLITTERS.items():
         try:
             split = make()
         except ImportError:
-            print(f"| {name} | not installed | | | |")
+            print(f"| {name} | not installed | | | | |")
             continue
-        scores = [" / ".join(f"{100 * x:.1f}" for x in score(split, gold[name])) for name in ("train", "val")]
+        scores = [" / ".join(f"{100 * x:.1f}" for x in score(split, gold)) for gold in texts.values()]
         number = version(package) if package else ""
-        print(f"| {name} | {number} | {' | '.join(scores)} | {speed(split, gold['val']):.2f} |")
+        print(f"| {name} | {number} | {' | '.join(scores)} | {speed(split, texts['val']):.2f} |")
 
 
 if __name__ == "__main__":

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 # Sections of entries, a name and what it means, and sections that hold no prose; any other ("Notes") is plain text.
 _ENTRIES = (
     r"(?:(?:other|keyword|class)\s)?(?:parameters?|params?|args|arguments?|attributes?|inputs?|outputs?|returns?|yields?"
-    "|raises|warns)"
+    "|raises|warns|exceptions?|options|fields|members|properties)"
 )
 _OTHERS = (
-    "exceptions?|properties|methods|functions|classes|members|fields|options|shapes?|see also|references?"
-    "|examples?(?: usage)?|usage|code|todo|signature|receives"
+    "methods|functions|classes|shapes?|see also|references?|examples?(?: usage)?|usage|code|todo|signature|receives"
 )
 _SECTION = re.compile(rf"(?:(?P<entries>{_ENTRIES})|{_OTHERS})(?:\s\(.*\))?\s*:{{0,2}}$", re.IGNORECASE)
 _SECTION_WITHIN = re.compile(rf"\n(?={_ENTRIES}:\n)", re.IGNORECASE)
 _SIGNATURE = re.compile(r"[\w.]+\(.*\)(?:\s*->.*)?$", re.DOTALL)
 _UNDERLINE = re.compile(r"([-=~^#*+])\1{2,}\s*$")
 _NAMED = re.compile(r"[\w*`'\", .]{1,60}(?:\s?\(.*?\))?\s?:(?:\s+|$)")  # `name (type): `
+_ADMONITION = re.compile(r"\.\. (?:note|warning|tip|caution|important|attention|deprecated|version\w+)::.*")
 _FIELD = re.compile(r"^:(?P<name>\w+)[^:\n]*:\s*", re.MULTILINE)
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\(?(?:\d{1,2}|[a-z])[.)])\s+", re.MULTILINE)
 _CODE = re.compile(
@@ -25,7 +25,7 @@ _CODE = re.compile(
 )
 
 _MARKUP = [
-    (re.compile(r":(?:\w+[:-])*\w+:`[~!.]*(?:[^`<]*?\s<)?([^`<>]+)>?`"), r"\1"),  # :class:`~a.B`, :ref:`title <target>`
+    (re.compile(r":(?:\w+[:-])*\w+:`[~!.]*(?:([^`<]+?)\s*<[^`>]*>|([^`]+))`"), r"\1\2"),  # :class:`~a.B`, :ref:`a <b>`
     (re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}"), r"\1"),                        # `title <address>`_
     (re.compile(r"\[([^\]\n]+)\]\((?:https?|#|\.)[^)\s]*\)"), r"\1"),            # [title](address)
     (re.compile(r"\s?\[[\w#*,]+\]_"), ""),                                       # citations [1]_
@@ -60,19 +60,24 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
 
 def _paragraphs(blocks: list[str]) -> Iterator[str]:
     """The texts of the blocks that stand between blank lines, sections taken apart."""
-    section, numpy_style = None, False
+    section, numpy_style, margin = None, False, None
     for block in blocks:
         title, underlined, rest = _heading(block)
         if title is not None:
             match = _SECTION.match(title)
             section = None if match is None else "entries" if match["entries"] else "other"
-            numpy_style = underlined
+            numpy_style, margin = underlined, None
         elif section is not None and not numpy_style and not block[:1].isspace():
             section = None  # a section in Google's style ends with its indentation
-        if section == "entries":
-            yield from _entries(rest, numpy_style)
-        elif section is None:
+        if section is None:
             yield from _plain(rest)
+        elif section == "entries" and rest:
+            indentation = len(rest) - len(rest.lstrip(" "))
+            margin = indentation if margin is None else margin
+            if indentation > margin:  # goes on about the entry above
+                yield from _items(textwrap.dedent(rest).strip())
+            else:
+                yield from _entries(textwrap.dedent(rest), numpy_style)
 
 
 def _heading(block: str) -> tuple[str | None, bool, str]:
@@ -88,12 +93,12 @@ def _heading(block: str) -> tuple[str | None, bool, str]:
 
 def _entries(block: str, numpy_style: bool) -> Iterator[str]:
     """What a block of entries says of each: an entry starts at the left margin and goes on indented."""
-    for entry in re.split(r"\n(?=\S)", textwrap.dedent(block).strip("\n")):
+    for entry in re.split(r"\n(?=\S)", block.strip("\n")):
         first, _, rest = entry.partition("\n")
         rest = textwrap.dedent(rest)
         if not numpy_style:
             rest = f"{_NAMED.sub('', first, count=1)}\n{rest}"
-        yield rest.strip()
+        yield from _items(rest.strip())
 
 
 def _plain(block: str) -> Iterator[str]:
@@ -102,10 +107,15 @@ def _plain(block: str) -> Iterator[str]:
         pieces = _FIELD.split(block[field.start() :])[1:]
         yield from (text for name, text in zip(pieces[::2], pieces[1::2]) if name in ("param", "return", "returns"))
         block = block[: field.start()]
-    if _BULLET.match(block):
-        yield from _BULLET.split(block)
-    elif not block[:1].isspace():
-        yield block
+    if admonition := _ADMONITION.match(block):
+        block = textwrap.dedent(block[admonition.end() :].strip("\n"))
+    if _BULLET.match(block) or not block[:1].isspace():
+        yield from _items(block)
+
+
+def _items(text: str) -> list[str]:
+    """The items of a list; other text as it is."""
+    return _BULLET.split(text) if _BULLET.match(text) else [text]
 
 
 def _prose(paragraph: str) -> str | None:
@@ -116,6 +126,6 @@ def _prose(paragraph: str) -> str | None:
         paragraph = pattern.sub(plain, paragraph)
     words = paragraph.split()
     wordlike = sum(word.strip("\"'()[],.;:!?*").replace("-", "").replace("'", "").isalpha() for word in words)
-    if len(words) < 3 or wordlike < 0.7 * len(words):
+    if len(words) < 3 or wordlike < 0.65 * len(words):
         return None
     return " ".join(words)

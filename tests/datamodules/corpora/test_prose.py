@@ -11,6 +11,13 @@ NUMPY = """
 
     .. versionadded:: 1.2
 
+    .. note::
+
+        Code in boxes goes.
+
+    .. warning:: Beware
+        It warns of :ref:`empty arrays<empty>` that you may give.
+
     Parameters
     ----------
     values : array_like, optional
@@ -18,6 +25,12 @@ NUMPY = """
         It is not changed.
     axis : {0, 1}
         Axis along which the means are computed.
+
+        The first one is that
+        of the rows.
+
+        - None means all of them.
+        - A tuple means several of them.
 
     Returns
     -------
@@ -53,7 +66,8 @@ GOOGLE = """
         key: A key that fits
             the lock of the door.
 
-            It may be made of gold.
+            It may be made of gold,
+            which is heavy.
     Returns:
         bool: whether the door is open now.
 
@@ -89,8 +103,12 @@ REST = """
             "Return the mean of values along an pkg.Axis.",
             [
                 "The mean is the sum over the count, see the guide.",
+                "It warns of empty arrays that you may give.",
                 "What is to be averaged, of any shape. It is not changed.",
                 "Axis along which the means are computed.",
+                "The first one is that of the rows.",
+                "None means all of them.",
+                "A tuple means several of them.",
                 "The means of the values.",
                 "Sums are pairwise, which is more exact:",
             ],
@@ -101,7 +119,7 @@ REST = """
             [
                 "The door that is to be opened.",
                 "A key that fits the lock of the door.",
-                "It may be made of gold.",
+                "It may be made of gold, which is heavy.",
                 "whether the door is open now.",
                 "The door stays open afterwards.",
                 "It may be closed again.",
