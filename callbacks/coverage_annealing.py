@@ -1,5 +1,7 @@
 """Turns coverage on late in training, as See et al. 2017 do."""
 
+from math import ceil
+
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 
@@ -7,8 +9,8 @@ class CoverageAnnealing(Callback):
     """Opens the coverage gate at a step and ramps the weight of its loss.
 
     Mechanism and loss are two switches: before the start the gate is 0, so that attention does not see its past, and so
-    is the weight. w_c exists from the beginning (with a gradient of zero), so the optimizer's state stays whole. Gate and
-    weight are pure functions of the optimizer step: a resumed run continues exactly where it was.
+    is the weight. w_c exists from the beginning (with a gradient of zero), so the optimizer's state stays whole. Gate
+    and weight are pure functions of the optimizer step: a resumed run continues exactly where it was.
 
     Args:
         start_step: optimizer step at which coverage is switched on.
@@ -53,9 +55,8 @@ class CoverageAnnealing(Callback):
     def _start(self, trainer: Trainer) -> int:
         if self.start_step is not None:
             return self.start_step
-        batches = trainer.num_training_batches // trainer.accumulate_grad_batches
-        batches += trainer.num_training_batches % trainer.accumulate_grad_batches > 0  # Lightning steps at an epoch's end
-        return self.start_epoch * batches
+        # Lightning steps at an epoch's end, whether or not all batches of that step have come
+        return self.start_epoch * ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         start = self._start(trainer)

@@ -12,8 +12,8 @@ class GracefulStop(Callback):
     """On SIGINT or SIGTERM during training, saves a checkpoint at the end of the batch and ends the process.
 
     The handler only sets a flag. A second signal is handled as if this callback were not there. The process ends with
-    128 + the signal's number, as a shell reports it. With several ranks they agree every `agree_every` batches, so that all
-    stop after the same one.
+    128 + the signal's number, as a shell reports it. Several ranks agree every `agree_every` batches, so that all stop
+    after the same one.
 
     Args:
         path: of the checkpoint.

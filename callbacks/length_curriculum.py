@@ -6,8 +6,8 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 class LengthCurriculum(Callback):
     """Grows the lengths that documents and summaries are cut to, in equal stages.
 
-    Stage k of n (counted from 1) cuts to first + (last - first) (k - 1) / (n - 1); the last lengths are the DataModule's own
-    `max_source` and `max_target`. The stage is a pure function of the optimizer step.
+    Stage k of n, counted from 1, cuts to first + (last - first) (k - 1) / (n - 1); the last lengths are those of the
+    DataModule, `max_source` and `max_target`. The stage is a pure function of the optimizer step.
 
     Args:
         source: words of a document at the first stage.

@@ -10,7 +10,7 @@ from matplotlib import pyplot
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
 
-from lightning_modules.summarizer import Samples, Summary
+from lightning_modules.summarizer import Summary
 
 
 def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
@@ -27,7 +27,9 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
     return text.replace(f"{opening} ", opening).replace(f" {closing}", closing)
 
 
-def draw_attention(path: Path, source: list[str], target: list[str], attention: np.ndarray, coverage: np.ndarray) -> None:
+def draw_attention(
+    path: Path, source: list[str], target: list[str], attention: np.ndarray, coverage: np.ndarray
+) -> None:
     """One PNG: attention [T, S] as a heat map of summary words over document words, and the final coverage [S] below.
 
     Words are written out where there is room for them.
@@ -53,8 +55,8 @@ def draw_attention(path: Path, source: list[str], target: list[str], attention: 
 
 
 class Previews(Callback):
-    """After each validation in training: summaries of the first validation documents, as a table in W&B and as heat maps of
-    attention and coverage in `folder`.
+    """After each validation in training, summaries of the first validation documents: a table in W&B, and heat maps
+    of attention and coverage in `folder`.
 
     Args:
         folder: heat maps go to `folder/step<N>/<number>.png`.

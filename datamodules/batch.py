@@ -31,11 +31,13 @@ class Batch:
         return len(self.ids)
 
     def _map(self, change) -> Self:
-        values = {
-            f.name: change(value) if isinstance(value := getattr(self, f.name), Tensor) and not f.metadata.get("host") else value
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        moved = {
+            f.name: change(values[f.name])
             for f in fields(self)
+            if isinstance(values[f.name], Tensor) and not f.metadata.get("host")
         }
-        return type(self)(**values)
+        return type(self)(**values | moved)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         """A copy on a device; fields marked `on_host` stay."""

@@ -62,7 +62,7 @@ class BatchSampler(Sampler[list[int]]):
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(len(self.lengths), generator=generator).tolist()
         order += order[: -len(order) % self.num_replicas]
-        last = order[len(order) - len(order) % size :]  # the smaller batch is drawn before sorting, so it is no extreme
+        last = order[len(order) - len(order) % size :]  # taken before sorting, so that its lengths are no extremes
         order = order[: len(order) - len(last)]
         step = size * self.pool or len(order) or 1
         if self.pool:
@@ -81,7 +81,9 @@ class BatchSampler(Sampler[list[int]]):
 class ResumableLoader(DataLoader):
     """A DataLoader that Lightning saves in checkpoints: an epoch goes on after the last batch that was handed out."""
 
-    def __init__(self, dataset: Dataset, batch_sampler: BatchSampler, collate_fn: Callable, num_workers: int = 0) -> None:
+    def __init__(
+        self, dataset: Dataset, batch_sampler: BatchSampler, collate_fn: Callable, num_workers: int = 0
+    ) -> None:
         super().__init__(
             dataset,
             batch_sampler=batch_sampler,

@@ -40,8 +40,8 @@ class SummarizationData(LightningDataModule, ABC):
     """Documents of a corpus as batches.
 
     A paper's DataModule says how text is built (`build_text`, `load_text`), how a document becomes features (`encode`),
-    and how features become a batch (`collate`). Documents, text and features are built once, in `prepare_data` on rank 0,
-    and kept in the cache.
+    and how features become a batch (`collate`). Documents, text and features are built once, in `prepare_data` on rank
+    0, and kept in the cache.
 
     Args:
         corpus: where documents come from.

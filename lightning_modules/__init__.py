@@ -1,5 +1,15 @@
 """One module a paper: what is learned and how it is trained."""
 
-from lightning_modules.pointer_generator import PointerGenerator
+from importlib import import_module
+from typing import Any
 
-__all__ = ["PointerGenerator"]
+_HOMES = {"PointerGenerator": "lightning_modules.pointer_generator"}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    # on demand: papers need `datamodules`, which may need `lightning_modules.metrics`
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -37,7 +37,7 @@ class PointerGenerator(Summarizer):
         embedding_size: E.
         hidden_size: H of the decoder and of each encoder direction.
         pointer: copy from the document.
-        coverage: let attention see its own past, and punish overlap with it. Without the callback from the first step on.
+        coverage: let attention see its own past, and punish overlap with it; without the callback from the first step.
         dropout: on embeddings and before the output layer; 0 in the paper.
         embedding_std: of the truncated normal that embeddings and output start from.
         learning_rate: of Adagrad, where the command line names no other optimizer.
@@ -209,8 +209,12 @@ class PointerGenerator(Summarizer):
         return summaries
 
     def explain(self, batch: PointerGeneratorBatch, samples: Samples) -> tuple[Decoded, Tensor]:
-        """Teacher-forced pass over samples [B, K, T]: the decoder's outputs, and for every token whether copying gave it
-        more probability than the vocabulary did, [B, K, T]."""
+        """Teacher-forced pass over samples [B, K, T].
+
+        Returns:
+            The decoder's outputs, and for every token whether copying gave it more probability than the vocabulary did,
+            [B, K, T].
+        """
         with evaluating(self):
             target = samples.tokens
             decoded = self._decode(batch, self.shifted(target))
@@ -222,9 +226,14 @@ class PointerGenerator(Summarizer):
             generated = (p_gen * generated.view_as(mass).exp()).masked_fill(target >= self.vocab_size, 0)
             return decoded, (1 - p_gen) * mass > generated
 
-    def attention_of(self, batch: PointerGeneratorBatch, index: int) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
-        """What the heat map of one document's summary shows: its words [S], the summary's [T], the attention [T, S] and the
-        coverage after the last word [S]."""
+    def attention_of(
+        self, batch: PointerGeneratorBatch, index: int
+    ) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
+        """What the heat map of one document's summary shows.
+
+        Returns:
+            The document's words [S], the summary's [T], the attention [T, S], the coverage after the last word [S].
+        """
         hypotheses = self.generate(batch, self.decoding)
         samples = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])
         attention = self.explain(batch, samples)[0].attention[index, 0]

@@ -84,14 +84,14 @@ def repeated_share(words: list[str], size: int = 3) -> float:
 class Summarizer(LightningModule, ABC):
     """Base of all summarizers: training by weighted named terms, evaluation by summaries and ROUGE.
 
-    A model gives `loss_terms(batch)`, a mean over the batch's documents for each named term, and `summarize(batch)`. The
-    loss is the weighted sum of the terms; callbacks move `loss_weights` or add terms of their own to `extra_terms`.
+    A model gives `loss_terms(batch)`, a mean over the batch's documents for each named term, and `summarize(batch)`.
+    The loss is the weighted sum of the terms; callbacks move `loss_weights` or add terms of their own to `extra_terms`.
 
     Args:
         vocab_size: rows of the embedding; the DataModule's text must fit.
         decoding: how summaries are decoded.
-        val_summaries: validation documents that are summarized and scored at each validation during training; -1 for all.
-            `validate` and `test` score all documents.
+        val_summaries: validation documents that are summarized and scored at each validation during training; -1 for
+            all. `validate` and `test` score all documents.
     """
 
     def __init__(self, vocab_size: int, decoding: DecodingOptions, val_summaries: int = 256) -> None:

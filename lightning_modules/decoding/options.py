@@ -20,8 +20,8 @@ class DecodingOptions:
         alpha: exponent of `gnmt`; `mean` uses n^alpha, so that 1 is the mean log-probability.
         no_repeat_ngram: no n-gram of this size twice in a hypothesis; 0 allows all.
         allow_unknown: whether the unknown-word symbol may be generated.
-        early_stopping: end a document's search at `beam_size` complete hypotheses, as See et al. 2017; otherwise when no
-            open hypothesis can become better than those.
+        early_stopping: end a document's search at `beam_size` complete hypotheses, as See et al. 2017; otherwise when
+            no open hypothesis can become better than those.
         sample: draw from the distribution instead of searching.
         temperature: of sampling.
         top_k: sample from the k likeliest tokens; 0 from all.

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, logsigmoid
 
-CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**27}  # logits alive at once: 16 MB stays near a CPU's caches, 512 MB fill a GPU
+# logits alive at once: 16 MB stay near a CPU's caches, 512 MB fill a GPU
+CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**27}
 
 
 class _LinearLogProb(torch.autograd.Function):
@@ -139,12 +140,12 @@ def best_candidates(
     Returns:
         ids and log-probabilities, [B, K, count + S]; a word that stands there twice has -inf the second time.
     """
-    batch, beams, vocab_size = logits.shape
+    _, beams, vocab_size = logits.shape
     normalizer = logits.logsumexp(-1, keepdim=True)                                              # [B, K, 1]
     top, top_ids = logits.topk(min(count, vocab_size), dim=-1)                                   # [B, K, C]
     top = top - normalizer + logsigmoid(gate).unsqueeze(-1)
     known = in_source.unsqueeze(1).expand(-1, beams, -1).gather(-1, top_ids)
-    top = top.masked_fill(known, float("-inf"))                                                  # scored as source words
+    top = top.masked_fill(known, float("-inf"))  # scored below, as source words
 
     mass = torch.zeros_like(attention).scatter_add_(-1, first.unsqueeze(1).expand_as(attention), attention)
     inside = (source < vocab_size).unsqueeze(1)                                                  # [B, 1, S]
