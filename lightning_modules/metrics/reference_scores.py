@@ -1,0 +1,178 @@
+"""BLEU, chrF, METEOR and BERTScore of summaries, each by its well-kept library.
+
+All take the sentences of each prediction, and for each its references as lists of sentences; a text is its sentences
+joined by spaces. Nothing is downloaded, but a model that is asked for by its name on the hub.
+"""
+
+import importlib
+from collections.abc import Sequence
+from importlib import metadata
+from types import ModuleType
+from typing import NamedTuple
+
+from lightning_modules.metrics.rouge_words import TOKENIZERS
+
+Sentences = Sequence[str]
+
+
+class ScoreList(NamedTuple):
+    """Scores x 100 of a set of predictions.
+
+    Attributes:
+        corpus: of the whole set: BLEU's and chrF's own corpus score, the others' mean over documents.
+        documents: one a prediction; an empty prediction has 0 and counts.
+        signature: how it was computed.
+    """
+
+    corpus: float
+    documents: list[float]
+    signature: str
+
+
+def bleu(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]]) -> ScoreList:
+    """BLEU (Papineni et al. 2002) as `sacrebleu` computes it, a summary as one segment; documents with its smoothing.
+
+    Raises:
+        ModuleNotFoundError: without `sacrebleu`; the message says what to install.
+        ValueError: for an empty or missing reference (with its index), or if the lengths differ.
+    """
+    metrics = _library("sacrebleu.metrics", "BLEU", "bleu")
+    return _sacrebleu("bleu", metrics.BLEU(), metrics.BLEU(effective_order=True), predictions, references)
+
+
+def chrf(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]], word_order: int = 0) -> ScoreList:
+    """chrF (Popović 2015) as `sacrebleu` computes it; with word_order=2 it is chrF++.
+
+    Raises:
+        ModuleNotFoundError, ValueError: as `bleu`.
+    """
+    metrics = _library("sacrebleu.metrics", "chrF", "bleu")
+    metric = metrics.CHRF(word_order=word_order)
+    return _sacrebleu("chrf" + "+" * word_order, metric, metric, predictions, references)
+
+
+def meteor(
+    predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]], synonyms: bool = True
+) -> ScoreList:
+    """METEOR (Banerjee and Lavie 2005) as NLTK computes it, on words as ROUGE cuts them; the best reference counts.
+
+    Args:
+        synonyms: match WordNet's synonyms too; needs NLTK's WordNet data. Without, exact words and Porter stems match.
+
+    Raises:
+        LookupError: if synonyms are asked for and NLTK has no WordNet.
+        ValueError: as `bleu`.
+    """
+    from nltk.translate.meteor_score import meteor_score
+
+    _check(predictions, references)
+    wordnet = _nltk_wordnet() if synonyms else _NoSynonyms()
+    scores = []
+    for prediction, targets in zip(predictions, references):
+        texts = [_words(target) for target in targets]
+        scores.append(100 * meteor_score(texts, _words(prediction), wordnet=wordnet) if _words(prediction) else 0.0)
+    matches = "exact+stem+wordnet" if synonyms else "exact+stem"
+    return ScoreList(_mean(scores), scores, f"meteor|match:{matches}|refs:best|nltk:{metadata.version('nltk')}")
+
+
+def bert_score(
+    predictions: Sequence[Sentences],
+    references: Sequence[Sequence[Sentences]],
+    model: str,
+    layer: int | None = None,
+    batch_size: int = 64,
+    device: str = "cpu",
+) -> ScoreList:
+    """BERTScore F1 (Zhang et al. 2020) by its authors' `bert-score`, without idf or rescaling; the best reference.
+
+    `torchmetrics` has a BERTScore too, but up to 1.9 it pairs texts wrongly when their lengths differ in order.
+
+    Args:
+        model: a folder, or a name on the hub, which is downloaded then.
+        layer: hidden layer that is compared; None for the authors' choice, which they made for models of the hub.
+
+    Raises:
+        ModuleNotFoundError: without `bert-score`; the message says what to install.
+        ValueError: as `bleu`; or if the layer is left open for a model that the authors do not list.
+    """
+    library = _library("bert_score", "BERTScore", "bertscore")
+    _check(predictions, references)
+    if layer is None and model not in library.utils.model2layers:
+        raise ValueError(f"bert-score names no layer for {model}; give one")
+    layer = library.utils.model2layers[model] if layer is None else layer
+    texts = [_text(prediction) for prediction in predictions]
+    pairs = [(index, text, _text(target)) for index, text in enumerate(texts) if text for target in references[index]]
+    scores = [0.0] * len(texts)
+    if pairs:
+        scorer = library.BERTScorer(model_type=model, num_layers=layer, batch_size=batch_size, device=device)
+        _, _, found = scorer.score([text for _, text, _ in pairs], [target for _, _, target in pairs])
+        for (index, _, _), value in zip(pairs, found.tolist()):
+            scores[index] = max(scores[index], 100 * value)
+    how = f"bertscore|model:{model}|layer:{layer}|idf:no|rescaled:no|refs:best"
+    return ScoreList(_mean(scores), scores, f"{how}|bert-score:{metadata.version('bert-score')}")
+
+
+def _library(module: str, score: str, extra: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ModuleNotFoundError(f"{score} needs {package}: pip install 'precis-suite[{extra}]'") from error
+
+
+def _sacrebleu(
+    name: str, of_corpus, of_document, predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]]
+) -> ScoreList:
+    """Scores of two of sacrebleu's metrics, one for the corpus and one for documents."""
+    _check(predictions, references)
+    texts = [_text(prediction) for prediction in predictions]
+    targets = [[_text(target) for target in texts] for texts in references]
+    documents = [of_document.sentence_score(text, target).score for text, target in zip(texts, targets)]
+    # sacrebleu takes the first references of all documents, then the second ones, ...; None where one has no more.
+    most = max(map(len, targets), default=0)
+    streams = [[target[number] if number < len(target) else None for target in targets] for number in range(most)]
+    corpus = of_corpus.corpus_score(texts, streams).score if texts else 0.0
+    signature = of_corpus.get_signature() if texts else "no documents"
+    return ScoreList(corpus, documents, f"{name}|{signature}")
+
+
+class _NoSynonyms:
+    """Stands in for WordNet where only exact words and stems are to match."""
+
+    def synsets(self, word: str) -> list:
+        return []
+
+
+def _nltk_wordnet():
+    from nltk.corpus import wordnet
+
+    try:
+        wordnet.ensure_loaded()
+    except LookupError:
+        raise LookupError(
+            "METEOR's synonyms need NLTK's WordNet: python -m nltk.downloader wordnet (or synonyms=False)"
+        ) from None
+    return wordnet
+
+
+def _check(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]]) -> None:
+    if len(predictions) != len(references):
+        raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
+    for index, targets in enumerate(references):
+        if not targets:
+            raise ValueError(f"prediction {index} has no reference")
+        for number, target in enumerate(targets):
+            if not _text(target):
+                raise ValueError(f"reference {number} of prediction {index} is empty")
+
+
+def _text(sentences: Sentences) -> str:
+    return " ".join(sentence.strip() for sentence in sentences).strip()
+
+
+def _words(sentences: Sentences) -> list[str]:
+    return TOKENIZERS["unicode"](_text(sentences))
+
+
+def _mean(scores: Sequence[float]) -> float:
+    return sum(scores) / len(scores) if scores else 0.0

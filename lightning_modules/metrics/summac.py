@@ -1,0 +1,238 @@
+"""SummaC (Laban et al. 2022): is a summary entailed by its source, sentence by sentence?"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+Sentences = Sequence[str]
+
+LABELS = ("entailment", "contradiction", "neutral")
+# What checkpoints call the three classes: MNLI's names, FEVER's and VitaminC's.
+SYNONYMS = {
+    "entailment": ("entail", "support"),
+    "contradiction": ("contradict", "refute"),
+    "neutral": ("neutral", "not enough", "not_enough"),
+}
+# Edges of the authors' 23 bins, percentiles of the entailment probabilities of VitaminC's model: fine near 0 and 1.
+PERCENTILE_EDGES = (
+    *(0.0, 0.01, 0.02, 0.03, 0.04, 0.07, 0.13, 0.37),
+    *(0.90, 0.91, 0.92, 0.93, 0.94, 0.95, 0.955, 0.96, 0.965, 0.97, 0.975, 0.98, 0.985, 0.99, 0.995, 1.0),
+)
+
+
+class EntailmentModel:
+    """A Hugging Face sentence-pair classifier, asked for entailment, contradiction and neutral.
+
+    Not an `nn.Module`, so that a metric that holds it puts no NLI weights into a checkpoint and nothing trains it.
+
+    Args:
+        name: a folder, or a name on the hub, which is downloaded then.
+        batch_size: sentence pairs a batch; pairs of all documents are batched together, by length.
+        max_length: tokens of a pair; of a longer pair the longer sentence is cut.
+        device: where the model runs.
+        labels: the model's classes in order, from "entailment", "contradiction" and "neutral"; None reads them from
+            the model's config.
+
+    Raises:
+        ValueError: if the config does not say which class is which.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        batch_size: int = 64,
+        max_length: int = 512,
+        device: str | torch.device = "cpu",
+        labels: Sequence[str] | None = None,
+    ) -> None:
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+        self.tokenizer = AutoTokenizer.from_pretrained(name)
+        self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
+        self.name, self.batch_size, self.device = name, batch_size, torch.device(device)
+        self.max_length = min(max_length, self.tokenizer.model_max_length)
+        said = labels or [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
+        self.order = [_class_of(label, said, name) for label in LABELS]
+
+    @torch.inference_mode()
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
+        """P(entailment), P(contradiction), P(neutral) of (premise, hypothesis) pairs, [N, 3], on the CPU."""
+        found = torch.zeros(len(pairs), 3)
+        by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
+        for start in range(0, len(pairs), self.batch_size):
+            batch = by_length[start : start + self.batch_size]
+            inputs = self.tokenizer(
+                [pairs[index][0] for index in batch],
+                [pairs[index][1] for index in batch],
+                padding=True,
+                truncation="longest_first",
+                max_length=self.max_length,
+                return_tensors="pt",
+            )
+            logits = self.model(**inputs.to(self.device)).logits
+            found[batch] = logits.float().softmax(-1)[:, self.order].cpu()
+        return found
+
+    def matrices(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[Tensor]:
+        """The NLI pair matrix of each document, [3, M, N] for M source and N summary sentences.
+
+        The first dimension is entailment, contradiction, neutral; blank sentences are left out.
+
+        Raises:
+            ValueError: if the lengths differ, or a source has no sentence (with its index).
+        """
+        if len(summaries) != len(sources):
+            raise ValueError(f"{len(summaries)} summaries but {len(sources)} sources")
+        summaries, sources = (
+            [[sentence for sentence in text if sentence.strip()] for text in texts] for texts in (summaries, sources)
+        )
+        for index, source in enumerate(sources):
+            if not source:
+                raise ValueError(f"source {index} is empty")
+        pairs = [
+            (premise, hypothesis)
+            for summary, source in zip(summaries, sources)
+            for premise in source
+            for hypothesis in summary
+        ]
+        shapes = [(len(source), len(summary)) for summary, source in zip(summaries, sources)]
+        parts = self.probabilities(pairs).split([m * n for m, n in shapes])
+        return [part.T.reshape(3, m, n) for part, (m, n) in zip(parts, shapes)]
+
+
+def summac_zs(matrix: Tensor, subtract_contradiction: bool = True) -> float:
+    """SummaC-ZS of a pair matrix [3, M, N]: the mean over summary sentences of the best entailment.
+
+    Args:
+        subtract_contradiction: as the authors' code does, the highest probability of contradiction is subtracted, and
+            the score lies in [-1, 1]; without it, in [0, 1].
+
+    Returns:
+        0 for a summary without a sentence.
+    """
+    if matrix.shape[2] == 0:
+        return 0.0
+    scores = matrix[0].amax(0)
+    return float((scores - matrix[1].amax(0) if subtract_contradiction else scores).mean())
+
+
+class SummaCConv(nn.Module):
+    """SummaC-Conv: entailment probabilities of each summary sentence as a histogram, weighed by a learned kernel.
+
+    The column X_1n .. X_Mn of a summary sentence is counted into bins, a linear layer
+    (the convolution with stride of one column) maps the counts to a number, the numbers are averaged over the summary
+    and a last layer gives the logits of inconsistent and consistent.
+
+    Args:
+        edges: of the bins, ascending from 0 to 1; a bin holds its lower edge, the last one both.
+    """
+
+    edges: Tensor
+
+    def __init__(self, edges: Sequence[float] = PERCENTILE_EDGES) -> None:
+        super().__init__()
+        self.register_buffer("edges", torch.tensor(edges))
+        self.kernel = nn.Linear(len(edges) - 1, 1)
+        self.output = nn.Linear(1, 2)
+
+    def histogram(self, matrix: Tensor) -> Tensor:
+        """Counts of a pair matrix's entailment probabilities, [3, M, N] -> [N, bins]."""
+        bins = len(self.edges) - 1
+        values = matrix[0].to(self.edges).contiguous()
+        places = torch.bucketize(values, self.edges, right=True) - 1  # [M, N]
+        return nn.functional.one_hot(places.clamp(max=bins - 1), bins).sum(0).to(self.edges)
+
+    def forward(self, matrices: Sequence[Tensor]) -> Tensor:
+        """Logits of inconsistent and consistent, [B, 2], for pair matrices [3, M, N] of any M and N."""
+        pooled = [self.kernel(self.histogram(m)).mean() if m.shape[2] else self.edges.new_zeros(()) for m in matrices]
+        return self.output(torch.stack(pooled).unsqueeze(-1))
+
+    @torch.no_grad()
+    def score(self, matrices: Sequence[Tensor]) -> Tensor:
+        """P(consistent), [B]; 0 for a summary without a sentence."""
+        filled = torch.tensor([matrix.shape[2] > 0 for matrix in matrices], device=self.edges.device)
+        return self(matrices).softmax(-1)[:, 1] * filled
+
+    @classmethod
+    def load(cls, path: str | Path) -> "SummaCConv":
+        """Weights from a file: one that `torch.save(conv.state_dict(), path)` wrote, or the authors' own.
+
+        Theirs (`summac_conv_vitc_sent_perc_e.bin`) repeat the mean three times before the last layer.
+
+        Raises:
+            ValueError: if the file holds neither.
+        """
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        if "mlp.weight" in weights:
+            if weights["mlp.weight"].shape[1] != len(PERCENTILE_EDGES) - 1:
+                raise ValueError(f"{path}: {weights['mlp.weight'].shape[1]} bins; the authors' percentiles have 23")
+            weights = {
+                "edges": torch.tensor(PERCENTILE_EDGES),
+                "kernel.weight": weights["mlp.weight"],
+                "kernel.bias": weights["mlp.bias"],
+                "output.weight": weights["layer_final.weight"].sum(1, keepdim=True),
+                "output.bias": weights["layer_final.bias"],
+            }
+        if "edges" not in weights:
+            raise ValueError(f"{path} holds no SummaC-Conv weights: {', '.join(list(weights)[:5])}")
+        conv = cls(weights["edges"].tolist())
+        conv.load_state_dict(weights)
+        return conv.eval()
+
+
+class SummaC(Metric):
+    """Mean SummaC x 100 over documents: the zero-shot score, or the convolution's where one is given.
+
+    An empty summary scores 0 and counts. Sums are integers in units of 2^-40: the same in any order of documents.
+
+    Args:
+        entailment: the NLI model.
+        conv: a trained SummaC-Conv; None for SummaC-ZS.
+        subtract_contradiction: of SummaC-ZS (`summac_zs`).
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    _UNIT = 2**40
+
+    def __init__(
+        self,
+        entailment: EntailmentModel,
+        conv: SummaCConv | None = None,
+        subtract_contradiction: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.entailment, self.conv, self.subtract_contradiction = entailment, conv, subtract_contradiction
+        for state in ("total", "documents"):
+            self.add_state(state, torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def scores(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[float]:
+        """A score a document, without adding it."""
+        matrices = self.entailment.matrices(summaries, sources)
+        if self.conv is None:
+            return [summac_zs(matrix, self.subtract_contradiction) for matrix in matrices]
+        return self.conv.score(matrices).tolist() if matrices else []
+
+    def update(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> None:
+        """Adds documents: the sentences of the summaries, and of what they summarize."""
+        scores = self.scores(summaries, sources)
+        self.total += sum(round(score * self._UNIT) for score in scores)
+        self.documents += len(scores)
+
+    def compute(self) -> Tensor:
+        """The mean x 100, a scalar."""
+        return torch.tensor(100 * int(self.total) / self._UNIT / max(int(self.documents), 1), device=self.device)
+
+
+def _class_of(label: str, said: Sequence[str], name: str) -> int:
+    """Index of the class that means a label."""
+    for index, word in enumerate(said):
+        if any(synonym in word.lower() for synonym in SYNONYMS[label]):
+            return index
+    raise ValueError(f"{name}: which class is {label}? Its config says {', '.join(said)}; give `labels` in their order")

@@ -1,0 +1,151 @@
+import sys
+from collections import Counter
+
+import pytest
+import torch
+from torchmetrics.functional.text import sacre_bleu_score
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from lightning_modules.metrics.reference_scores import bert_score, bleu, chrf, meteor
+
+WORDS = ["a", "b", "c", "the", "storm", "hit", "coast", "town", "night"]
+PREDICTIONS = [["The storm hit the coast.", "Boats sank in the night."], ["The town slept on."], []]
+REFERENCES = [
+    [["The storm hit the coast at night.", "Boats sank in it."], ["A storm hit the coast. Boats sank in the night."]],
+    [["All of the town slept on."]],
+    [["Nobody came."], ["It was late."], ["So it goes."]],
+]
+TEXTS = ["The storm hit the coast. Boats sank in the night.", "The town slept on.", ""]
+TARGETS = [[" ".join(target) for target in targets] for targets in REFERENCES]
+
+
+def test_bleu_equals_another_implementation():
+    pytest.importorskip("sacrebleu")
+    corpus, documents, signature = bleu(PREDICTIONS[:2], REFERENCES[:2])
+    assert corpus == pytest.approx(100 * sacre_bleu_score(TEXTS[:2], TARGETS[:2]).item(), abs=1e-3)
+    assert documents[0] == pytest.approx(100 * sacre_bleu_score(TEXTS[:1], TARGETS[:1]).item(), abs=1e-3)
+    assert signature.startswith("bleu|nrefs:var|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    assert bleu([["One two three", "four five."]], [[["One two three four", "five."]]]).corpus == pytest.approx(100)
+
+
+def chrf_by_hand(text: str, target: str, word_order: int) -> float:
+    """Popović 2015 and 2017: means over orders of precision and recall, and F with beta = 2."""
+    units = [("".join(text.split()), "".join(target.split()), n) for n in range(1, 7)]
+    units += [(text.split(), target.split(), n) for n in range(1, word_order + 1)]
+    precisions, recalls = [], []
+    for ours, theirs, n in units:
+        ours, theirs = (Counter(zip(*(side[start:] for start in range(n)))) for side in (ours, theirs))
+        precisions.append((ours & theirs).total() / ours.total())
+        recalls.append((ours & theirs).total() / theirs.total())
+    precision, recall = sum(precisions) / len(units), sum(recalls) / len(units)
+    return 100 * 5 * precision * recall / (4 * precision + recall)
+
+
+@pytest.mark.parametrize("word_order", [0, 2])
+def test_chrf_equals_its_equations(word_order):
+    pytest.importorskip("sacrebleu")
+    predictions = [["the storm hit", "the coast at night"], ["the town slept on"]]
+    references = [[["a storm hit the town"], ["the storm at night", "hit a coast"]], [["all of the town slept"]]]
+    corpus, documents, signature = chrf(predictions, references, word_order)
+    for score, text, targets in zip(documents, predictions, references):
+        expected = [chrf_by_hand(" ".join(text), " ".join(target), word_order) for target in targets]
+        assert score == pytest.approx(max(expected))
+    assert min(documents) < corpus < max(documents)
+    assert signature.startswith("chrf" + "+" * word_order + "|nrefs:var|")
+
+
+def test_meteor_by_hand():
+    # All three words match in one chunk ("cats" by its stem): F = 1, penalty 0.5 (1/3)^3.
+    score = meteor([["The cat", "sat."]], [[["the cats sat"]]], synonyms=False).corpus
+    assert score == pytest.approx(100 * (1 - 0.5 / 27))
+    # Two of three words match, in two chunks: P = 2/3, R = 1/2, F = PR / (0.9 P + 0.1 R), penalty 0.5 (2/2)^3.
+    precision, recall = 2 / 3, 2 / 4
+    expected = 100 * precision * recall / (0.9 * precision + 0.1 * recall) * 0.5
+    scores = meteor([["storm x coast"], []], [[["coast"], ["storm hit the coast"]], [["a"]]], synonyms=False)
+    one_word = 100 * (1 / 3) / (0.9 / 3 + 0.1) * 0.5
+    assert scores.documents == pytest.approx([max(expected, one_word), 0])
+    assert scores.corpus == pytest.approx(max(expected, one_word) / 2)
+    assert scores.signature.startswith("meteor|match:exact+stem|refs:best|nltk:")
+
+
+def test_meteor_says_how_to_get_its_synonyms(monkeypatch):
+    class Absent:
+        def ensure_loaded(self):
+            raise LookupError("a page of text")
+
+    monkeypatch.setattr("nltk.corpus.wordnet", Absent())
+    with pytest.raises(LookupError, match=r"nltk\.downloader wordnet"):
+        meteor(PREDICTIONS, REFERENCES)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("bert")
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+    BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=32).save_pretrained(folder)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = BertConfig(vocab_size=5 + len(WORDS), max_position_embeddings=32, initializer_range=1.0, **sizes)
+    BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+def f1_by_hand(folder: str, layer: int, prediction: str, reference: str) -> float:
+    """Equations 2 to 4 of Zhang et al. 2020: each word takes its most similar token, and only words are averaged."""
+    tokenizer, model = BertTokenizerFast.from_pretrained(folder), BertModel.from_pretrained(folder).eval()
+    states = []
+    for text in (prediction, reference):
+        with torch.no_grad():
+            output = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True)
+        states.append(torch.nn.functional.normalize(output.hidden_states[layer][0], dim=-1))
+    similarity = states[0] @ states[1].T
+    precision, recall = similarity.amax(1)[1:-1].mean(), similarity.amax(0)[1:-1].mean()
+    return (2 * precision * recall / (precision + recall)).item()
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+def test_bert_score_equals_its_equations_in_any_batch(folder, layer):
+    pytest.importorskip("bert_score")
+    predictions = [["the storm"], ["a b c a b c", "town"], [], ["night"]]
+    references = [[["a storm hit"], ["coast"]], [["c"]], [["a"]], [["night the town the town the"]]]
+    expected = [
+        100 * max(f1_by_hand(folder, layer, " ".join(text), " ".join(target)) for target in targets) if text else 0
+        for text, targets in zip(predictions, references)
+    ]
+    for batch_size in (1, 64):
+        scores = bert_score(predictions, references, folder, layer, batch_size)
+        assert scores.documents == pytest.approx(expected, abs=1e-3)
+        assert scores.corpus == pytest.approx(sum(expected) / 4, abs=1e-3)
+    assert f"|layer:{layer}|" in scores.signature
+
+
+def test_bert_score_wants_a_layer_for_models_it_does_not_know(folder):
+    pytest.importorskip("bert_score")
+    with pytest.raises(ValueError, match="give one"):
+        bert_score(PREDICTIONS, REFERENCES, folder)
+
+
+@pytest.mark.parametrize(
+    "score, package, extra",
+    [(bleu, "sacrebleu", "bleu"), (chrf, "sacrebleu", "bleu"), (bert_score, "bert_score", "bertscore")],
+)
+def test_a_missing_library_is_named(monkeypatch, score, package, extra):
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    arguments = ("a-model",) if score is bert_score else ()
+    with pytest.raises(ModuleNotFoundError, match=rf"needs {package}: pip install 'precis-suite\[{extra}\]'"):
+        score(PREDICTIONS, REFERENCES, *arguments)
+
+
+@pytest.mark.parametrize("score", [bleu, chrf, lambda *texts: meteor(*texts, synonyms=False)])
+def test_empty_predictions_count_and_bad_references_are_refused(score):
+    pytest.importorskip("sacrebleu")
+    assert score(PREDICTIONS, REFERENCES).documents[2] == 0
+    assert score([], []).corpus == 0
+    with pytest.raises(ValueError, match="reference 1 of prediction 0 is empty"):
+        score([["a"]], [[["a"], [" "]]])
+    with pytest.raises(ValueError, match="prediction 1 has no reference"):
+        score([["a"], ["b"]], [[["a"]], []])
+    with pytest.raises(ValueError, match="1 predictions but 2"):
+        score([["a"]], [[["a"]], [["b"]]])

@@ -1,0 +1,165 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+from lightning_modules.metrics.summac import PERCENTILE_EDGES, EntailmentModel, SummaC, SummaCConv, summac_zs
+
+WORDS = ["a", "b", "c", "the", "storm", "hit", "coast", "town", "night"]
+SOURCES = [["the storm hit the coast", "a night", "the town"], ["a b c"], ["coast", " ", "town town"]]
+SUMMARIES = [["the storm hit", "town"], ["c b a"], []]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A random NLI model and its tokenizer, saved as any Hugging Face model is."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("nli")
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]))
+    BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=32).save_pretrained(folder)
+    config = BertConfig(
+        vocab_size=5 + len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=32,
+        initializer_range=1.0,
+        id2label={0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"},
+        label2id={"CONTRADICTION": 0, "NEUTRAL": 1, "ENTAILMENT": 2},
+    )
+    BertForSequenceClassification(config).save_pretrained(folder)
+    return str(folder)
+
+
+def one_by_one(folder: str, summary: list[str], source: list[str]) -> torch.Tensor:
+    """The pair matrix without batches or padding, with the classes in the config's order: [3, M, N]."""
+    tokenizer = BertTokenizerFast.from_pretrained(folder)
+    model = BertForSequenceClassification.from_pretrained(folder).eval()
+    matrix = torch.zeros(3, len(source), len(summary))
+    for m, premise in enumerate(source):
+        for n, hypothesis in enumerate(summary):
+            with torch.no_grad():
+                contradiction, neutral, entailment = model(
+                    **tokenizer(premise, hypothesis, return_tensors="pt")
+                ).logits[0].softmax(-1)
+            matrix[:, m, n] = torch.stack([entailment, contradiction, neutral])
+    return matrix
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 64])
+def test_matrices_equal_one_pair_at_a_time(folder, batch_size):
+    matrices = EntailmentModel(folder, batch_size=batch_size).matrices(SUMMARIES, SOURCES)
+    assert matrices[2].shape == (3, 2, 0)
+    for matrix, summary, source in zip(matrices[:2], SUMMARIES, SOURCES):
+        torch.testing.assert_close(matrix, one_by_one(folder, summary, source))
+    assert matrices[0].std() > 0.05  # a model that says the same of everything would prove nothing
+
+
+def test_classes_are_found_by_name_or_given(folder):
+    pairs = [("the storm", "a night")]
+    named = EntailmentModel(folder).probabilities(pairs)
+    fever = EntailmentModel(folder, labels=["REFUTES", "NOT ENOUGH INFO", "SUPPORTS"]).probabilities(pairs)
+    other = EntailmentModel(folder, labels=["entailment", "neutral", "contradiction"]).probabilities(pairs)
+    torch.testing.assert_close(named, fever)
+    torch.testing.assert_close(named, other[:, [1, 0, 2]])
+    with pytest.raises(ValueError, match="which class is entailment"):
+        EntailmentModel(folder, labels=["LABEL_0", "LABEL_1", "LABEL_2"])
+
+
+def test_a_pair_longer_than_the_model_is_cut(folder):
+    assert EntailmentModel(folder).probabilities([("storm " * 100, "coast"), ("a", "b " * 100)]).isfinite().all()
+
+
+def test_zero_shot_by_hand():
+    entailment = torch.tensor([[0.9, 0.1], [0.2, 0.3]])
+    contradiction = torch.tensor([[0.05, 0.6], [0.5, 0.1]])
+    matrix = torch.stack([entailment, contradiction, 1 - entailment - contradiction])
+    assert summac_zs(matrix) == pytest.approx(((0.9 - 0.5) + (0.3 - 0.6)) / 2)
+    assert summac_zs(matrix, subtract_contradiction=False) == pytest.approx(0.6)
+    assert summac_zs(torch.zeros(3, 2, 0)) == 0
+
+
+@given(st.lists(st.sampled_from([*PERCENTILE_EDGES, 0.5, 0.999]) | st.floats(0, 1, width=32), min_size=1, max_size=9))
+@settings(deadline=None)
+def test_histogram_equals_numpys(values):
+    column = torch.tensor(values, dtype=torch.float32)
+    matrix = column.reshape(1, -1, 1).repeat(3, 1, 1)
+    expected, _ = np.histogram(column.numpy(), np.array(PERCENTILE_EDGES, dtype=np.float32))
+    assert SummaCConv().histogram(matrix)[0].tolist() == expected.tolist()
+
+
+def authors_weights(bins: int = 23) -> dict[str, torch.Tensor]:
+    return {
+        "mlp.weight": torch.randn(1, bins),
+        "mlp.bias": torch.randn(1),
+        "layer_final.weight": torch.randn(2, 3),
+        "layer_final.bias": torch.randn(2),
+    }
+
+
+def test_the_authors_weights_give_the_authors_formula(tmp_path):
+    torch.manual_seed(1)
+    weights = authors_weights()
+    torch.save(weights, tmp_path / "theirs.bin")
+    conv = SummaCConv.load(tmp_path / "theirs.bin")
+    matrices = [torch.rand(3, 5, 4), torch.rand(3, 1, 2)]
+    for matrix, score in zip(matrices, conv.score(matrices)):
+        rows = [np.histogram(column, PERCENTILE_EDGES)[0] for column in matrix[0].T.numpy()]
+        mean = (torch.tensor(np.array(rows)).float() @ weights["mlp.weight"].T + weights["mlp.bias"]).mean()
+        logits = weights["layer_final.weight"] @ mean.repeat(3) + weights["layer_final.bias"]
+        torch.testing.assert_close(score, logits.softmax(-1)[1])
+
+
+def test_weights_come_back_from_a_file_and_foreign_files_are_refused(tmp_path):
+    conv = SummaCConv(edges=[0, 0.25, 0.5, 1])
+    torch.save(conv.state_dict(), tmp_path / "conv.pt")
+    matrices = [torch.rand(3, 4, 2)]
+    torch.testing.assert_close(SummaCConv.load(tmp_path / "conv.pt").score(matrices), conv.score(matrices))
+    torch.save({"weight": torch.zeros(1)}, tmp_path / "foreign.pt")
+    with pytest.raises(ValueError, match=r"foreign.pt holds no SummaC-Conv weights: weight"):
+        SummaCConv.load(tmp_path / "foreign.pt")
+    torch.save(authors_weights(bins=50), tmp_path / "even50.bin")
+    with pytest.raises(ValueError, match="50 bins"):
+        SummaCConv.load(tmp_path / "even50.bin")
+
+
+def test_the_convolution_learns_what_entailment_says():
+    torch.manual_seed(0)
+    labels = torch.arange(40) % 2
+    matrices = [torch.rand(3, 6, 3) * (0.9 if label else 0.4) for label in labels]
+    conv = SummaCConv(edges=[0, 0.2, 0.4, 0.6, 0.8, 1])
+    optimizer = torch.optim.Adam(conv.parameters(), lr=0.05)
+    for _ in range(100):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(conv(matrices), labels).backward()
+        optimizer.step()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in conv.parameters())
+    assert ((conv.score(matrices) > 0.5).long() == labels).float().mean() > 0.9
+
+
+def test_metric_is_the_mean_and_an_empty_summary_counts(folder):
+    entailment = EntailmentModel(folder)
+    expected = [summac_zs(one_by_one(folder, *pair)) for pair in zip(SUMMARIES[:2], SOURCES)]
+    for conv in (None, SummaCConv()):
+        metric = SummaC(entailment, conv)
+        metric.update(SUMMARIES[:1], SOURCES[:1])
+        metric.update(SUMMARIES[1:], SOURCES[1:])
+        scores = metric.scores(SUMMARIES, SOURCES)
+        assert scores[2] == 0
+        assert metric.compute().item() == pytest.approx(100 * sum(scores) / 3, rel=1e-5)
+        if conv is None:
+            assert scores == pytest.approx([*expected, 0], abs=1e-5)
+    assert not any("entailment" in name for name in metric.state_dict())
+
+
+def test_bad_input(folder):
+    metric = SummaC(EntailmentModel(folder))
+    with pytest.raises(ValueError, match="source 1 is empty"):
+        metric.update([["a"], ["b"]], [["a"], [" "]])
+    with pytest.raises(ValueError, match="1 summaries but 2 sources"):
+        metric.update([["a"]], [["a"], ["b"]])
+    assert metric.scores([], []) == []
