@@ -1,0 +1,272 @@
+"""A grid over config keys: from a sweep file to points, each with a config that `precis fit` accepts.
+
+    base: experiments/configs/pointer_generator/docstrings.yaml   # relative to this file or to the working folder
+    set: {trainer.max_epochs: 2}                                  # the same in every point
+    grid: {model.coverage: [true, false]}                         # products
+    zip: {data.max_source: [50, 100], data.batch_size: [32, 16]}  # lists taken side by side
+    points:                                                       # rows by hand, with a name or without
+      - {name: attention, model.pointer: false, trainer.callbacks: null}
+    seeds: [1, 2, 3]                                              # of weights and draws: seed_everything
+    after: [test]                                                 # commands after fit; {run} is the run folder
+
+The sweep's points are grid x zip x points x seeds. Keys are those of the command line.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser
+
+from datamodules.documents import CorpusError
+
+OWN_KEYS = ("run_dir", "resume", "ckpt_path")  # what the sweep itself gives to a run
+SEED = "seed_everything"
+
+
+@dataclass
+class Sweep:
+    """A sweep file; its fields are the file's keys (see the module).
+
+    Attributes:
+        path: of the file.
+        rows: the file's `points`, each a name (or nothing) and its overrides.
+    """
+
+    path: Path
+    base: Path
+    fixed: dict[str, Any]
+    grid: dict[str, list]
+    zipped: dict[str, list]
+    rows: list[tuple[str, dict[str, Any]]]
+    seeds: list[int]
+    after: list[str]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a sweep.
+
+    Attributes:
+        label: what varies and how, for people.
+        overrides: keys and values that the base does not have, seed included.
+        config: the composed config, YAML with every argument; empty before `compose`.
+        name: of the run folder: what varies, and the first digits of the composed config's digest.
+    """
+
+    label: str
+    overrides: dict[str, Any]
+    config: str = ""
+    name: str = field(default="", compare=False)
+
+
+# The file ------------------------------------------------------------------------------------------------------------
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Reads a sweep file.
+
+    Raises:
+        CorpusError: if it is not there or no YAML, has an unknown key, an empty list, lists of different lengths in
+            `zip`, or a key in two places.
+    """
+    given = _load(path)
+    known = {"base": str, "set": dict, "grid": dict, "zip": dict, "points": list, "seeds": list, "after": list}
+    for key, value in given.items():
+        if key not in known:
+            raise CorpusError(f"{path}: unknown key {key!r}; a sweep file has {', '.join(known)}")
+        if not isinstance(value, known[key]) or (not value and key != "after"):
+            kind = {str: "a path", dict: "keys with values", list: "a list"}[known[key]]
+            raise CorpusError(f"{path}: {key} must be {kind}, not empty; got {value!r}; give some or leave it out")
+    if "base" not in given:
+        raise CorpusError(f"{path}: no base; name the config that the points are made from, base: CONFIG.yaml")
+    grid, zipped = ({k: _list(path, part, k, v) for k, v in given.get(part, {}).items()} for part in ("grid", "zip"))
+    if len(lengths := {key: len(values) for key, values in zipped.items()}) and len(set(lengths.values())) > 1:
+        raise CorpusError(f"{path}: lists of different lengths in zip, {lengths}; they are taken side by side")
+    seeds = given.get("seeds", [])
+    if any(isinstance(seed, bool) or not isinstance(seed, int) for seed in seeds):
+        raise CorpusError(f"{path}: seeds must be whole numbers; got {seeds}")
+    sweep = Sweep(
+        path, _base(path, given["base"]), given.get("set", {}), grid, zipped,
+        [_row(path, number, row) for number, row in enumerate(given.get("points", []), 1)],
+        seeds, [str(command) for command in given.get("after", ["test"])],
+    )  # fmt: skip
+    _check_keys(sweep)
+    return sweep
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); give a sweep file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CorpusError(f"{path}: not YAML: {error}") from None
+    if not isinstance(given, dict):
+        raise CorpusError(f"{path}: not a sweep file; it needs base: CONFIG.yaml and grid, zip, points or seeds")
+    return given
+
+
+def _list(path: Path, part: str, key: str, values: Any) -> list:
+    if not isinstance(values, list) or not values:
+        raise CorpusError(f"{path}: {part}: {key} must be a list with a value at least; got {values!r}")
+    return values
+
+
+def _base(path: Path, name: str) -> Path:
+    for folder in (path.parent, Path()):
+        if (folder / name).is_file():
+            return Path(os.path.normpath(folder / name))
+    raise CorpusError(f"{path}: base {name} is there neither from the sweep file's folder nor from the working folder")
+
+
+def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(row, dict):
+        raise CorpusError(f"{path}: points: row {number} must be keys with values; got {row!r}")
+    return str(row.get("name", "")), {key: value for key, value in row.items() if key != "name"}
+
+
+def _check_keys(sweep: Sweep) -> None:
+    from experiments.cli import TRAINING
+    from experiments.commands import COMMANDS
+
+    in_rows = set().union(*(overrides for _, overrides in sweep.rows))
+    varying = [*sweep.grid, *sweep.zipped, *in_rows, *([SEED] if sweep.seeds else [])]
+    for key in [*varying, *sweep.fixed]:
+        if key in OWN_KEYS:
+            raise CorpusError(f"{sweep.path}: {key} is what a sweep gives to its runs; leave it out")
+        if varying.count(key) > 1:
+            raise CorpusError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, seeds")
+    for command in sweep.after:
+        if (command.split() or [""])[0] not in {*TRAINING, *COMMANDS} - {"fit", "sweep"}:
+            raise CorpusError(f"{sweep.path}: after: {command!r} is no command; take test, for example")
+
+
+# The points ----------------------------------------------------------------------------------------------------------
+
+
+def points_of(sweep: Sweep) -> list[Point]:
+    """The points that a file describes, grid x zip x points x seeds, seeds fastest; not checked yet."""
+    grid = [dict(zip(sweep.grid, values)) for values in itertools.product(*sweep.grid.values())]
+    zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]
+    seeds = [{SEED: seed} for seed in sweep.seeds] or [{}]
+    keys = {*sweep.grid, *sweep.zipped, *(key for _, row in sweep.rows for key in row)}
+    points = []
+    for product, side, (name, row), seed in itertools.product(grid, zipped, sweep.rows or [("", {})], seeds):
+        varying = {**(product | side), **({} if name else row)}
+        said = [*([name] if name else []), *(f"{_short(key, keys)}={_said(value)}" for key, value in varying.items())]
+        label = " ".join([*said, *(f"seed={value}" for value in seed.values())])
+        points.append(Point(label or sweep.path.stem, sweep.fixed | product | side | row | seed))
+    return points
+
+
+def _short(key: str, keys: set[str]) -> str:
+    """The end of a dotted key that no other key ends in."""
+    parts = key.split(".")
+    for count in range(1, len(parts)):
+        end = "." + ".".join(parts[-count:])
+        if sum(f".{other}".endswith(end) for other in keys) == 1:
+            return end[1:]
+    return key
+
+
+def _said(value: Any) -> str:
+    """A value in a label: what a class is called, and what a list holds."""
+    if isinstance(value, dict):
+        return _said(value["class_path"]) if "class_path" in value else _as_flag(value)
+    if isinstance(value, list):
+        return "+".join(map(_said, value))
+    text = _as_flag(value)
+    return text.rsplit(".", 1)[-1] if re.fullmatch(r"[A-Za-z_][\w.]*", text) else text
+
+
+def _as_flag(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def flags(overrides: dict[str, Any]) -> list[str]:
+    """Overrides as they are typed on the command line."""
+    return [f"--{key}={_as_flag(value)}" for key, value in overrides.items()]
+
+
+def compose(sweep: Sweep) -> list[Point]:
+    """All points of a sweep with their configs, each parsed as `precis fit` would parse it.
+
+    Raises:
+        CorpusError: with the point and the key that is wrong, or the two points that are the same.
+    """
+    from experiments.cli import fit_parser  # cli.py imports this module through its commands
+
+    parser = fit_parser()
+    defaults = yaml.safe_load(parser.dump(parser.get_defaults(), skip_validation=True, skip_unset=False))
+    seen: dict[str, Point] = {}
+    for point in points_of(sweep):
+        try:
+            config = _parse(parser, sweep.base, point.overrides)
+        except ArgumentError as error:
+            raise CorpusError(_what_is_wrong(parser, sweep, point, error)) from None
+        # what equals a default is left out of the digest: an option that a later version adds renames no run
+        chosen = json.dumps(_without(yaml.safe_load(config), defaults), sort_keys=True)
+        digest = hashlib.sha256(chosen.encode()).hexdigest()[:8]
+        if digest in seen:
+            raise CorpusError(f"{sweep.path}: {_same(seen[digest], point)}; take one of the two out")
+        seen[digest] = Point(point.label, point.overrides, config, f"{_slug(point.label)}_{digest}")
+    return list(seen.values())
+
+
+def _same(one: Point, other: Point) -> str:
+    """What is to be said of two points with one config."""
+    without_effect = [key for key, value in other.overrides.items() if one.overrides.get(key, value) != value]
+    why = f" ({', '.join(without_effect)} changes nothing)" if without_effect else ""
+    return f"the points {one.label!r} and {other.label!r} are the same run{why}"
+
+
+def _slug(label: str) -> str:
+    """A label as part of a folder's name."""
+    parts = (re.sub(r"[^A-Za-z0-9.+]+", "-", part).strip("-.") for part in label.split(" "))
+    return "_".join(part for part in parts if part)[:80]
+
+
+def _parse(parser: ArgumentParser, base: Path, overrides: dict[str, Any]) -> str:
+    config = parser.parse_args([f"--config={base}", *flags(overrides)])
+    return parser.dump(config, skip_validation=True, skip_unset=False)
+
+
+def _without(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """A config without the values that the defaults have too."""
+    kept = {}
+    for key, value in config.items():
+        default = defaults.get(key)
+        if isinstance(value, dict) and isinstance(default, dict):
+            value, default = _without(value, default), {}
+        if value != default:
+            kept[key] = value
+    return kept
+
+
+def _what_is_wrong(parser: ArgumentParser, sweep: Sweep, point: Point, error: ArgumentError) -> str:
+    """One line: the first key, in the order of the command line, that makes the parser refuse the point."""
+    given: dict[str, Any] = {}
+    for key, value in [("", None), *point.overrides.items()]:
+        given |= {key: value} if key else {}
+        try:
+            _parse(parser, sweep.base, given)
+        except ArgumentError as found:
+            if not key:
+                return f"{sweep.base}: {_reason(found)}"
+            return f"{sweep.path}: point {point.label!r}: {key}: {_reason(found)}"
+    return f"{sweep.path}: point {point.label!r}: {_reason(error)}"
+
+
+def _reason(error: ArgumentError) -> str:
+    """What jsonargparse says, without the types that it tried and the value that it was given."""
+    noise = ("Subtypes:", "Errors:", "Given value", "Does not validate", "- Expected a <class 'NoneType'>")
+    lines = [line.strip() for line in str(error).splitlines()]
+    kept = [line.removeprefix("- ") for line in lines if line and not line.startswith(noise)]
+    return re.sub(r"<class '([^']*)'>", r"\1", " ".join(kept))

@@ -1,0 +1,83 @@
+"""What a launch shows: a table that moves on a terminal, a line a change elsewhere."""
+
+import csv
+from pathlib import Path
+from time import monotonic
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+STYLES = {"finished": "green", "finished before": "green", "failed": "red", "stopped": "yellow", "elsewhere": "yellow"}
+AT_MOST = 30  # rows of the moving table; a grid of hundreds would not fit a terminal
+
+
+def last_line(path: Path) -> str:
+    """The last line of a log that says something."""
+    if not path.is_file():
+        return "no output"
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+
+
+def last_metrics(run: Path) -> str:
+    """Step and last validation ROUGE-1 of a run that trains; nothing before its first row."""
+    path = run / "metrics.csv"
+    if not path.is_file():
+        return ""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    scores = [row["val/rouge1"] for row in rows if row.get("val/rouge1")]
+    step = f"step {rows[-1]['step']}" if rows and rows[-1].get("step") else ""
+    return step + (f", ROUGE-1 {float(scores[-1]):.2f}" if scores else "")
+
+
+class Progress:
+    """States of named runs.
+
+    Args:
+        names: of all runs, in their order.
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        self.rows = {name: ("waiting", "") for name in names}
+        self.since: dict[str, float] = {}
+        self.took: dict[str, float] = {}
+        self.console = Console()
+        self.live = Live(console=self.console, get_renderable=self.table, refresh_per_second=1)
+
+    def __enter__(self) -> "Progress":
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def say(self, name: str, state: str, detail: str = "") -> None:
+        """A run's state, and what else there is to say."""
+        before = self.rows[name][0]
+        self.rows[name] = (state, detail)
+        now = monotonic()
+        self.took[name] = now - self.since.setdefault(name, now)
+        if state != before and not self.console.is_terminal:
+            self.console.print(Text(f"{name}: {state}" + (f": {detail}" if detail else "")), soft_wrap=True)
+
+    def table(self) -> Table:
+        """Runs with state, time and detail; those at work and those that failed first where there are too many."""
+        counts: dict[str, int] = {}
+        for state, _ in self.rows.values():
+            counts[state] = counts.get(state, 0) + 1
+        table = Table(caption=", ".join(f"{count} {state}" for state, count in counts.items()), min_width=60)
+        for name in ("point", "state", "time", ""):
+            table.add_column(name, justify="right" if name == "time" else "left")
+        order = {"failed": 0, "waiting": 2, "finished": 3, "finished before": 3}
+        shown = sorted(self.rows, key=lambda name: order.get(self.rows[name][0], 1))[:AT_MOST]
+        for name in (name for name in self.rows if name in shown):
+            state, detail = self.rows[name]
+            minutes, seconds = divmod(round(self.took.get(name, 0)), 60)
+            time = f"{minutes}:{seconds:02d}" if self.took.get(name) else ""
+            table.add_row(Text(name), Text(state, style=STYLES.get(state, "")), time, Text(detail))
+        return table
