@@ -1,5 +1,15 @@
 """One module a paper: from corpus to batch."""
 
-from datamodules.pointer_generator import PointerGeneratorData
+from importlib import import_module
+from typing import Any
 
-__all__ = ["PointerGeneratorData"]
+_HOMES = {"PointerGeneratorData": "datamodules.pointer_generator"}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    # on demand: `datamodules.documents` and `datamodules.text` can be had without the papers
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -16,9 +16,9 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveCon
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-import callbacks  # noqa: F401 - short class names on the command line
-import datamodules.corpora  # noqa: F401
-import lightning_modules  # noqa: F401
+import callbacks
+import datamodules.corpora
+import lightning_modules
 from callbacks import GracefulStop, PredictionWriter, Previews
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
@@ -135,7 +135,7 @@ class PrecisCLI(LightningCLI):
             kwargs["logger"] = loggers or False
         return super().instantiate_trainer(**kwargs)
 
-    def _instantiate_trainer(self, config: dict[str, Any], callbacks: list) -> Trainer:  # noqa: F811
+    def _instantiate_trainer(self, config: dict[str, Any], callbacks: list) -> Trainer:
         return super()._instantiate_trainer(config, [*callbacks, *self.parser_extra])
 
     def _wandb(self, folder: Path, config: Any) -> WandbLogger:
@@ -213,6 +213,13 @@ def with_run(arguments: list[str]) -> list[str]:
     return [command, *found, *options]
 
 
+def _load_classes() -> None:
+    """Loads what the packages offer: a class is found by its short name only once it is there."""
+    for package in (callbacks, datamodules, datamodules.corpora, lightning_modules):
+        for name in package.__all__:
+            getattr(package, name)
+
+
 def _quiet() -> None:
     """Leaves out warnings that say nothing of the run: advice on loader processes, deprecations inside libraries."""
     for pattern in (".*does not have many workers.*", ".*LeafSpec.*", ".*will be overridden by `PrecisCLI.*"):
@@ -232,6 +239,7 @@ def run(arguments: list[str]) -> None:
         return
     if command not in TRAINING:
         raise CorpusError(f"precis has no command {command!r}; it has {', '.join([*TRAINING, *commands.COMMANDS])}")
+    _load_classes()
     sys.argv = ["precis", *with_run([command, *rest])]  # where LightningCLI looks, and what environment.json records
     _command_line(PrecisCLI)
 

@@ -1,0 +1,125 @@
+"""Imports point one way, as the design says, whatever is imported first."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("callbacks", "datamodules", "experiments", "lightning_modules")
+
+# May be imported from anywhere but from what is in ALONE; the batch is the contract of a DataModule and its model.
+SHARED = {
+    "datamodules.batch": "Batch, the base of what a DataModule hands to its model",
+    "datamodules.documents": "Document, and the errors of a corpus",
+    "datamodules.text": "sentences, tokenizers, vocabularies",
+    "lightning_modules.metrics": "measures, usable alone",
+}
+# What each layer may import beside itself and SHARED.
+LAYERS = {
+    "experiments": ("callbacks", "lightning_modules", "datamodules"),
+    "callbacks": ("lightning_modules", "datamodules"),
+    "lightning_modules": ("lightning_modules.networks", "lightning_modules.decoding"),
+    "lightning_modules.networks": (),
+    "lightning_modules.decoding": (),
+    "lightning_modules.metrics": (),
+    "datamodules": ("datamodules.corpora", "datamodules.discourse", "datamodules.graphs"),
+    "datamodules.corpora": (),
+    "datamodules.discourse": (),
+    "datamodules.graphs": ("datamodules.discourse",),
+    "datamodules.text": (),
+    "datamodules.batch": (),
+    "datamodules.documents": (),
+}
+# Import nothing of ours but themselves: bricks that somebody may lift out of the suite.
+ALONE = ("lightning_modules.networks", "lightning_modules.decoding", "datamodules.batch", "datamodules.documents")
+
+
+def modules() -> dict[str, Path]:
+    """All modules of the packages by name."""
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+MODULES = modules()
+
+
+def layer_of(name: str) -> str:
+    """The layer with the longest name that a module is in."""
+    return max((layer for layer in LAYERS if f"{name}.".startswith(f"{layer}.")), key=len)
+
+
+def imports(name: str, tree: ast.AST) -> list[tuple[int, str, str]]:
+    """Line, module and name (empty for a whole module) of what a module imports of ours, in functions too."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}:{node.lineno}: write the whole name of the module"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.append((node.lineno, inner, "") if inner in MODULES else (node.lineno, node.module, alias.name))
+    return [entry for entry in found if entry[1].split(".")[0] in PACKAGES]
+
+
+def allowed(name: str, target: str, imported: str) -> bool:
+    """Whether a module may import another, or a name from it."""
+    layer, other = layer_of(name), layer_of(target)
+    if layer == other:
+        return True
+    if layer in ALONE:
+        return False
+    if layer == "lightning_modules" and other == "datamodules":
+        # a model knows its own DataModule's batch, nothing else of it
+        return target == name.replace("lightning_modules", "datamodules") and imported.endswith("Batch")
+    return other in SHARED or any(f"{target}.".startswith(f"{permitted}.") for permitted in LAYERS[layer])
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_one_way(name):
+    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    wrong = [
+        f"line {line}: {name} ({layer_of(name)}) imports {imported or 'all'} of {target}"
+        for line, target, imported in imports(name, tree)
+        if not allowed(name, target, imported)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "name, line",
+    [
+        ("lightning_modules.networks.attention", "from datamodules.batch import Batch"),
+        ("lightning_modules.networks.attention", "import lightning_modules.summarizer"),
+        ("lightning_modules.decoding.sampling", "from lightning_modules.networks import attention"),
+        ("lightning_modules.pointer_generator", "from datamodules.pointer_generator import PointerGeneratorData"),
+        ("lightning_modules.pointer_generator", "from datamodules.summarization import SummarizationData"),
+        ("lightning_modules.summarizer", "from callbacks import Previews"),
+        ("datamodules.pointer_generator", "def later():\n    from lightning_modules.summarizer import Summary"),
+        ("datamodules.corpora.files", "from datamodules.summarization import SummarizationData"),
+        ("datamodules.text.words", "import datamodules.corpora"),
+        ("callbacks.previews", "from experiments import cli"),
+    ],
+)
+def test_what_points_the_other_way_is_found(name, line):
+    found = imports(name, ast.parse(line))
+    assert len(found) == 1 and not allowed(name, *found[0][1:])
+
+
+def test_every_module_can_be_imported_first():
+    """In one process, as loading the libraries takes long: ours are forgotten before each import."""
+    script = f"""
+import importlib, sys
+for name in {list(MODULES)}:
+    for loaded in [m for m in sys.modules if m.split(".")[0] in {PACKAGES}]:
+        del sys.modules[loaded]
+    importlib.import_module(name)
+    if name.startswith({tuple(SHARED)}):
+        papers = [m for m in sys.modules if m in ("lightning_modules.summarizer", "datamodules.summarization")]
+        assert not papers, f"{{name}} can be imported from anywhere, but imports {{papers}}"
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
