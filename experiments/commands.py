@@ -19,7 +19,10 @@ from datamodules.corpora.describe import describe, print_description
 from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
+from experiments.baseline import baseline
+from experiments.evaluate import evaluate
 from experiments.run_folder import load_run
+from experiments.sweep import sweep
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.summarizer import Summary, repeated_share
 
@@ -186,4 +189,11 @@ def _escape(text: str) -> str:
     return text.replace("[", "\\[")
 
 
-COMMANDS: dict[str, Callable[[list[str]], None]] = {"summarize": summarize, "corpus": corpus, "report": report}
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "summarize": summarize,
+    "corpus": corpus,
+    "report": report,
+    "evaluate": evaluate,
+    "baseline": baseline,
+    "sweep": sweep,
+}

@@ -37,13 +37,14 @@ class Cutter:
     """Outputs and references into sentences.
 
     Args:
-        splitter: "lines" takes each line of a string as a sentence, the others are `split_sentences`'; "auto" is "lines"
-            where a string has several, as for `rouge-score`.
+        splitter: "lines" takes each line of a string as a sentence, the others are `split_sentences`'; "auto" is
+            "lines" where a string has several, as for `rouge-score`.
         separator: what stands between sentences in a string, such as `<q>`.
     """
 
     def __init__(self, splitter: Splitter = "auto", separator: str | None = None) -> None:
         self.splitter, self.separator = splitter, separator
+        self.name = f"{splitter}({separator})" if separator else splitter  # in the signatures of scores
 
     def __call__(self, text: str | list[str]) -> list[str]:
         """The sentences of a string; those of a list as they are, without blank ones."""

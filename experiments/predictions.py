@@ -37,7 +37,7 @@ class Prediction:
         document: the source's sentences; None where it is not given.
         system: what wrote it; None where a file is one system's.
         human: judgements by name.
-        split: whether the output or a reference came as a string and had to be split into sentences.
+        split: who cut output and references into sentences: "given", or the cutter's name if one came as a string.
     """
 
     id: str
@@ -47,7 +47,7 @@ class Prediction:
     document: list[str] | None = None
     system: str | None = None
     human: dict[str, float] = field(default_factory=dict)
-    split: bool = False
+    split: str = "given"
 
 
 def read_predictions(
@@ -75,10 +75,12 @@ def read_predictions(
             empty reference or document, a judgement that is no number, or files of different lengths.
     """
     names, cut = names or FieldNames(), cut or Cutter()
+    if not path.is_file():
+        raise CorpusError(f"{path}: no such file; give one with summaries, such as RUN/predictions.jsonl")
     read = _read_records if is_records(path) else _read_plain
     if read is _read_plain and (human or not references):
-        lacks = ("judgements", "put them into records") if human else ("references", "add --references FILE, one a line")
-        raise CorpusError(f"{path}: plain text has no {lacks[0]}; {lacks[1]} (records are in .jsonl, .csv or .parquet)")
+        lack = "judgements; put them into records" if human else "references; add --references FILE, one a line"
+        raise CorpusError(f"{path}: plain text has no {lack} (records are in files named .jsonl, .csv or .parquet)")
     found = read(path, names, cut, human)
     if not found:
         raise CorpusError(f"{path}: no summary in it; give a file with a record or a line a summary")
@@ -88,11 +90,11 @@ def read_predictions(
         columns = _beside(other, path, found, names, _reference_of_line, read_references)
         for index, texts in enumerate(columns):
             before = found[index].references if number else []
-            split = found[index].split or any(isinstance(text, str) for text in texts)
+            split = cut.name if any(isinstance(text, str) for text in texts) else found[index].split
             found[index] = replace(found[index], references=[*before, *map(cut, texts)], split=split)
     if documents is not None:
         found = with_documents(found, _beside(documents, path, found, names, _document_of_line, _document_of_record))
-    _check_documents(found)
+    _check_texts(found)
     return found
 
 
@@ -159,7 +161,7 @@ def written_whole(path: Path) -> Iterator[IO[str]]:
 
 def _read_plain(path: Path, names: FieldNames, cut: Cutter, human: Sequence[str]) -> list[Prediction]:
     lines = enumerate(read_lines(path), start=1)
-    return [Prediction(str(number), f"{path}:{number}", cut(line), [], split=True) for number, line in lines]
+    return [Prediction(str(number), f"{path}:{number}", cut(line), [], split=cut.name) for number, line in lines]
 
 
 def _read_records(path: Path, names: FieldNames, cut: Cutter, human: Sequence[str]) -> list[Prediction]:
@@ -179,7 +181,7 @@ def _read_records(path: Path, names: FieldNames, cut: Cutter, human: Sequence[st
                 read_document(row, where, names),
                 read_system(row, where, names),
                 {judgement: read_judgement(row, where, judgement) for judgement in human},
-                any(isinstance(text, str) for text in (summary, *references)),
+                cut.name if any(isinstance(text, str) for text in (summary, *references)) else "given",
             )
         )
     return found
@@ -214,8 +216,8 @@ def _beside(
     lines = read_lines(path)
     if len(lines) != len(predictions):
         raise CorpusError(
-            f"{path}: {len(lines)} lines, but {predicted} has {len(predictions)} summaries; they belong together line by "
-            "line, so leave a line empty where a system wrote nothing"
+            f"{path}: {len(lines)} lines, but {predicted} has {len(predictions)} summaries; they belong together line "
+            "by line, so leave a line empty where a system wrote nothing"
         )
     return [of_line(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
 
@@ -235,7 +237,8 @@ def _document_of_line(line: str, where: str) -> list[str]:
 def _document_of_record(row: Row, where: str, names: FieldNames) -> list[str]:
     document = read_document(row, where, names)
     if document is None:
-        raise bad_record(where, f"it has nothing in field {names.document!r}", "name the right one with --fields.document")
+        problem = f"it has nothing in field {names.document!r}"
+        raise bad_record(where, problem, "name the right one with --fields.document")
     return document
 
 
@@ -253,13 +256,16 @@ def _check_ids(predictions: list[Prediction]) -> None:
     for one in predictions:
         key = (one.system, one.id)
         if key in places:
-            remedy = "give each an id of its own; where several systems summarize a document, say which in field `system`"
+            remedy = "give each its own; where several systems summarize a document, name them in the field `system`"
             raise bad_record(one.where, f"the id is that of {places[key]} too", remedy)
         places[key] = one.where.partition(" (id ")[0]
 
 
-def _check_documents(predictions: list[Prediction]) -> None:
-    """Raises unless all records have a document, or none has."""
+def _check_texts(predictions: list[Prediction]) -> None:
+    """Raises if a reference has no sentence, or if some records have a document and others have none."""
+    for one in predictions:
+        if not all(one.references):
+            raise bad_record(one.where, "a reference is empty", "give it text, or leave the record out")
     having = [one for one in predictions if one.document is not None]
     if having and len(having) < len(predictions):
         other = next(one for one in predictions if one.document is None)

@@ -164,13 +164,14 @@ def kendall(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def ranks(values: ArrayLike) -> Array:
-    """Ranks from 1 along the last axis, equals with the mean of theirs, [..., N] -> [..., N]."""
+    """Ranks from 1 along the last axis, equals with the mean of theirs, [..., N] -> [..., N]; nan among nan."""
     values = np.asarray(values, dtype=np.float64)
     rows = values.reshape(-1, values.shape[-1])
     out = np.empty_like(rows)
     for row, ranked in zip(rows, out):
         _, places, times = np.unique(row, return_inverse=True, return_counts=True)
         ranked[:] = (np.cumsum(times) - (times - 1) / 2)[places]
+    out[np.isnan(rows).any(1)] = np.nan
     return out.reshape(values.shape)
 
 

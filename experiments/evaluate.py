@@ -1,0 +1,242 @@
+"""`precis evaluate`: every measure of a file of outputs, with intervals, signatures and agreement with people."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jsonargparse import ArgumentParser, Namespace
+from rich.console import Console
+from rich.table import Table
+
+from datamodules.corpora.corpus import as_document
+from datamodules.documents import CorpusError
+from experiments.human import correlations
+from experiments.prediction_fields import Cutter, FieldNames, Splitter
+from experiments.predictions import Prediction, by_id, read_predictions, with_documents, written_whole
+from experiments.run_folder import load_run
+from experiments.scorers import METRICS, ScoreOptions, Scores, lacking, score
+from experiments.statistics import CORRELATIONS, LEVEL, RESAMPLES, Interval, bootstrap_interval, resampled_sums
+
+
+def evaluate(arguments: list[str]) -> None:
+    """`precis evaluate FILE`: scores of the outputs in a file, the suite's or a foreign one's.
+
+    The file holds records (JSON Lines with id, summary, references and perhaps document; also CSV or Parquet), or plain
+    text, an output a line, with --references FILE. Scores of every document are written beside it.
+    """
+    options = _parser().parse_args(arguments)
+    path = Path(options.file)
+    target = Path(options.out) if options.out else path.with_name(f"{path.name.split('.')[0]}.scores.jsonl")
+    if not os.access(target.parent, os.W_OK):  # known before an hour of scoring
+        raise CorpusError(f"{target}: cannot be written there; name another file with --out")
+    predictions = _read(options, path)
+    how = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
+    metrics, left_out = choose(options.metrics, predictions, how)
+    scores = score(predictions, metrics, how)
+    result = {
+        "file": str(path),
+        "scores_file": str(target),
+        **counts(predictions),
+        "level": LEVEL,
+        "resamples": options.resamples,
+        "seed": options.seed,
+        "scores": means(predictions, scores, options.resamples, options.seed),
+        "human": correlations(predictions, {name: found.values for name, found in scores.items()}),
+        "left_out": left_out,
+    }
+    with written_whole(target) as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in document_rows(predictions, scores))
+    if options.json:
+        print(json.dumps(result, ensure_ascii=False, indent=1))
+    else:
+        show(result, Console())
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="precis evaluate", description=evaluate.__doc__)
+    parser.add_argument("file", type=str, help="the outputs, such as RUN/predictions.jsonl")
+    parser.add_argument(
+        "--metrics", type=str | None, default=None,
+        help=f"of {', '.join(METRICS)}, with commas between them; by default all that need nothing more",
+    )  # fmt: skip
+    parser.add_argument("--references", type=str, nargs="+", default=[], help="further files, instead of the field")
+    parser.add_argument("--documents", type=str | None, default=None, help="a file with the sources")
+    parser.add_argument("--run", type=str | None, default=None, help="a run folder, whose corpus has the sources")
+    parser.add_argument("--split", type=str, default="test", help="the split of the run's corpus")
+    parser.add_argument("--human", type=str, default="", help="fields with people's judgements, commas between them")
+    parser.add_argument("--fields", type=FieldNames, default=FieldNames())
+    parser.add_argument(
+        "--splitter", type=Splitter, default="auto",
+        help="how strings become sentences: lines takes each line as one, as rouge-score does; auto does so where a "
+        "string has several, and else looks which of the other two to take",
+    )  # fmt: skip
+    parser.add_argument("--separator", type=str | None, default=None, help="what parts a string's sentences, as <q>")
+    parser.add_class_arguments(ScoreOptions, None)
+    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="of the bootstrap")
+    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
+    parser.add_argument("--out", type=str | None, default=None, help="where scores of every document go")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    return parser
+
+
+def _read(options: Namespace, path: Path) -> list[Prediction]:
+    if options.documents and options.run:
+        raise CorpusError("--documents and --run both name the sources; give one of them")
+    predictions = read_predictions(
+        path,
+        [Path(name) for name in options.references],
+        Path(options.documents) if options.documents else None,
+        FieldNames(**vars(options.fields)),
+        Cutter(options.splitter, options.separator),
+        _names(options.human),
+    )
+    if options.run:
+        rows = load_run(Path(options.run)).data.documents(options.split)
+        found = {document.id: document.sentences for document in map(as_document, rows)}
+        where = f"the {options.split} split of {options.run}"
+        predictions = with_documents(predictions, by_id(predictions, found, where))
+    return predictions
+
+
+def choose(
+    wanted: str | None, predictions: Sequence[Prediction], options: ScoreOptions
+) -> tuple[list[str], dict[str, str]]:
+    """The metrics to compute, and by name why others are left out.
+
+    Args:
+        wanted: names with commas between them; None for all that can be computed.
+
+    Raises:
+        CorpusError: for an unknown name, or one that cannot be computed.
+    """
+    names = list(METRICS) if wanted is None else _names(wanted)
+    for name in names:
+        if name not in METRICS:
+            raise CorpusError(f"no metric {name!r}; there are {', '.join(METRICS)}")
+    reasons = {name: reason for name in names if (reason := lacking(name, predictions, options))}
+    if wanted is not None and reasons:
+        name, reason = next(iter(reasons.items()))
+        raise CorpusError(f"{name} cannot be computed: {reason}")
+    return [name for name in names if name not in reasons], reasons
+
+
+def counts(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """How many outputs, documents and systems there are, and how many outputs are empty."""
+    return {
+        "summaries": len(predictions),
+        "documents": len({one.id for one in predictions}),
+        "systems": list(dict.fromkeys(one.system for one in predictions if one.system is not None)),
+        "empty_predictions": sum(not one.summary for one in predictions),
+    }
+
+
+def means(
+    predictions: Sequence[Prediction], scores: Mapping[str, Scores], resamples: int, seed: int
+) -> list[dict[str, Any]]:
+    """A row a system and measure: `system`, `measure`, `mean`, `low`, `high`, `documents` (those with a score),
+    `signature`. Of a measure with a score for a whole set, such as BLEU, that score stands in `mean`."""
+    rows = []
+    for system in dict.fromkeys(one.system for one in predictions):
+        its = [index for index, one in enumerate(predictions) if one.system == system]
+        table = np.stack([found.values[its] for found in scores.values()], axis=1)  # [N, M]
+        intervals = zip(*bootstrap_interval(table, LEVEL, resamples, seed))
+        for (measure, found), interval in zip(scores.items(), intervals):
+            if found.corpus is not None:
+                interval = corpus_interval(found, its, resamples, seed)
+            numbers = dict(zip(("mean", "low", "high"), map(_number, interval)))
+            documents = int((~np.isnan(found.values[its])).sum())
+            row = {"system": system, "measure": measure, **numbers, "documents": documents}
+            rows.append(row | {"signature": found.signature})
+    return rows
+
+
+def corpus_interval(scores: Scores, documents: Sequence[int], resamples: int, seed: int) -> Interval:
+    """The score of a set of documents and its percentile bootstrap interval."""
+    statistics = scores.corpus.statistics[documents]
+    drawn = [scores.corpus.score(sums) for sums in resampled_sums(statistics, resamples, seed).tolist()]
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(scores.corpus.score(statistics.sum(0).tolist()), float(low), float(high))
+
+
+def document_rows(predictions: Sequence[Prediction], scores: Mapping[str, Scores]) -> list[dict[str, Any]]:
+    """The lines of the file of scores: `id`, `system` and `human` where there are such, and `scores` by measure."""
+    rows = []
+    for index, one in enumerate(predictions):
+        row: dict[str, Any] = {"id": one.id} | ({"system": one.system} if one.system is not None else {})
+        row["scores"] = {measure: _number(found.values[index]) for measure, found in scores.items()}
+        rows.append(row | ({"human": one.human} if one.human else {}))
+    return rows
+
+
+def show(result: Mapping[str, Any], console: Console) -> None:
+    """Prints what `evaluate` found, as tables."""
+    empty = result["empty_predictions"]
+    for system in result["systems"] or [None]:
+        rows = [row for row in result["scores"] if row["system"] == system]
+        console.print(_score_table(rows, f"{system or result['file']}"))
+    said = f"{result['summaries']:,} summaries of {result['documents']:,} documents"
+    console.print(f"{said}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
+    intervals = f"{100 * result['level']:.0f} % intervals: percentile bootstrap over documents"
+    console.print(f"{intervals}, {result['resamples']:,} resamples, seed {result['seed']}", highlight=False)
+    for (judgement, level), rows in _grouped(result["human"], "judgement", "level").items():
+        console.print(_human_table(rows, f"{judgement}, {level} level: {rows[0]['definition']}"))
+    if result["human"] and not any(row["level"] == "system" for row in result["human"]):
+        console.print("no system level: it takes three systems or more, named in the field `system`", highlight=False)
+    # Plain lines, not rich's: a signature is to be copied, and must not be wrapped.
+    print("signatures", *_short_signatures(result["scores"]), sep="\n  ")
+    for name, reason in result["left_out"].items():
+        print(f"left out: {name}: {reason}")
+    print(f"scores of every document: {result['scores_file']}", flush=True)
+
+
+def _score_table(rows: list[dict[str, Any]], title: str) -> Table:
+    table = Table(title=title)
+    for name in ("measure", "mean", "95 % interval", "documents"):
+        table.add_column(name, justify="left" if name == "measure" else "right")
+    for row in rows:
+        interval = "none" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
+        table.add_row(row["measure"], _shown(row["mean"]), interval, f"{row['documents']:,}")
+    return table
+
+
+def _human_table(rows: list[dict[str, Any]], title: str) -> Table:
+    table = Table(title=title)
+    for name in ("measure", *CORRELATIONS, "used"):
+        table.add_column(name, justify="left" if name == "measure" else "right")
+    for row in rows:
+        values = [_shown(row[name], 3) for name in CORRELATIONS]
+        table.add_row(row["measure"], *values, f"{row['used']:,} of {row['of']:,}")
+    return table
+
+
+def _short_signatures(rows: list[dict[str, Any]]) -> list[str]:
+    """Signatures that say the same of several measures once."""
+    measures: dict[str, list[str]] = {}
+    for row in rows:
+        names = measures.setdefault(row["signature"].partition("|")[2], [])
+        if row["measure"] not in names:
+            names.append(row["measure"])
+    return [f"{','.join(names)}|{how}" for how, names in measures.items()]
+
+
+def _grouped(rows: list[dict[str, Any]], *names: str) -> dict[tuple, list[dict[str, Any]]]:
+    groups: dict[tuple, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
+
+
+def _names(given: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+
+
+def _number(value: float) -> float | None:
+    """A plain number; None for nan, which JSON does not have."""
+    return None if np.isnan(value) else float(value)
+
+
+def _shown(value: float | None, digits: int = 2) -> str:
+    return "none" if value is None else f"{value:.{digits}f}"

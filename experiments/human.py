@@ -1,0 +1,83 @@
+"""How well measures agree with people."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.predictions import Prediction
+from experiments.statistics import CORRELATIONS, Array
+
+FEWEST_SYSTEMS = 3  # two points always lie on a line
+
+
+def correlations(predictions: Sequence[Prediction], measures: Mapping[str, Array]) -> list[dict[str, Any]]:
+    """Correlations of each measure with each judgement.
+
+    At summary level, where systems summarize the same documents: the correlation over the systems of a document,
+    averaged over documents (Louis and Nenkova 2013); a document on which all scores or all judgements are equal has
+    none and is left out. Where every document was summarized once: the correlation over all summaries. At system
+    level: of the systems' mean score and mean judgement, for three systems or more.
+
+    Args:
+        predictions: with the same judgements in `human`.
+        measures: scores of the predictions, nan where one has none.
+
+    Returns:
+        A row a judgement, level and measure: `judgement`, `level`, `measure`, `definition`, `pearson`, `spearman`,
+        `kendall` (tau-b; None where undefined), `used` and `of`: how many of the documents, summaries or systems had a
+        part in all three.
+    """
+    rows = []
+    for judgement in predictions[0].human:
+        human = np.array([one.human[judgement] for one in predictions])
+        for level, correlate in (("summary", _summary_level), ("system", _system_level)):
+            for measure, scores in measures.items():
+                found = correlate(predictions, scores, human)
+                if found:
+                    rows.append({"judgement": judgement, "level": level, "measure": measure} | found)
+    return rows
+
+
+def _summary_level(predictions: Sequence[Prediction], scores: Array, human: Array) -> dict[str, Any]:
+    by_document = defaultdict(list)
+    for index, one in enumerate(predictions):
+        by_document[one.id].append(index)
+    if max(map(len, by_document.values())) < 2:
+        there = ~np.isnan(scores)
+        return _row("over all summaries", there.sum(), len(scores), _one(scores[there], human[there]))
+    # Documents with as many systems make one matrix.
+    groups = defaultdict(list)
+    for indices in by_document.values():
+        if len(indices) > 1:
+            groups[len(indices)].append(indices)
+    found = {
+        name: np.concatenate([correlation(scores[group], human[group]) for group in map(np.array, groups.values())])
+        for name, correlation in CORRELATIONS.items()
+    }
+    used = ~np.isnan(sum(found.values()))
+    means = {name: values[used].mean() if used.any() else np.nan for name, values in found.items()}
+    return _row("over the systems of each document, averaged over documents", used.sum(), len(by_document), means)
+
+
+def _system_level(predictions: Sequence[Prediction], scores: Array, human: Array) -> dict[str, Any] | None:
+    by_system = defaultdict(list)
+    for index, one in enumerate(predictions):
+        if not np.isnan(scores[index]):
+            by_system[one.system].append(index)
+    systems = len({one.system for one in predictions})
+    if systems < FEWEST_SYSTEMS:
+        return None
+    x, y = (np.array([values[indices].mean() for indices in by_system.values()]) for values in (scores, human))
+    return _row("over the systems' means", len(x), systems, _one(x, y) if len(x) >= FEWEST_SYSTEMS else {})
+
+
+def _one(x: Array, y: Array) -> dict[str, float]:
+    return {name: float(correlation(x, y)) for name, correlation in CORRELATIONS.items()} if len(x) > 1 else {}
+
+
+def _row(definition: str, used: int, of: int, values: Mapping[str, float]) -> dict[str, Any]:
+    numbers = {name: values.get(name, np.nan) for name in CORRELATIONS}
+    numbers = {name: None if np.isnan(value) else float(value) for name, value in numbers.items()}
+    return {"definition": definition, "used": int(used), "of": of} | numbers

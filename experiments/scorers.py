@@ -1,0 +1,274 @@
+"""Every measure of the suite over a list of outputs: a score a document, and a signature that says how."""
+
+import importlib.util
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from datamodules.corpora.parallel import progress_bar
+from datamodules.documents import CorpusError
+from experiments.predictions import Prediction
+from experiments.statistics import Array
+from lightning_modules.metrics import reference_scores
+from lightning_modules.metrics.novelty import extraction, novelty, repetition
+from lightning_modules.metrics.rouge import score_many, signature
+from lightning_modules.metrics.summac import EntailmentModel, SummaC, SummaCConv
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """How the measures are computed.
+
+    Attributes:
+        variants: of ROUGE, with commas between them.
+        stem: Porter stems as `rouge-score` takes them, ROUGE-1.5.5's ("perl"), or none (false).
+        multi_reference: what several references give in ROUGE: the best or the mean of each variant, as ROUGE-1.5.5's
+            -f A (pooled) or -f B (best_recall), or all against the one with the best ROUGE-1 (SciTLDR).
+        tokenizer: of ROUGE: "rouge" knows a-z and 0-9 alone, "unicode" every script.
+        wordnet: folder with WordNet's exception lists, for stem=perl.
+        rouge_parts: "f", or "prf" for precision and recall too.
+        meteor_synonyms: whether METEOR matches WordNet's synonyms.
+        bertscore_model: a Hugging Face model, by folder or by name (which is downloaded).
+        bertscore_layer: the hidden layer compared; the last if not given.
+        summac_model: a Hugging Face NLI model, by folder or by name (which is downloaded).
+        summac_conv: file with SummaC-Conv's weights; without it the score is SummaC-ZS.
+        batch_size: texts, or pairs of sentences, that go through a model at a time.
+        device: of the models: cpu, cuda, ..., or "auto" for a GPU where there is one.
+        num_proc: processes that compute ROUGE.
+    """
+
+    variants: str = "rouge1,rouge2,rougeL,rougeLsum"
+    stem: bool | Literal["perl"] = True
+    multi_reference: Literal["best", "mean", "pooled", "best_rouge1", "best_recall"] = "best"
+    tokenizer: Literal["rouge", "unicode"] = "rouge"
+    wordnet: str | None = None
+    rouge_parts: Literal["f", "prf"] = "f"
+    meteor_synonyms: bool = True
+    bertscore_model: str | None = None
+    bertscore_layer: int | None = None
+    summac_model: str | None = None
+    summac_conv: str | None = None
+    batch_size: int = 32
+    device: str = "auto"
+    num_proc: int = 1
+
+
+class CorpusScore(NamedTuple):
+    """A score of a set of documents that is no mean of theirs, as BLEU.
+
+    Attributes:
+        statistics: what is summed over documents, [N, K].
+        score: of such a sum.
+    """
+
+    statistics: Array
+    score: Callable[[Sequence[float]], float]
+
+
+class Scores(NamedTuple):
+    """One measure.
+
+    Attributes:
+        values: one a document, [N]; nan where it has none, as a summary of one word has no bigram that could be new.
+        signature: how they were computed.
+        corpus: where the score of a set is no mean.
+    """
+
+    values: Array
+    signature: str
+    corpus: CorpusScore | None = None
+
+
+def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOptions) -> str | None:
+    """What a metric would need that is not there, and how to give it; None if it can be computed."""
+    if metric in NEED_REFERENCES and not any(one.references for one in predictions):
+        return "there are no references: add --references FILE, or name their field with --fields.references"
+    if metric in NEED_DOCUMENTS and predictions[0].document is None:
+        return "there are no documents: add --documents FILE or --run RUN"
+    if metric in ("bleu", "chrf") and importlib.util.find_spec("sacrebleu") is None:
+        return "sacrebleu is not installed: pip install 'precis-suite[bleu]'"
+    if metric in ("bertscore", "summac") and getattr(options, f"{metric}_model") is None:
+        return f"it needs a model: --{metric}_model NAME_OR_FOLDER"
+    if metric == "meteor":
+        try:
+            reference_scores.meteor([], [], options.meteor_synonyms)
+        except LookupError:
+            return "NLTK has no WordNet: python -m nltk.downloader wordnet, or --meteor_synonyms false"
+    return None
+
+
+def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: ScoreOptions) -> dict[str, Scores]:
+    """The scores of all outputs under each metric's measures.
+
+    An empty output scores 0 where it is held against a reference or its source; its words are not new, copied or
+    repeated, so that those measures leave it out.
+
+    Args:
+        metrics: names in `METRICS`.
+
+    Raises:
+        CorpusError: if an output has no reference or document and a metric needs it.
+    """
+    metrics, found = list(metrics), {}
+    if any(metric in NEED_REFERENCES for metric in metrics):
+        for one in predictions:
+            if not one.references:
+                raise CorpusError(f"{one.where}: it has no reference, but others have; give it one or leave it out")
+    with progress_bar() as progress:
+        for metric in progress.track(metrics, description="metrics"):
+            found |= METRICS[metric](predictions, options)
+    return found
+
+
+def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    variants = [variant for variant in options.variants.replace(" ", "").split(",") if variant]
+    how = {name: getattr(options, name) for name in ("stem", "multi_reference", "tokenizer", "wordnet")}
+    summaries, references = _texts(predictions)
+    rows = score_many(summaries, references, variants, num_proc=options.num_proc, **how)
+    parts = {"": "fmeasure"}
+    if options.rouge_parts == "prf":
+        parts |= {"_precision": "precision", "_recall": "recall"}
+    return {
+        variant + suffix: Scores(
+            np.array([100 * getattr(row[variant], part) for row in rows]),
+            signature(variant, splitter=_splitter(predictions), **how).replace(variant, variant + suffix, 1),
+        )
+        for variant in variants
+        for suffix, part in parts.items()
+    }
+
+
+def _novelty(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    return _shares(predictions, [novelty(one.summary, one.document) for one in predictions])
+
+
+def _repetition(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    return _shares(predictions, [repetition(one.summary) for one in predictions])
+
+
+def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    cuts = [extraction(one.summary, one.document) for one in predictions]
+    columns = {
+        "coverage": [100 * cut.coverage if cut else None for cut in cuts],
+        "density": [cut.density if cut else None for cut in cuts],
+        "compression": [cut.compression if cut else None for cut in cuts],
+    }
+    return {name: _own(name, values, predictions, "tok:unicode") for name, values in columns.items()}
+
+
+def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    words = [sum(len(sentence.split()) for sentence in one.summary) for one in predictions]
+    return {"words": _own("words", words, predictions, "tok:whitespace")}
+
+
+def _bleu(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    from sacrebleu.metrics import BLEU
+
+    # Most single summaries lack some 4-gram of the reference: theirs are averaged over the orders that they have.
+    return {"bleu": _sacrebleu("bleu", BLEU(force=True), BLEU(effective_order=True), predictions)}
+
+
+def _chrf(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    from sacrebleu.metrics import CHRF
+
+    return {"chrf": _sacrebleu("chrf", CHRF(), CHRF(), predictions)}
+
+
+def _sacrebleu(name: str, of_corpus: Any, of_document: Any, predictions: Sequence[Prediction]) -> Scores:
+    """One pass for the documents' scores, the corpus's and its bootstrap: all are functions of the same counts."""
+    texts, targets = ([" ".join(one.summary) for one in predictions], [_joined(one.references) for one in predictions])
+    # sacrebleu takes the first references of all documents, then the second ones, ...; None where one has no more.
+    most = max(map(len, targets))
+    streams = [[target[number] if number < len(target) else None for target in targets] for number in range(most)]
+    counts = of_corpus._extract_corpus_statistics(texts, streams)
+    values = [of_document._compute_score_from_stats(row).score for row in counts]
+
+    def corpus(sums: Sequence[float]) -> float:
+        return of_corpus._compute_score_from_stats([round(value) for value in sums]).score
+
+    statistics = np.array(counts, dtype=np.float64)
+    return Scores(np.array(values), f"{name}|{of_corpus.get_signature()}", CorpusScore(statistics, corpus))
+
+
+def _meteor(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    found = reference_scores.meteor(*_texts(predictions), synonyms=options.meteor_synonyms)
+    return {"meteor": Scores(np.array(found.documents), found.signature)}
+
+
+def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    found = reference_scores.bert_score(
+        *_texts(predictions),
+        model=options.bertscore_model,
+        layer=options.bertscore_layer,
+        batch_size=options.batch_size,
+        device=_device(options),
+    )
+    return {"bertscore": Scores(np.array(found.documents), found.signature)}
+
+
+def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    model = EntailmentModel(options.summac_model, options.batch_size, device=_device(options))
+    metric = SummaC(model, SummaCConv.load(options.summac_conv) if options.summac_conv else None)
+    values: list[float] = []
+    with progress_bar() as progress:
+        # A few documents at a time: their sentence pairs are batched together, and many millions would be held.
+        for start in progress.track(range(0, len(predictions), 64), description="summac"):
+            some = predictions[start : start + 64]
+            values += metric.scores([one.summary for one in some], [one.document for one in some])
+    how = f"model:{options.summac_model}|kind:{f'conv({options.summac_conv})' if options.summac_conv else 'zs'}"
+    return {"summac": _own("summac", [100 * value for value in values], predictions, how)}
+
+
+METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scores]]] = {
+    "rouge": _rouge,
+    "bleu": _bleu,
+    "chrf": _chrf,
+    "meteor": _meteor,
+    "bertscore": _bertscore,
+    "summac": _summac,
+    "novelty": _novelty,
+    "fragments": _fragments,
+    "repetition": _repetition,
+    "length": _length,
+}
+NEED_REFERENCES = {"rouge", "bleu", "chrf", "meteor", "bertscore"}
+NEED_DOCUMENTS = {"novelty", "fragments", "summac"}
+
+
+def _texts(predictions: Sequence[Prediction]) -> tuple[list[list[str]], list[list[list[str]]]]:
+    return [one.summary for one in predictions], [one.references for one in predictions]
+
+
+def _joined(references: list[list[str]]) -> list[str]:
+    return [" ".join(reference) for reference in references]
+
+
+def _shares(predictions: Sequence[Prediction], rows: list[dict[str, float | None]]) -> dict[str, Scores]:
+    """Columns of shares, x 100."""
+    columns = {name: [None if row[name] is None else 100 * row[name] for row in rows] for name in rows[0]}
+    return {name: _own(name, values, predictions, "tok:unicode") for name, values in columns.items()}
+
+
+def _own(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], how: str) -> Scores:
+    """Scores of a measure of the suite's own; None becomes nan."""
+    try:
+        version = metadata.version("precis-suite")
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        version = "source"
+    signed = f"{name}|{how}|split:{_splitter(predictions)}|precis:{version}"
+    return Scores(np.array(values, dtype=np.float64), signed)
+
+
+def _splitter(predictions: Sequence[Prediction]) -> str:
+    """Who cut outputs and references into sentences."""
+    return "+".join(sorted({one.split for one in predictions}))
+
+
+def _device(options: ScoreOptions) -> str:
+    if options.device != "auto":
+        return options.device
+    return "cuda" if torch.cuda.is_available() else "cpu"
