@@ -1,4 +1,4 @@
-"""The command: `precis fit | validate | test | predict | summarize | corpus | report`."""
+"""The command: `precis fit | validate | test | predict | summarize | corpus | report | evaluate | baseline`."""
 
 import hashlib
 import netrc
@@ -36,6 +36,8 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   summarize   summarize text:           precis summarize --checkpoint runs/NAME < text
   corpus      look at a corpus:         precis corpus --corpus Docstrings
   report      scores and examples:      precis report runs/NAME
+  evaluate    score any file of outputs: precis evaluate runs/NAME/predictions.jsonl
+  baseline    lead, oracle, LexRank ...: precis baseline lead --run runs/NAME --out lead.jsonl
 """
 
 
