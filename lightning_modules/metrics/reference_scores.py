@@ -89,17 +89,18 @@ def bert_score(
 
     Args:
         model: a folder, or a name on the hub, which is downloaded then.
-        layer: hidden layer that is compared; None for the authors' choice, which they made for models of the hub.
+        layer: hidden layer that is compared; None for the authors' choice, or the last of a model they do not list.
 
     Raises:
         ModuleNotFoundError: without `bert-score`; the message says what to install.
-        ValueError: as `bleu`; or if the layer is left open for a model that the authors do not list.
+        ValueError: as `bleu`.
     """
     library = _library("bert_score", "BERTScore", "bertscore")
     _check(predictions, references)
-    if layer is None and model not in library.utils.model2layers:
-        raise ValueError(f"bert-score names no layer for {model}; give one")
-    layer = library.utils.model2layers[model] if layer is None else layer
+    if layer is None:
+        from transformers import AutoConfig
+
+        layer = library.utils.model2layers.get(model) or AutoConfig.from_pretrained(model).num_hidden_layers
     texts = [_text(prediction) for prediction in predictions]
     pairs = [(index, text, _text(target)) for index, text in enumerate(texts) if text for target in references[index]]
     scores = [0.0] * len(texts)

@@ -119,10 +119,10 @@ def test_bert_score_equals_its_equations_in_any_batch(folder, layer):
     assert f"|layer:{layer}|" in scores.signature
 
 
-def test_bert_score_wants_a_layer_for_models_it_does_not_know(folder):
+def test_bert_score_takes_the_last_layer_of_a_model_of_ones_own(folder):
     pytest.importorskip("bert_score")
-    with pytest.raises(ValueError, match="give one"):
-        bert_score(PREDICTIONS, REFERENCES, folder)
+    texts = [["the storm"]], [[["a storm hit"]]]
+    assert bert_score(*texts, folder) == bert_score(*texts, folder, layer=2)
 
 
 @pytest.mark.parametrize(
