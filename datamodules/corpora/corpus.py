@@ -4,16 +4,16 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 import pyarrow as pa
 from datasets import Dataset
@@ -168,8 +168,13 @@ def _write(
     seen: dict[str, str] = {}
     skipped: list[dict[str, str]] = []
     digest = hashlib.sha256()
-    with pa.OSFile(str(folder / "documents.arrow"), "wb") as sink, pa.ipc.new_stream(sink, _SCHEMA) as writer:
-        for pairs in _converted(corpus.records(split), to_document, num_proc, f"{split} documents"):
+    converted = _converted(corpus.records(split), to_document, num_proc, f"{split} documents")
+    with (
+        pa.OSFile(str(folder / "documents.arrow"), "wb") as sink,
+        pa.ipc.new_stream(sink, _SCHEMA) as writer,
+        closing(converted),  # an error here ends the pool and the bar at once
+    ):
+        for pairs in converted:
             rows = []
             for record, document in pairs:
                 if isinstance(document, Document) and document.id in seen:
@@ -202,19 +207,21 @@ def _converted(
     title: str,
 ) -> Iterator[list[tuple[Record | BadRecord, Document | BadRecord]]]:
     """Batches of records, each with what became of it, under a progress bar where somebody watches."""
+    records = iter(records)
+    batch = list(islice(records, _BATCH))  # a corpus may prepare itself here, under a bar of its own
     with mapper(num_proc) as mapped, progress_bar() as progress:
         task = progress.add_task(title, total=None)
-        records = iter(records)
-        while batch := list(islice(records, _BATCH)):
+        while batch:
             yield list(zip(batch, mapped(to_document, batch)))
             progress.advance(task, len(batch))
+            batch = list(islice(records, _BATCH))
 
 
 @contextmanager
 def _appearing(folder: Path) -> Iterator[Path]:
     """A folder to write into that takes its name when all went well, and goes when anything did not."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+    building = folder.with_name(f".building-{uuid4().hex}")  # not by tempfile: others may read a shared cache
+    building.mkdir(parents=True)
     try:
         yield building
         try:

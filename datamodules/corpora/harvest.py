@@ -44,7 +44,7 @@ def source_files(folders: Iterable[Path]) -> list[tuple[str, Path]]:
             ours = _OURS if Path(place) == folder else set()
             inside[:] = [name for name in inside if name not in _LEFT_OUT | ours]
             paths = [Path(place, name) for name in names if name.endswith(".py") and not name.startswith("test_")]
-            found += [(path.relative_to(folder).as_posix(), path) for path in paths]
+            found += [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]
     return sorted(found)
 
 
@@ -80,7 +80,7 @@ def _of_file(file: tuple[str, Path]) -> list[Docstring]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # other people's escape sequences
             tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     return list(_of_node(tree, module, path))
