@@ -47,7 +47,7 @@ class Job:
         stages = [("fit", [*fit, "--trainer.enable_progress_bar=false"])]
         for command in self.after:
             words = [word.replace("{run}", str(self.folder)) for word in shlex.split(command)]
-            stages.append((command, words if "{run}" in command else [words[0], f"--run={self.folder}", *words[1:]]))
+            stages.append((command, words if "{run}" in command else [words[0], "--run", str(self.folder), *words[1:]]))
         return stages
 
     @property
@@ -255,6 +255,8 @@ def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) 
     by_state: dict[str, list[Job]] = {}
     for job, state in ended:
         by_state.setdefault(state, []).append(job)
+    if len(ended) < len(jobs):
+        by_state["waiting"] = [job for job in jobs if job not in {job for job, _ in ended}]
     print(f"{len(jobs)} points: " + ", ".join(f"{len(found)} {state}" for state, found in by_state.items()))
     if stopped:
         print("stopped; the same command goes on")
