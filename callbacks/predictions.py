@@ -10,7 +10,8 @@ class PredictionWriter(Callback):
     """Writes a line a document: id, summary, references, scores.
 
     Lines are written as batches are done, to a file a rank; at the end the ranks' files become one, in the order of the
-    documents, under the final name. During training nothing is written.
+    documents, under the final name, and `predictions.signatures.json` says beside it how each score was computed. During
+    training nothing is written.
 
     Args:
         path: of the file for `validate`, `test` and `predict`.
@@ -46,6 +47,9 @@ class PredictionWriter(Callback):
             lines = [share[i] for i in range(max(map(len, shares))) for share in shares if i < len(share)]
             parts[0].write_text("".join(line + "\n" for line in lines), encoding="utf-8")
             parts[0].replace(self.path)
+            signatures = trainer.lightning_module.rouge["test"].signatures
+            beside = self.path.with_suffix(".signatures.json")
+            beside.write_text(json.dumps(signatures, indent=1) + "\n", encoding="utf-8")
             for part in parts[1:]:
                 part.unlink()
 

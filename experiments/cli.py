@@ -1,4 +1,4 @@
-"""The command: `precis fit | validate | test | predict | summarize | corpus | report | evaluate | baseline`."""
+"""The command `precis`: training by LightningCLI, and hands on what is not training (`commands.py`)."""
 
 import hashlib
 import netrc
@@ -38,6 +38,7 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   report      scores and examples:      precis report runs/NAME
   evaluate    score any file of outputs: precis evaluate runs/NAME/predictions.jsonl
   baseline    lead, oracle, LexRank ...: precis baseline lead --run runs/NAME --out lead.jsonl
+  sweep       a grid of runs:           precis sweep experiments/sweeps/pointer_generator_rows.yaml --jobs 2
 """
 
 
@@ -122,6 +123,8 @@ class PrecisCLI(LightningCLI):
         if config.trainer.enable_progress_bar is not False:
             extra.append(RichProgressBar(leave=False))
         loggers: list[Any] = []
+        if not fitting:
+            self.save_config_callback = None  # it writes where a logger does: there is none, so into the working folder
         if fitting:
             resume = f"precis fit --config {folder}/config.yaml --resume true"
             extra += [RunRecord(folder), GracefulStop(folder / "checkpoints" / "last.ckpt", resume)]
@@ -190,6 +193,7 @@ def _command_line(kind: type[PrecisCLI]) -> PrecisCLI:
 
 def fit_parser() -> LightningArgumentParser:
     """The parser of `precis fit`, to check a config without a start; it raises where the command line exits."""
+    _load_classes()
     parser = _command_line(_Parsers)._parser("fit")
     parser.exit_on_error = False
     return parser

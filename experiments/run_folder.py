@@ -5,7 +5,7 @@
     metrics.csv          every logged value
     checkpoints/         best.ckpt and last.ckpt
     text/                the vocabulary or tokenizer
-    predictions.jsonl    of the last validate, test or predict
+    predictions.jsonl    of the last validate, test or predict; predictions.signatures.json says how they were scored
     previews/            heat maps
     wandb/               the offline (or online) W&B run
 """

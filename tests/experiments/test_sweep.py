@@ -280,6 +280,8 @@ def test_a_real_run_is_trained_tested_and_not_repeated(tmp_path, tiny_config, pr
     assert yaml.safe_load((run / "config.yaml").read_text())["model"]["init_args"]["coverage"] is False
     rows = [json.loads(line) for line in (run / "predictions.jsonl").read_text().splitlines()]
     assert len(rows) == 3 and all("rouge1" in row["scores"] for row in rows)
+    assert json.loads((run / "predictions.signatures.json").read_text())["rouge1"].startswith("rouge1|stem:porter|")
+    assert not (Path.cwd() / "config.yaml").exists()
     log = (run / "log.txt").read_text()
     assert precis("sweep", path, "--out", out).status == 0
     assert (run / "log.txt").read_text() == log
