@@ -33,7 +33,7 @@ class ScoreOptions:
         rouge_parts: "f", or "prf" for precision and recall too.
         meteor_synonyms: whether METEOR matches WordNet's synonyms.
         bertscore_model: a Hugging Face model, by folder or by name (which is downloaded).
-        bertscore_layer: the hidden layer compared; the last if not given.
+        bertscore_layer: the hidden layer compared; the authors' choice if not given, or the last.
         summac_model: a Hugging Face NLI model, by folder or by name (which is downloaded).
         summac_conv: file with SummaC-Conv's weights; without it the score is SummaC-ZS.
         batch_size: texts, or pairs of sentences, that go through a model at a time.
@@ -89,8 +89,9 @@ def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOption
         return "there are no references: add --references FILE, or name their field with --fields.references"
     if metric in NEED_DOCUMENTS and predictions[0].document is None:
         return "there are no documents: add --documents FILE or --run RUN"
-    if metric in ("bleu", "chrf") and importlib.util.find_spec("sacrebleu") is None:
-        return "sacrebleu is not installed: pip install 'precis-suite[bleu]'"
+    package, extra = NEED_PACKAGES.get(metric, (None, None))
+    if package and importlib.util.find_spec(package) is None:
+        return f"{package} is not installed: pip install 'precis-suite[{extra}]'"
     if metric in ("bertscore", "summac") and getattr(options, f"{metric}_model") is None:
         return f"it needs a model: --{metric}_model NAME_OR_FOLDER"
     if metric == "meteor":
@@ -237,6 +238,7 @@ METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scor
 }
 NEED_REFERENCES = {"rouge", "bleu", "chrf", "meteor", "bertscore"}
 NEED_DOCUMENTS = {"novelty", "fragments", "summac"}
+NEED_PACKAGES = {"bleu": ("sacrebleu", "bleu"), "chrf": ("sacrebleu", "bleu"), "bertscore": ("bert_score", "bertscore")}
 
 
 def _texts(predictions: Sequence[Prediction]) -> tuple[list[list[str]], list[list[list[str]]]]:

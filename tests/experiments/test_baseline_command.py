@@ -1,0 +1,78 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from lightning_modules.baselines import BASELINES
+
+
+def read(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def source(corpus_files: dict[str, str]) -> list[str]:
+    return ["--corpus", "Files", *(f"--corpus.{split}={path}" for split, path in corpus_files.items())]
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_every_baseline_over_a_corpus(tmp_path, precis, corpus_files, name):
+    out = tmp_path / "out.jsonl"
+    done = precis("baseline", name, *source(corpus_files), "--out", out, "--k", 1)
+    assert done.status == 0, done.err
+    documents = read(Path(corpus_files["test"]))
+    rows = read(out)
+    assert [row["id"] for row in rows] == [document["id"] for document in documents]
+    for row, document in zip(rows, documents):
+        assert len(row["summary"]) == 1 and row["summary"][0] in document["document"]
+        assert row["references"] == [[document["summary"]]]
+        if name == "lead":
+            assert document["document"].startswith(row["summary"][0])
+
+
+def test_over_a_runs_documents_and_evaluated_with_them(tmp_path, precis, corpus_files, trained):
+    out = tmp_path / "lead.jsonl"
+    assert precis("baseline", "lead", "--run", trained, "--split", "val", "--k", 2, "--out", out).status == 0
+    assert [row["id"] for row in read(out)] == [row["id"] for row in read(Path(corpus_files["val"]))]
+    done = precis("evaluate", out, "--run", trained, "--split", "val", "--json", "--resamples", 50)
+    means = {row["measure"]: row["mean"] for row in json.loads(done.out)["scores"]}
+    # what is copied is not new, and all of it lies in a fragment of the source
+    assert means["novel_1"] == means["novel_sentences"] == 0 and means["coverage"] == 100
+    other = precis("evaluate", out, "--run", trained)  # another split's documents
+    assert other.status == 1 and "the test split of" in other.err and "lead.jsonl:1" in other.err
+
+
+def test_options_reach_the_baseline(tmp_path, precis, corpus_files):
+    def run(*options: object) -> list[list[str]]:
+        done = precis("baseline", *options, *source(corpus_files), "--out", tmp_path / "out.jsonl")
+        assert done.status == 0, done.err
+        return [row["summary"] for row in read(tmp_path / "out.jsonl")]
+
+    assert run("random", "--k", 1, "--seed", 1) == run("random", "--k", 1, "--seed", 1)
+    assert run("random", "--k", 1, "--seed", 1) != run("random", "--k", 1, "--seed", 2)
+    assert len(run("lead", "--documents", 3)) == 3
+    assert len(run("lexrank", "--threshold", "none", "--k", 1)) == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["lead"], ["--corpus", "--run"]),
+        (["lead", "--run", "nowhere"], ["nowhere", "config.yaml"]),
+        (["lead", "--k", "0", "CORPUS"], ["at least one sentence"]),
+        (["lead", "--seed", "3", "CORPUS"], ["lead has no option --seed", "--k"]),
+        (["lead", "--split", "dev", "CORPUS"], ["no split 'dev'"]),
+        (["oracle", "NO_REFERENCES"], ["doc-", "oracle needs a reference"]),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_nothing_is_written(tmp_path, precis, corpus_files, arguments, parts):
+    given = []
+    for argument in arguments:
+        if argument in ("CORPUS", "NO_REFERENCES"):
+            given += source(corpus_files) + (["--corpus.summary=null"] if argument == "NO_REFERENCES" else [])
+        else:
+            given.append(argument)
+    done = precis("baseline", *given, "--out", tmp_path / "out.jsonl")
+    assert done.status == 1 and done.err.count("\n") == 1
+    for part in parts:
+        assert part in done.err
+    assert not list(tmp_path.iterdir())

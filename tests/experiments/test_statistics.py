@@ -1,0 +1,141 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments import statistics
+from experiments.statistics import (
+    approximate_randomisation,
+    bootstrap_interval,
+    holm,
+    kendall,
+    paired_bootstrap,
+    pearson,
+    ranks,
+    resampled_means,
+    spearman,
+)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+def test_bootstrap_interval_is_scipys(rng):
+    scores = rng.gamma(2.0, 10.0, size=60)
+    ours = bootstrap_interval(scores, resamples=20_000)
+    theirs = stats.bootstrap(
+        (scores,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(1)
+    ).confidence_interval
+    error = scores.std() / math.sqrt(60)
+    assert math.isclose(ours.mean, scores.mean(), rel_tol=1e-12)
+    assert abs(ours.low - theirs.low) < 0.06 * error
+    assert abs(ours.high - theirs.high) < 0.06 * error
+
+
+def test_resamples_are_those_of_a_plain_loop_and_missing_scores_are_left_out(rng, monkeypatch):
+    scores = rng.random((9, 2))
+    scores[[1, 4, 5], 1] = np.nan
+    drawn = np.random.default_rng(3).integers(9, size=(50, 9))
+    expected = [[np.nanmean(scores[row, column]) for column in range(2)] for row in drawn]
+    np.testing.assert_allclose(resampled_means(scores, 50, seed=3), expected)
+    monkeypatch.setattr(statistics, "_BLOCK", 20)  # two resamples at a time
+    np.testing.assert_allclose(resampled_means(scores, 50, seed=3), expected)
+
+
+def test_interval_of_columns_and_of_a_measure_that_no_document_has():
+    table = np.array([[1.0, np.nan], [3.0, np.nan]])
+    found = bootstrap_interval(table, resamples=2_000)
+    assert found.mean[0] == 2.0 and found.low[0] == 1.0 and found.high[0] == 3.0
+    assert all(math.isnan(values[1]) for values in found)
+    assert bootstrap_interval([5.0, 5.0]) == (5.0, 5.0, 5.0)
+
+
+def test_approximate_randomisation_is_scipys_exact_test(rng):
+    one = rng.integers(0, 20, size=(10, 3)).astype(float)
+    other = one + rng.integers(-6, 9, size=(10, 3))
+    found = approximate_randomisation(one, other, resamples=20_000)
+    for column in range(3):
+        exact = stats.permutation_test(
+            (one[:, column], other[:, column]),
+            lambda x, y: np.mean(x - y),
+            permutation_type="samples",
+            n_resamples=np.inf,
+            alternative="two-sided",
+        ).pvalue
+        assert abs(found[column] - exact) < 4 * math.sqrt(exact * (1 - exact) / 20_000) + 1e-4
+
+
+def test_approximate_randomisation_by_hand():
+    # four differences of one sign: 2 of the 16 swaps are as far from 0
+    assert abs(approximate_randomisation([2, 3, 4, 5], [1, 2, 3, 4], resamples=20_000) - 2 / 16) < 0.01
+    # a document that lacks a score takes no part
+    assert abs(approximate_randomisation([2, 3, 4, 5, 9], [1, 2, 3, 4, np.nan], resamples=20_000) - 2 / 16) < 0.01
+
+
+def test_paired_bootstrap_is_a_plain_loop_and_near_the_t_test(rng):
+    one, other = rng.normal(0.0, 1.0, 40), rng.normal(0.1, 1.0, 40)
+    differences, drawn = one - other, np.random.default_rng(5).integers(40, size=(300, 40))
+    as_far = sum(abs(differences[row].mean() - differences.mean()) >= abs(differences.mean()) for row in drawn)
+    assert math.isclose(paired_bootstrap(one, other, resamples=300, seed=5), (1 + as_far) / 301)
+    one, other = rng.normal(0.0, 1.0, 400), rng.normal(0.1, 1.0, 400)
+    assert abs(paired_bootstrap(one, other, resamples=5_000) - stats.ttest_rel(one, other).pvalue) < 0.03
+
+
+@pytest.mark.parametrize("test", [paired_bootstrap, approximate_randomisation])
+def test_p_of_equal_and_of_far_systems(test, rng):
+    scores = rng.random(50)
+    assert test(scores, scores, resamples=200) == 1.0
+    assert math.isclose(test(scores, scores + 1 + rng.random(50), resamples=999), 1 / 1000)  # never 0
+    assert test(scores, scores[::-1], resamples=200, seed=1) == test(scores[::-1], scores, resamples=200, seed=1)
+    with pytest.raises(ValueError, match="as many scores"):
+        test(scores, scores[1:])
+
+
+def test_holm_by_hand():
+    # sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1; the last may not fall below the one before
+    np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        holm([1.2])
+
+
+@pytest.mark.parametrize("values", [4, 30, 10_000])  # many ties, some, hardly any
+@pytest.mark.parametrize("size", [3, 17])
+def test_correlations_are_scipys(rng, values, size):
+    x, y = rng.integers(values, size=(2, 12, size)).astype(float)
+    y += x * rng.random((12, 1)).round()
+    pairs = ((pearson, stats.pearsonr), (spearman, stats.spearmanr), (kendall, stats.kendalltau))
+    for ours, theirs in pairs:
+        found = ours(x, y)
+        for row in range(12):
+            constant = np.ptp(x[row]) == 0 or np.ptp(y[row]) == 0
+            expected = math.nan if constant else theirs(x[row], y[row]).statistic
+            np.testing.assert_allclose(found[row], expected, atol=1e-12)
+
+
+def test_correlations_by_hand():
+    # pairs: five agree and one does not
+    assert math.isclose(kendall([1, 2, 3, 4], [1, 2, 4, 3]), 4 / 6)
+    # of six pairs, one is tied in x: (5 - 0) / sqrt(5 * 6)
+    assert math.isclose(kendall([1, 1, 2, 3], [1, 2, 3, 4]), 5 / math.sqrt(30))
+    assert ranks([10, 30, 10, 20]).tolist() == [1.5, 4.0, 1.5, 3.0]
+    assert math.isclose(spearman([1, 2, 3, 4], [1, 4, 9, 100]), 1.0)
+    assert math.isnan(pearson([0.1, 0.1, 0.1], [1, 2, 3]))
+    assert math.isnan(spearman([1, math.nan, 3], [1, 2, 3]))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bootstrap_interval([]), "documents"),
+        (lambda: bootstrap_interval([1.0], level=95), "between 0 and 1"),
+        (lambda: bootstrap_interval([1.0], resamples=0), "at least one resample"),
+    ],
+)
+def test_what_cannot_be_computed_is_said(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
