@@ -15,10 +15,13 @@ import random
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
 
 from rouge_score.rouge_scorer import RougeScorer
 
-from lightning_modules.metrics.rouge import VARIANTS, rouge_l_ids, rouge_l_texts, score_many
+from lightning_modules.metrics.rouge import VARIANTS, score_many
+from lightning_modules.metrics.rouge_rewards import rouge_l_ids, rouge_l_texts
 from lightning_modules.metrics.rouge_words import Vocabulary, vocabulary
 
 Pair = tuple[list[str], list[str]]
@@ -80,36 +83,38 @@ def ids(texts: list[str]) -> list[list[int]]:
     return [words.encode(text) for text in texts]
 
 
-def ratios(pairs: list[Pair]) -> Iterator[tuple[str, float, float]]:
-    """Name, seconds of `rouge-score` and of ours, on the same pairs and one core, with a filled vocabulary."""
+class Case(NamedTuple):
+    """A kind of ROUGE, what `rouge-score` scores for it and what we do."""
+
+    name: str
+    scorer: RougeScorer
+    predicted: list[str]
+    expected: list[str]
+    ours: Callable[[], object]
+
+    def measure(self) -> tuple[float, float]:
+        """Microseconds a pair of `rouge-score` and of ours, with a filled vocabulary."""
+        self.ours()
+        slow = seconds(lambda: [self.scorer.score(*pair) for pair in zip(self.expected, self.predicted)], rounds=2)
+        return 1e6 * slow / len(self.predicted), 1e6 * seconds(self.ours, rounds=10) / len(self.predicted)
+
+
+def cases(pairs: list[Pair]) -> Iterator[Case]:
+    """ROUGE as an evaluation needs it, and as the reward of self-critical training, which scores two summaries."""
     predictions, references = [pair[0] for pair in pairs], [[pair[1]] for pair in pairs]
     texts, targets = ["\n".join(pair[0]) for pair in pairs], ["\n".join(pair[1]) for pair in pairs]
-    numbers, others = ids(texts), ids(targets)
-    digits, digits_of_others = ([" ".join(map(str, row)) for row in rows] for rows in (numbers, others))
-
-    def theirs(scorer: RougeScorer, predicted: list[str], expected: list[str]) -> Callable[[], object]:
-        return lambda: [scorer.score(target, text) for text, target in zip(predicted, expected)]
-
-    cases = [
-        (
-            "R1 + R2 + Lsum, stemmed",
-            theirs(RougeScorer(VARIANTS, use_stemmer=True), texts, targets),
-            lambda: score_many(predictions, references),
-        ),
-        (
-            "L of texts, stemmed",
-            theirs(RougeScorer(["rougeL"], use_stemmer=True), texts, targets),
-            lambda: rouge_l_texts(texts, targets),
-        ),
-        (
-            "L of token ids",
-            theirs(RougeScorer(["rougeL"]), digits, digits_of_others),
-            lambda: rouge_l_ids(numbers, others),
-        ),
-    ]
-    for name, slow, fast in cases:
-        fast()
-        yield name, seconds(slow, rounds=2), seconds(fast, rounds=10)
+    stemmed, plain = RougeScorer(["rougeL"], use_stemmer=True), RougeScorer(["rougeL"])
+    scorer = RougeScorer(VARIANTS, use_stemmer=True)
+    yield Case("R1 + R2 + Lsum, stemmed", scorer, texts, targets, partial(score_many, predictions, references))
+    twice = [target for target in targets for _ in range(2)]
+    both = [text for pair in pairs for text in ("\n".join(pair[0]), "\n".join(reversed(pair[0])))]
+    for summaries, some, others in (("one summary", texts, targets), ("two summaries", both, twice)):
+        run = partial(rouge_l_texts, some, others)
+        yield Case(f"L of texts, stemmed, {summaries} a reference", stemmed, some, others, run)
+        numbers, theirs = ids(some), ids(others)
+        digits, digits_of_theirs = ([" ".join(map(str, row)) for row in rows] for rows in (numbers, theirs))
+        run = partial(rouge_l_ids, numbers, theirs)
+        yield Case(f"L of token ids, {summaries} a reference", plain, digits, digits_of_theirs, run)
 
 
 def main() -> None:
@@ -131,9 +136,9 @@ def main() -> None:
     compared = pairs[:: max(1, len(pairs) // arguments.compared)][: arguments.compared]
     print(f"| one core, {len(compared)} pairs | rouge-score, µs a pair | ours, µs a pair | ratio |")
     print("|---|---|---|---|")
-    for name, slow, fast in ratios(compared):
-        slow, fast = (1e6 * value / len(compared) for value in (slow, fast))
-        print(f"| {name} | {slow:.0f} | {fast:.1f} | {slow / fast:.1f} |")
+    for case in cases(compared):
+        slow, fast = case.measure()
+        print(f"| {case.name} | {slow:.0f} | {fast:.1f} | {slow / fast:.1f} |")
 
     few = compared[:50]
     scorer = RougeScorer(VARIANTS, use_stemmer=True)

@@ -2,30 +2,22 @@
 
 import multiprocessing
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from lightning_modules.metrics.rouge_counts import Counts, count, lcs_length
+from lightning_modules.metrics.rouge_counts import Counts, Score, count, score_of
 from lightning_modules.metrics.rouge_words import Vocabulary, vocabulary
 
 VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 MULTI_REFERENCE = ("best", "mean", "pooled", "best_rouge1", "best_recall")
 
 Sentences = Sequence[str]
-
-
-class Score(NamedTuple):
-    """Precision, recall and their harmonic mean, each in [0, 1]."""
-
-    precision: float
-    recall: float
-    fmeasure: float
 
 
 def rouge_scores(
@@ -91,62 +83,6 @@ def score_many(
         _scores(prediction, reference, variants, multi_reference, words, index)
         for index, (prediction, reference) in enumerate(zip(predictions, references))
     ]
-
-
-def rouge_l_texts(
-    hypotheses: Sequence[str], references: Sequence[str], stem: bool | str = True, tokenizer: str = "rouge"
-) -> list[Score]:
-    """ROUGE-L of texts, a pair a row: the reward of self-critical training where it is taken on words.
-
-    The same scores as `score_many` gives for variant "rougeL", without sentences and with less ado.
-
-    Raises:
-        ValueError: if the lengths differ, or a reference has no word (with its index).
-    """
-    words = vocabulary(stem, tokenizer)
-    words.bound()
-    # Encoded as they are scored: a batch of lists would have left the processor's cache when its turn comes.
-    return _rouge_l(map(words.encode, hypotheses), map(words.encode, references), len(hypotheses), len(references))
-
-
-def rouge_l_ids(
-    hypothesis_ids: Sequence[Sequence[int]] | Tensor,
-    reference_ids: Sequence[Sequence[int]] | Tensor,
-    ignore: Collection[int] = (),
-) -> list[Score]:
-    """ROUGE-L of token ids, a pair a row: the reward of self-critical training.
-
-    Args:
-        hypothesis_ids: B lists of ids, or a tensor [B, T].
-        reference_ids: B lists of ids, or a tensor [B, T'].
-        ignore: ids that are not text (padding, start, end); they are left out on both sides.
-
-    Raises:
-        ValueError: if the batch sizes differ, or a reference has no token left (with its index).
-    """
-    hypotheses, references = (
-        ids.tolist() if isinstance(ids, Tensor) else ids for ids in (hypothesis_ids, reference_ids)
-    )
-    sizes = len(hypotheses), len(references)
-    if skipped := frozenset(ignore):
-        hypotheses, references = (
-            ([token for token in row if token not in skipped] for row in rows) for rows in (hypotheses, references)
-        )
-    return _rouge_l(hypotheses, references, *sizes)
-
-
-def _rouge_l(
-    hypotheses: Iterable[list[int]], references: Iterable[list[int]], predicted: int, expected: int
-) -> list[Score]:
-    """ROUGE-L of each pair; the sizes are those of the two iterables."""
-    if predicted != expected:
-        raise ValueError(f"{predicted} hypotheses but {expected} references")
-    scores = []
-    for hypothesis, reference in zip(hypotheses, references):
-        if not reference:
-            raise ValueError(f"reference {len(scores)} is empty")
-        scores.append(_score(lcs_length(hypothesis, reference), len(hypothesis), len(reference)))
-    return scores
 
 
 def perl_digits(score: Score) -> Score:
@@ -283,7 +219,7 @@ def _scores(
             raise ValueError(f"reference {number} of {_where(index)} is empty")
         counts.append(count(counted, hypothesis, target))
     if multi_reference == "best_rouge1":
-        counts = [max(counts, key=lambda row: _score(*row["rouge1"]).fmeasure)]
+        counts = [max(counts, key=lambda row: score_of(*row["rouge1"]).fmeasure)]
     return {variant: _combine([row[variant] for row in counts], multi_reference) for variant in variants}
 
 
@@ -296,19 +232,13 @@ def _where(index: int | None) -> str:
     return "the prediction" if index is None else f"prediction {index}"
 
 
-def _score(hits: int, predicted: int, reference: int) -> Score:
-    if not hits:
-        return Score(0.0, 0.0, 0.0)
-    return Score(hits / predicted, hits / reference, 2 * hits / (predicted + reference))
-
-
 def _combine(counts: list[Counts], multi_reference: str) -> Score:
     """One score of a prediction's counts against its references."""
     if len(counts) == 1:
-        return _score(*counts[0])
+        return score_of(*counts[0])
     if multi_reference == "pooled":
-        return _score(*map(sum, zip(*counts)))
-    scores = [_score(*count) for count in counts]
+        return score_of(*map(sum, zip(*counts)))
+    scores = [score_of(*count) for count in counts]
     if multi_reference == "mean":
         return Score(*(sum(column) / len(scores) for column in zip(*scores)))
     return max(scores, key=lambda score: score.recall if multi_reference == "best_recall" else score.fmeasure)

@@ -19,6 +19,21 @@ class Counts(NamedTuple):
     reference: int
 
 
+class Score(NamedTuple):
+    """Precision, recall and their harmonic mean, each in [0, 1]."""
+
+    precision: float
+    recall: float
+    fmeasure: float
+
+
+def score_of(hits: int, predicted: int, reference: int) -> Score:
+    """The score that counts make; 0 where nothing is shared."""
+    if not hits:
+        return Score(0.0, 0.0, 0.0)
+    return Score(hits / predicted, hits / reference, 2 * hits / (predicted + reference))
+
+
 class Positions(NamedTuple):
     """Where the tokens of a text stand, as bit masks; one bit is left free behind each sentence.
 
@@ -52,26 +67,29 @@ def positions(sentences: Iterable[Sequence[int]]) -> Positions:
     return Positions(masks, fields, ends)
 
 
-def lcs_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the longest common subsequence.
-
-    Bit i of `column` is 0 where the length grows at position i of `other`; the zeros are the length.
-    """
-    if len(one) < len(other):
-        one, other = other, one
+def places(tokens: Iterable[int]) -> tuple[dict[int, int], int]:
+    """Each token to the mask of its positions, and the mask of all positions."""
     masks: dict[int, int] = {}
     bit = 1
-    for token in other:
+    for token in tokens:
         if token in masks:
             masks[token] |= bit
         else:
             masks[token] = bit
         bit += bit
-    column = full = bit - 1
-    for mask in filter(None, map(masks.get, one)):
+    return masks, bit - 1
+
+
+def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
+    """Length of the longest common subsequence of some tokens and those whose `places` are given.
+
+    Bit i of `column` is 0 where the length grows at position i; the zeros are the length.
+    """
+    column = full
+    for mask in filter(None, map(masks.get, tokens)):
         met = column & mask
         column = (column + met) | (column - met)  # bits above `full` are carries, dropped at the end
-    return len(other) - (column & full).bit_count()
+    return full.bit_count() - (column & full).bit_count()
 
 
 def ngram_ends(found: Sequence[int | None], ends: int, n: int) -> Counter:
@@ -179,8 +197,6 @@ def count(variants: Sequence[str], prediction: list[list[int]], reference: list[
     """
     tokens, others = list(chain.from_iterable(prediction)), list(chain.from_iterable(reference))
     sizes = len(tokens), len(others)
-    if len(variants) == 1 and variants[0] == "rougeL":
-        return {"rougeL": Counts(lcs_length(tokens, others), *sizes)}
     masks, fields, ends = positions(reference)
     by_sentence = [list(map(masks.get, sentence)) for sentence in prediction]
     found = list(chain.from_iterable(by_sentence))
@@ -188,7 +204,7 @@ def count(variants: Sequence[str], prediction: list[list[int]], reference: list[
     counts = {}
     for variant in variants:
         if variant == "rougeL":
-            counts[variant] = Counts(lcs_length(tokens, others), *sizes)
+            counts[variant] = Counts(lcs_length(tokens, *places(others)), *sizes)
         elif variant == "rougeLsum":
             union = union_lcs(by_sentence, fields)
             counts[variant] = Counts(clipped(often, union), *sizes)

@@ -14,12 +14,11 @@ from lightning_modules.metrics.rouge import (
     Rouge,
     Score,
     perl_digits,
-    rouge_l_ids,
-    rouge_l_texts,
     rouge_scores,
     score_many,
     signature,
 )
+from lightning_modules.metrics.rouge_rewards import rouge_l_ids, rouge_l_texts
 from lightning_modules.metrics.rouge_words import WORDNET_FOLDERS
 
 REPOSITORY = Path(__file__).parents[3]
