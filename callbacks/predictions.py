@@ -10,8 +10,8 @@ class PredictionWriter(Callback):
     """Writes a line a document: id, summary, references, scores.
 
     Lines are written as batches are done, to a file a rank; at the end the ranks' files become one, in the order of the
-    documents, under the final name, and `predictions.signatures.json` says beside it how each score was computed. During
-    training nothing is written.
+    documents, under the final name; `predictions.signatures.json` says beside it how each score was computed. While a
+    model is trained nothing is written.
 
     Args:
         path: of the file for `validate`, `test` and `predict`.

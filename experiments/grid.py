@@ -160,13 +160,13 @@ def points_of(sweep: Sweep) -> list[Point]:
     points = []
     for product, side, (name, row), seed in itertools.product(grid, zipped, sweep.rows or [("", {})], seeds):
         varying = {**(product | side), **({} if name else row)}
-        said = [*([name] if name else []), *(f"{_short(key, keys)}={_said(value)}" for key, value in varying.items())]
-        label = " ".join([*said, *(f"seed={value}" for value in seed.values())])
+        words = [*([name] if name else []), *(f"{short(key, keys)}={said(value)}" for key, value in varying.items())]
+        label = " ".join([*words, *(f"seed={value}" for value in seed.values())])
         points.append(Point(label or sweep.path.stem, sweep.fixed | product | side | row | seed))
     return points
 
 
-def _short(key: str, keys: set[str]) -> str:
+def short(key: str, keys: set[str]) -> str:
     """The end of a dotted key that no other key ends in."""
     parts = key.split(".")
     for count in range(1, len(parts)):
@@ -176,12 +176,12 @@ def _short(key: str, keys: set[str]) -> str:
     return key
 
 
-def _said(value: Any) -> str:
+def said(value: Any) -> str:
     """A value in a label: what a class is called, and what a list holds."""
     if isinstance(value, dict):
-        return _said(value["class_path"]) if "class_path" in value else _as_flag(value)
+        return said(value["class_path"]) if "class_path" in value else _as_flag(value)
     if isinstance(value, list):
-        return "+".join(map(_said, value))
+        return "+".join(map(said, value))
     text = _as_flag(value)
     return text.rsplit(".", 1)[-1] if re.fullmatch(r"[A-Za-z_][\w.]*", text) else text
 

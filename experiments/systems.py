@@ -1,0 +1,277 @@
+"""Runs read back from their folders, and put together into systems: runs that differ in nothing but their seed."""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.documents import CorpusError
+from experiments.grid import said, short
+from experiments.run_folder import read_config
+from lightning_modules.summarizer import repeated_share
+
+MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to read
+SEEDS = ("seed_everything", "data.init_args.seed")
+# Keys that say where and with how many hands a run was made, not what was made.
+ASIDE = (
+    "run_dir", "resume", "ckpt_path", "weights_only", "wandb", "wandb_project", "previews", "checkpoint.dirpath",
+    "trainer.logger", "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.default_root_dir",
+    "data.init_args.text", "data.init_args.cache_dir", "data.init_args.num_workers", "data.init_args.num_proc",
+)  # fmt: skip
+
+
+@dataclass
+class RunRecord:
+    """What the folder of a run says; or a file of predictions alone, which has neither config nor curves.
+
+    Attributes:
+        path: the folder or file.
+        config: flat, dotted keys; empty for a file.
+        environment: environment.json; empty where there is none.
+        rows: of predictions.jsonl.
+        signatures: how the scores were computed, by measure; None where that was not recorded.
+        label: what its sweep says of it, without the seed; empty for a run of no sweep.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    rows: list[dict[str, Any]]
+    signatures: dict[str, str] | None
+    label: str = ""
+
+    @property
+    def seed(self) -> int | None:
+        """What its weights and draws come from."""
+        return self.environment.get("seed", self.config.get("seed_everything"))
+
+    @cached_property
+    def setting(self) -> dict[str, Any]:
+        """The config without seeds and without what changes no result."""
+        return {key: value for key, value in self.config.items() if key not in (*SEEDS, *ASIDE)}
+
+    @cached_property
+    def measures(self) -> dict[str, NDArray[np.float64]]:
+        """Scores of all documents by measure, [N], nan where a document has none; length in words and repeated
+        trigrams in per cent are counted here."""
+        names = dict.fromkeys(name for row in self.rows for name in row.get("scores", {}))
+        found = {
+            name: np.array([row.get("scores", {}).get(name, np.nan) for row in self.rows], dtype=np.float64)
+            for name in names
+        }
+        words = [" ".join(row["summary"]).split() for row in self.rows]
+        found["length"] = np.array([len(text) for text in words], dtype=np.float64)
+        found["repeated_trigrams"] = np.array([100 * repeated_share(text) for text in words])
+        return found
+
+    def curves(self) -> dict[str, list[tuple[int, float]]]:
+        """(step, value) of everything logged in metrics.csv; empty where there is none."""
+        path = self.path / "metrics.csv"
+        if not path.is_file():
+            return {}
+        found: dict[str, list[tuple[int, float]]] = {}
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                for name, value in row.items():
+                    if name not in ("step", "epoch") and value and row.get("step"):
+                        found.setdefault(name, []).append((int(float(row["step"])), float(value)))
+        return found
+
+
+@dataclass
+class System:
+    """Runs that differ in nothing but their seed.
+
+    Attributes:
+        name: what sets it apart from the other systems.
+        runs: at least one, over the same documents.
+    """
+
+    name: str
+    runs: list[RunRecord] = field(default_factory=list)
+
+    def scores(self, measure: str) -> NDArray[np.float64]:
+        """Scores of all documents, means over the runs, [N]."""
+        return np.mean([run.measures[measure] for run in self.runs], axis=0)
+
+    def means(self, measure: str) -> list[float]:
+        """The mean over documents of each run."""
+        return [float(np.nanmean(run.measures[measure])) for run in self.runs]
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+def read_all(paths: Sequence[Path]) -> list[RunRecord]:
+    """Runs, the runs of sweep folders, and files of predictions, each once, in their order.
+
+    Raises:
+        CorpusError: for a path that is none of these, or lacks predictions.
+    """
+    found: dict[Path, RunRecord] = {}
+    for path in paths:
+        for place, label in _runs_in(path):
+            found.setdefault(place.resolve(), read_run(place, label))
+    return list(found.values())
+
+
+def _runs_in(path: Path) -> Iterator[tuple[Path, str]]:
+    """A run, or the runs of a sweep with what the sweep says of them; of a sweep those that are not there yet are left
+    out."""
+    points = path / "points.json"
+    if not points.is_file():
+        yield path, ""
+        return
+    described = json.loads(points.read_text(encoding="utf-8"))["points"]
+    there = [row for row in described if (path / row["run"] / "predictions.jsonl").is_file()]
+    if not there:
+        raise CorpusError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
+    if len(there) < len(described):
+        print(f"{path}: {len(described) - len(there)} of {len(described)} points have no predictions yet, left out")
+    for row in there:
+        yield path / row["run"], " ".join(word for word in row["label"].split(" ") if not word.startswith("seed="))
+
+
+def read_run(path: Path, label: str = "") -> RunRecord:
+    """A run folder, or a file of predictions such as `precis baseline` writes.
+
+    Raises:
+        CorpusError: if there is none, or its predictions cannot be read.
+    """
+    if path.is_file():
+        return RunRecord(path, {}, {}, read_rows(path), None)
+    if not path.is_dir():
+        raise CorpusError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
+    config = read_config(path)
+    predictions, environment = path / "predictions.jsonl", path / "environment.json"
+    if not predictions.is_file():
+        raise CorpusError(f"{predictions}: not there; run `precis test --run {path}` first")
+    signatures = path / "predictions.signatures.json"
+    return RunRecord(
+        path,
+        dict(_flat(config)),
+        json.loads(environment.read_text(encoding="utf-8")) if environment.is_file() else {},
+        read_rows(predictions),
+        json.loads(signatures.read_text(encoding="utf-8")) if signatures.is_file() else None,
+        label,
+    )
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file of predictions.
+
+    Raises:
+        CorpusError: for a line that is no record, an id that is there twice, or no line at all.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            name, _ = row["id"], (list(row["summary"]), list(row["references"]))
+        except (ValueError, KeyError, TypeError):
+            raise CorpusError(f"{path}:{number}: no record with id, summary and references; write it anew") from None
+        if name in rows:
+            raise CorpusError(f"{path}:{number}: id {name!r} is there twice; write the file anew with `precis test`")
+        rows[name] = row
+    if not rows:
+        raise CorpusError(f"{path}: no prediction in it; run `precis test` again")
+    _add_evaluated(path, rows)
+    return list(rows.values())
+
+
+def _add_evaluated(path: Path, rows: dict[str, dict[str, Any]]) -> None:
+    """Adds to records the scores that `precis evaluate` wrote beside them after they were made."""
+    beside = path.with_name(f"{path.name.split('.')[0]}.scores.jsonl")
+    if not beside.is_file() or beside.stat().st_mtime < path.stat().st_mtime:
+        return
+    for line in beside.read_text(encoding="utf-8").splitlines():
+        scored = json.loads(line)
+        if scored["id"] in rows and "system" not in scored:
+            row = rows[scored["id"]]
+            numbers = {name: value for name, value in scored["scores"].items() if value is not None}
+            row["scores"] = numbers | row.get("scores", {})
+
+
+def _flat(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys with their values; lists stay whole."""
+    if isinstance(config, dict) and config:
+        for key, value in config.items():
+            yield from _flat(value, f"{prefix}.{key}" if prefix else key)
+    else:
+        yield prefix, config
+
+
+# Systems -------------------------------------------------------------------------------------------------------------
+
+
+def systems_of(runs: Sequence[RunRecord]) -> list[System]:
+    """Runs with the same setting as one system, in the order of their first runs; the rows of all runs in one order.
+
+    Two runs with the same setting and seed are no two draws of one thing but were made by different code or hands, so
+    that each run of such a setting is a system of its own.
+
+    Raises:
+        CorpusError: if two runs are over different documents or references.
+    """
+    for run in runs[1:]:
+        _align(runs[0], run)
+    groups: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        key = json.dumps(run.setting, sort_keys=True) if run.config else str(run.path)
+        groups.setdefault(key, []).append(run)
+    systems = []
+    for group in groups.values():
+        alone = len({run.seed for run in group}) < len(group)
+        systems += [System("", [run]) for run in group] if alone else [System("", group)]
+    for system, name in zip(systems, _names(systems)):
+        system.name = name
+    return systems
+
+
+def _align(first: RunRecord, run: RunRecord) -> None:
+    """Puts the rows of a run into the order of the first run's."""
+    by_id, wanted = {row["id"]: row for row in run.rows}, {row["id"] for row in first.rows}
+    remedy = "they cannot be compared; test all runs on the same documents"
+    for name, holder, other in ((wanted - set(by_id), first, run), (set(by_id) - wanted, run, first)):
+        if name:
+            some = f"{len(name)} documents, such as {min(name, key=str)!r},"
+            raise CorpusError(f"{other.path}: {some} of {holder.path} are not in its predictions; {remedy}")
+    run.rows = [by_id[row["id"]] for row in first.rows]
+    run.__dict__.pop("measures", None)
+    for one, other in zip(first.rows, run.rows):
+        if one["references"] != other["references"]:
+            raise CorpusError(f"{run.path}: document {one['id']!r} has other references than in {first.path}; {remedy}")
+
+
+def config_differences(systems: Sequence[System]) -> dict[str, list[Any]]:
+    """Config keys in which the systems differ, with the value in each; None where a config lacks the key, and
+    for files of predictions, which have no config."""
+    settings = [system.runs[0].setting for system in systems]
+    known = [setting for setting in settings if setting]
+    keys = dict.fromkeys(key for setting in known for key in setting)
+    differing = [key for key in keys if any(setting.get(key) != known[0].get(key) for setting in known)]
+    return {key: [setting.get(key) for setting in settings] for key in differing}
+
+
+def _names(systems: Sequence[System]) -> list[str]:
+    """What the sweep says, else what differs in the configs; the folder's name where that does not tell them apart."""
+    labels = [system.runs[0].label for system in systems]
+    if all(labels) and len(set(labels)) == len(labels):
+        return labels
+    differing = config_differences(systems)
+    names = []
+    for system in systems:
+        run = system.runs[0]
+        parts = [f"{short(key, set(differing))}={said(run.setting.get(key))}" for key in differing]
+        names.append(" ".join(parts) if run.config and 0 < len(parts) <= MOST_IN_A_NAME else run.path.stem)
+    return [
+        name if names.count(name) == 1 else f"{name} ({system.runs[0].path})" for name, system in zip(names, systems)
+    ]
