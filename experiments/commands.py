@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import torch
@@ -20,6 +21,7 @@ from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
 from experiments.baseline import baseline
+from experiments.compare import compare
 from experiments.evaluate import evaluate
 from experiments.run_folder import load_run
 from experiments.sweep import sweep
@@ -49,9 +51,10 @@ def collect_texts(inputs: list[str]) -> list[tuple[str, str]]:
     """
     if not inputs:
         try:
-            return [("stdin", sys.stdin.read())]
+            return _with_words([("standard input", sys.stdin.read())])
         except UnicodeDecodeError as error:
-            raise CorpusError(f"standard input: not UTF-8 text (byte {error.start})") from None
+            raise CorpusError(f"standard input: not UTF-8 text (byte {error.start}); convert it, e.g. with iconv") from None
+    alone = len(inputs) == 1
     texts = []
     for name in inputs:
         path = Path(name)
@@ -59,34 +62,46 @@ def collect_texts(inputs: list[str]) -> list[tuple[str, str]]:
             found = sorted(path.glob("*.txt"))
             if not found:
                 raise CorpusError(f"{path}: no .txt file in this folder")
-            texts += [(str(file.relative_to(path)), read_text(file)) for file in found]
+            texts += [(file.name if alone else str(file), read_text(file)) for file in found]
         elif path.is_file():
-            texts.append((path.name, read_text(path)))
+            texts.append((path.name if alone else str(path), read_text(path)))
         else:
             raise CorpusError(f"{path}: no such file or folder")
+    return _with_words(texts)
+
+
+def _with_words(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The same texts.
+
+    Raises:
+        CorpusError: if one of them is empty.
+    """
+    for name, text in texts:
+        if not text.strip():
+            raise CorpusError(f"{name}: there is no text in it; leave it out, or give one with words")
     return texts
 
 
 def summarize(arguments: list[str]) -> None:
     """`precis summarize --checkpoint RUN [FILE | FOLDER ...]`: one summary a document, on standard output."""
-    parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__)
+    parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__, exit_on_error=False)
     parser.add_argument("--checkpoint", type=Path, required=True, help="a run folder")
-    parser.add_argument("inputs", nargs="*", type=str, help="text files or folders of .txt files; standard input if none")
+    parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
     parser.add_argument("--batch_size", type=int, default=16, help="documents at a time")
     parser.add_argument("--json", type=bool, default=False, help="a JSON line a document instead of text")
     parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words")
     options = parser.parse_args(arguments)
     texts = collect_texts(options.inputs)
-    run = load_run(
-        Path(str(options.checkpoint)), corpus=Texts(texts), eval_batch_size=options.batch_size, max_eval=None
-    )
-    for summary in summarize_all(run.model, run.data):
-        if options.json:
-            print(json.dumps(summary.record(), ensure_ascii=False), flush=True)
-            continue
-        if len(texts) > 1:
-            print(f"== {summary.id}")
-        print(marked(summary) if options.mark else " ".join(summary.sentences), flush=True)
+    with TemporaryDirectory(prefix="precis-") as cache:  # nobody asks for the same text twice
+        changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}
+        run = load_run(Path(str(options.checkpoint)), corpus=Texts(texts), **changes)
+        for summary in summarize_all(run.model, run.data):
+            if options.json:
+                print(json.dumps(summary.record(), ensure_ascii=False), flush=True)
+                continue
+            if len(texts) > 1:
+                print(f"== {summary.id}")
+            print(marked(summary) if options.mark else " ".join(summary.sentences), flush=True)
 
 
 def summarize_all(model, data) -> Iterator[Summary]:
@@ -101,7 +116,7 @@ def summarize_all(model, data) -> Iterator[Summary]:
 
 def corpus(arguments: list[str]) -> None:
     """`precis corpus --corpus NAME ...`: counts, lengths and first examples of a corpus."""
-    parser = ArgumentParser(prog="precis corpus", description=corpus.__doc__)
+    parser = ArgumentParser(prog="precis corpus", description=corpus.__doc__, exit_on_error=False)
     parser.add_subclass_arguments(Corpus, "corpus", required=True)
     parser.add_argument("--examples", type=int, default=2, help="documents shown of each split")
     parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do with them")
@@ -127,7 +142,7 @@ def corpus(arguments: list[str]) -> None:
 
 def report(arguments: list[str]) -> None:
     """`precis report RUN`: ROUGE of lead-1 and of the run's predictions on the test split, and a few documents."""
-    parser = ArgumentParser(prog="precis report", description=report.__doc__)
+    parser = ArgumentParser(prog="precis report", description=report.__doc__, exit_on_error=False)
     parser.add_argument("run", type=Path, help="a run folder with predictions.jsonl")
     parser.add_argument("--split", type=str, default="test", help="the split that was predicted")
     parser.add_argument("--examples", type=int, default=5, help="documents shown")
@@ -196,4 +211,5 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "evaluate": evaluate,
     "baseline": baseline,
     "sweep": sweep,
+    "compare": compare,
 }

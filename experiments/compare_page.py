@@ -30,8 +30,8 @@ def write_page(path: Path, found: Comparison, how: Sequence[str], documents: int
     page = (PAGE / "compare.html").read_text(encoding="utf-8")
     for name, text in (("STYLE", "compare.css"), ("SCRIPT", "compare.js")):
         page = page.replace(f"/*{name}*/", (PAGE / text).read_text(encoding="utf-8"))
-    with written_whole(path) as file:
-        file.write(page.replace("{DATA}", data))
+    with written_whole(path) as file:  # half of a surrogate pair, which a model may write, is in no file
+        file.write(page.replace("{DATA}", data.encode("utf-8", "replace").decode("utf-8")))
 
 
 def page_data(found: Comparison, how: Sequence[str], documents: int) -> dict[str, Any]:
