@@ -1,0 +1,91 @@
+import random
+from collections import Counter
+
+import pytest
+import torch
+
+from datamodules.loading import BatchSampler, ResumableLoader
+
+
+def lengths(number, seed=0):
+    return [random.Random(seed + i).randint(1, 99) for i in range(number)]
+
+
+@pytest.mark.parametrize("number", [1, 7, 24, 25, 53])
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("pool", [0, 2, 50])
+def test_one_rank_sees_every_document_once(number, shuffle, pool):
+    sampler = BatchSampler(lengths(number), 4, shuffle, pool=pool)
+    batches = list(sampler)
+    assert sorted(i for batch in batches for i in batch) == list(range(number))
+    assert len(batches) == len(sampler)
+    assert sorted(map(len, batches))[1:] == [4] * (len(batches) - 1)
+
+
+@pytest.mark.parametrize("number", [5, 24, 25, 53])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_share_the_batches_of_one_rank_with_a_larger_batch(number, ranks):
+    shares = [list(BatchSampler(lengths(number), 2, True, seed=3, num_replicas=ranks, rank=r)) for r in range(ranks)]
+    assert len({len(share) for share in shares}) == 1, "every rank takes part in every step"
+    whole = list(BatchSampler(lengths(number), 2 * ranks, True, seed=3))
+    together = [sorted(i for part in parts for i in part) for parts in zip(*shares)]
+    if number % ranks == 0:
+        assert together == [sorted(batch) for batch in whole]
+    seen = Counter(i for batch in together for i in batch)
+    assert set(seen) == set(range(number))
+    assert seen.total() - number == -number % ranks, "only the few that even it out are repeated"
+
+
+@pytest.mark.parametrize("number", [5, 24, 25])
+def test_evaluation_repeats_nothing_and_deals_out_in_turn(number):
+    shares = [
+        [i for batch in BatchSampler(lengths(number), 3, False, num_replicas=2, rank=rank) for i in batch]
+        for rank in range(2)
+    ]
+    assert shares == [list(range(0, number, 2)), list(range(1, number, 2))]
+    for rank in range(2):
+        sampler = BatchSampler(lengths(number), 3, False, num_replicas=2, rank=rank)
+        assert len(sampler) == len(list(sampler))
+
+
+def test_the_order_is_a_function_of_seed_and_epoch():
+    def order(seed, epoch):
+        sampler = BatchSampler(lengths(40), 4, True, seed=seed)
+        sampler.set_epoch(epoch)
+        return list(sampler)
+
+    assert order(1, 0) == order(1, 0)
+    assert order(1, 0) != order(1, 1) != order(2, 1)
+
+
+def test_pools_bring_similar_lengths_together():
+    sizes = lengths(400)
+
+    def padding(pool):
+        batches = list(BatchSampler(sizes, 8, True, pool=pool))
+        return sum(max(sizes[i] for i in batch) * len(batch) - sum(sizes[i] for i in batch) for batch in batches)
+
+    assert padding(50) < padding(0) / 4
+
+
+def test_an_interrupted_epoch_goes_on_after_the_last_batch_handed_out():
+    def loader():
+        sampler = BatchSampler(lengths(30), 4, True, seed=5)
+        sampler.set_epoch(2)
+        return ResumableLoader(torch.arange(30), sampler, torch.stack)
+
+    whole = [batch.tolist() for batch in loader()]
+    first = loader()
+    iterator = iter(first)
+    begun = [next(iterator).tolist() for _ in range(3)]
+    second = loader()
+    second.load_state_dict(first.state_dict())
+    rest = [batch.tolist() for batch in second]
+    assert begun + rest == whole
+    assert [batch.tolist() for batch in second] == whole, "the next epoch is complete"
+    assert second.state_dict() == {"batches": 0}, "an epoch's end is the start of the next"
+
+
+def test_a_batch_has_at_least_one_document():
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        BatchSampler([1], 0, True)

@@ -1,0 +1,52 @@
+import json
+from collections import Counter
+
+import pytest
+
+from datamodules.text.vocabulary import SPECIALS, START, STOP, UNK, Vocabulary
+
+TEXTS = ["the cat sat", "the dog sat on the mat", "[UNK] [STOP] cat"]
+
+
+def test_keeps_the_most_frequent_words_ties_in_alphabetical_order():
+    counts = Counter(word for text in TEXTS for word in text.split() if word not in SPECIALS)
+    expected = [word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:4]
+    vocabulary = Vocabulary.build(TEXTS, 8, tokenizer="whitespace", lowercase=False)
+    assert vocabulary.words == [*SPECIALS, *expected]
+    assert len(vocabulary) == 8
+
+
+def test_text_that_spells_a_special_symbol_is_an_unknown_word():
+    vocabulary = Vocabulary.build(TEXTS, 20, tokenizer="whitespace", lowercase=False)
+    assert "[UNK]" not in vocabulary.words[len(SPECIALS) :]
+    assert vocabulary.ids(["[STOP]", "[START]", "[PAD]", "cat"])[:3] == [UNK, UNK, UNK]
+    ids, added = vocabulary.extend(["[STOP]", "cat"], len(vocabulary))
+    assert added == ["[STOP]"] and ids[0] == len(vocabulary)  # it can be copied as the word that it is
+
+
+def test_extension_numbers_the_missing_words_in_order_of_appearance():
+    vocabulary = Vocabulary(["a", "b"])
+    ids, added = vocabulary.extend(["x", "a", "y", "x", "b"], size=10)
+    assert ids == [10, 4, 11, 10, 5]
+    assert added == ["x", "y"]
+    assert vocabulary.target_ids(["y", "z", "a"], added, size=10) == [11, UNK, 4]
+    assert vocabulary.decode([11, 4, 10, UNK], added, size=10) == ["y", "a", "x", "[UNK]"]
+
+
+def test_what_is_saved_is_what_is_loaded(tmp_path):
+    vocabulary = Vocabulary(["ä", "日本", '"'], tokenizer="whitespace", lowercase=False)
+    vocabulary.save(tmp_path / "text")
+    loaded = Vocabulary.load(tmp_path / "text")
+    assert loaded.state() == vocabulary.state() and loaded.digest == vocabulary.digest
+    assert [path.name for path in (tmp_path / "text").iterdir()] == ["vocabulary.json"]
+    assert json.loads((tmp_path / "text" / "vocabulary.json").read_text(encoding="utf-8"))["words"] == ["ä", "日本", '"']
+
+
+def test_errors_say_what_to_do(tmp_path):
+    with pytest.raises(ValueError, match="no room for words"):
+        Vocabulary.build(TEXTS, STOP + 1)
+    with pytest.raises(ValueError, match="different from each other"):
+        Vocabulary(["a", "a"])
+    with pytest.raises(FileNotFoundError, match="no vocabulary there"):
+        Vocabulary.load(tmp_path)
+    assert START < STOP
