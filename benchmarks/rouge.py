@@ -127,12 +127,13 @@ def main() -> None:
     pairs = list(itertools.islice(pairs_of(arguments.data) if arguments.data else made_up_pairs(), arguments.pairs))
     predictions, references = [pair[0] for pair in pairs], [[pair[1]] for pair in pairs]
     lengths = [sum(len(sentence.split()) for pair in pairs for sentence in pair[side]) / len(pairs) for side in (0, 1)]
-    print(f"{len(pairs)} pairs, {lengths[0]:.0f} against {lengths[1]:.0f} words in the mean\n")
+    print(f"{len(pairs):,} pairs, {lengths[0]:.0f} against {lengths[1]:.0f} words in the mean\n")
 
-    vocabulary().clear()
-    one = wall(lambda: score_many(predictions, references))
-    vocabulary().clear()
-    two = wall(lambda: score_many(predictions, references, num_proc=2))
+    walls = {}
+    for times, processes in itertools.product((1, 5), (1, 2)):
+        vocabulary().clear()
+        job = partial(score_many, predictions * times, references * times, num_proc=processes)
+        walls[times, processes] = wall(job)
     compared = pairs[:: max(1, len(pairs) // arguments.compared)][: arguments.compared]
     print(f"| one core, {len(compared)} pairs | rouge-score, µs a pair | ours, µs a pair | ratio |")
     print("|---|---|---|---|")
@@ -146,12 +147,16 @@ def main() -> None:
     fast = peak(lambda: score_many([pair[0] for pair in few], [[pair[1]] for pair in few]))
     vocabulary().clear()
     whole = peak(lambda: score_many(predictions, references))
-    print(f"\n| R1 + R2 + Lsum, stemmed, {len(pairs)} pairs, from an empty vocabulary | |")
+    print("\n| R1 + R2 + Lsum, stemmed, from an empty vocabulary | one process | two processes | speed-up |")
+    print("|---|---|---|---|")
+    for times in (1, 5):
+        one, two = walls[times, 1], walls[times, 2]
+        print(f"| {times * len(pairs):,} pairs | {one:.2f} s | {two:.2f} s | {one / two:.2f} |")
+    print("\n| memory allocated at most | |")
     print("|---|---|")
-    print(f"| one process | {one:.2f} s |")
-    print(f"| two processes | {two:.2f} s, {one / two:.2f} times as fast |")
-    print(f"| memory at most, with all scores and {len(vocabulary())} words | {whole:.1f} MiB |")
-    print(f"| memory at most, {len(few)} pairs, rouge-score and ours | {slow:.2f} and {fast:.2f} MiB |")
+    print(f"| ours, {len(pairs):,} pairs, with their scores and the {len(vocabulary()):,} words | {whole:.1f} MiB |")
+    print(f"| ours, {len(few)} pairs | {fast:.2f} MiB |")
+    print(f"| rouge-score, {len(few)} pairs | {slow:.2f} MiB |")
 
 
 if __name__ == "__main__":

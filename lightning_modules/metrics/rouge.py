@@ -1,8 +1,9 @@
 """ROUGE (Lin 2004): ROUGE-N, ROUGE-L and ROUGE-Lsum, as functions and as a metric that is exact under DDP."""
 
+import gc
 import multiprocessing
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import metadata
 from typing import Any
@@ -73,16 +74,10 @@ def score_many(
     if len(predictions) != len(references):
         raise ValueError(f"{len(predictions)} predictions but {len(references)} lists of references")
     words = vocabulary(stem, tokenizer, wordnet)
-    if num_proc > 1:
-        score = partial(_score_pair, variants=variants, multi_reference=multi_reference, key=(stem, tokenizer, wordnet))
-        pairs = zip(range(len(predictions)), predictions, references)
-        # Forked, not spawned: the children use no torch, and importing it anew would take longer than most scorings.
-        with multiprocessing.get_context("fork").Pool(num_proc) as pool:
-            return pool.map(score, pairs, chunksize=max(1, len(predictions) // (4 * num_proc)))
-    return [
-        _scores(prediction, reference, variants, multi_reference, words, index)
-        for index, (prediction, reference) in enumerate(zip(predictions, references))
-    ]
+    score = partial(_score_range, predictions, references, variants, multi_reference, words)
+    if num_proc > 1 and len(predictions) > 1:
+        return _on_processes(score, len(predictions), num_proc)
+    return score(range(len(predictions)))
 
 
 def perl_digits(score: Score) -> Score:
@@ -187,10 +182,36 @@ def _has_text(sentences: Sentences) -> bool:
     return any(sentence and not sentence.isspace() for sentence in sentences)
 
 
-def _score_pair(pair: tuple, variants: Sequence[str], multi_reference: str, key: tuple) -> dict[str, Score]:
-    """`_scores` in a worker, whose vocabulary is found by its key rather than sent."""
-    index, prediction, references = pair
-    return _scores(prediction, references, variants, multi_reference, vocabulary(*key), index)
+def _score_range(
+    predictions: Sequence[Sentences],
+    references: Sequence[Sequence[Sentences]],
+    variants: Sequence[str],
+    multi_reference: str,
+    words: Vocabulary,
+    indices: range,
+) -> list[dict[str, Score]]:
+    return [_scores(predictions[i], references[i], variants, multi_reference, words, i) for i in indices]
+
+
+def _on_processes(job: Callable[[range], list], size: int, num_proc: int) -> list:
+    """A job over ranges of indices on several processes, in order.
+
+    They are forked and inherit the job with its texts: nothing is pickled but the results, and no process has to
+    import torch anew, which would take longer than most scorings.
+    """
+    step = -(-size // (8 * num_proc))
+    with multiprocessing.get_context("fork").Pool(num_proc, _inherit, (job,)) as pool:
+        parts = pool.map(_run, [range(start, min(start + step, size)) for start in range(0, size, step)], 1)
+    return [score for part in parts for score in part]
+
+
+def _inherit(job: Callable[[range], list]) -> None:
+    gc.freeze()  # else the first full collection walks, and so copies, all that was inherited
+    _run.job = job
+
+
+def _run(indices: range) -> list:
+    return _run.job(indices)
 
 
 def _scores(
