@@ -98,15 +98,21 @@ class _Search:
         tokens = torch.cat([old.tokens, padded], 1)[rows, order]
         self.finished = Hypotheses(tokens, torch.cat([old.lengths, lengths], 1).gather(-1, order), scores)
 
-    def done(self) -> Tensor:
-        """True at documents whose search can end, [B]."""
+    def close_done(self) -> Tensor:
+        """Closes the documents whose search can end, so that nothing more is finished there.
+
+        Returns:
+            True at closed documents, [B].
+        """
         options, worst, best = self.options, self.finished.scores[:, -1], self.sums[:, 0]
         if options.early_stopping:
-            return ~worst.isneginf() | best.isneginf()
-        length = self.tokens.shape[-1]
-        # log-probabilities only fall; the division helps most at the largest penalty that can still come
-        bound = best / max(options.penalty(length + 1), options.penalty(options.max_length))
-        return bound <= worst
+            done = ~worst.isneginf() | best.isneginf()
+        else:
+            length = self.tokens.shape[-1]
+            # log-probabilities only fall; the division helps most at the largest penalty that can still come
+            done = best / max(options.penalty(length + 1), options.penalty(options.max_length)) <= worst
+        self.sums = self.sums.masked_fill(done.unsqueeze(1), float("-inf"))
+        return done
 
     def narrow(self, active: Tensor) -> None:
         """Puts the results of documents that are done aside: active is the index of those that go on."""
@@ -173,7 +179,7 @@ def beam_search(
         if t + 1 == options.max_length:
             break
         state = take(state, origin)
-        open_ = (~search.done()).nonzero().squeeze(1)
+        open_ = (~search.close_done()).nonzero().squeeze(1)
         if len(open_) == 0:
             break
         if len(open_) <= 0.75 * len(search.rows):  # narrowing copies the memory: not for a single document in many

@@ -39,7 +39,8 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
     loaded = Vocabulary.load(tmp_path / "text")
     assert loaded.state() == vocabulary.state() and loaded.digest == vocabulary.digest
     assert [path.name for path in (tmp_path / "text").iterdir()] == ["vocabulary.json"]
-    assert json.loads((tmp_path / "text" / "vocabulary.json").read_text(encoding="utf-8"))["words"] == ["ä", "日本", '"']
+    saved = json.loads((tmp_path / "text" / "vocabulary.json").read_text(encoding="utf-8"))
+    assert saved["words"] == ["ä", "日本", '"']
 
 
 def test_errors_say_what_to_do(tmp_path):

@@ -1,0 +1,136 @@
+from itertools import product
+
+import pytest
+import torch
+
+from lightning_modules.decoding.beam_search import beam_search
+from lightning_modules.decoding.options import DecodingOptions
+
+V, STOP, START = 4, 0, 1
+
+
+def tables(documents, seed=0):
+    """log P(next | last word, document): [B, V, V]."""
+    torch.manual_seed(seed)
+    return torch.randn(documents, V, V).mul(1.5).log_softmax(-1)
+
+
+def step(tokens, state, memory, count):
+    """A Markov chain a document; the state counts steps, so that its reordering is exercised."""
+    table = memory["table"]                                                         # [B, V, V]
+    rows = torch.arange(len(table)).unsqueeze(1)
+    log_probs = table[rows, tokens] + 0.1 * state["steps"].unsqueeze(-1) * memory["drift"].unsqueeze(1)
+    return None, log_probs.log_softmax(-1), {"steps": state["steps"] + 1}
+
+
+def sparse_step(tokens, state, memory, count):
+    """The same, giving only the best `count` words and one word twice."""
+    _, log_probs, state = step(tokens, state, memory, count)
+    best, ids = log_probs.topk(min(count, V), dim=-1)
+    twice = torch.full_like(best[..., :1], float("-inf"))
+    return torch.cat([ids[..., :1], ids], -1), torch.cat([twice, best], -1), state
+
+
+def memory_of(table):
+    torch.manual_seed(7)
+    return {"table": table, "drift": torch.randn(len(table), V)}
+
+
+def search(options, table, which=step, forbidden=()):
+    memory = memory_of(tables(3)) if table is None else table
+    documents = len(memory["table"])
+    state = {"steps": torch.zeros(documents)}
+    return beam_search(which, state, memory, torch.full((documents,), START), STOP, options, forbidden, padding=-1)
+
+
+def has_repeat(words, n):
+    grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+    return len(set(grams)) < len(grams)
+
+
+def enumerate_all(memory, row, options, forbidden):
+    """Every sequence that obeys the options, with its score, best first: no search at all."""
+    table, drift = memory["table"][row], memory["drift"][row]
+    found = []
+    for length in range(1, options.max_length + 1):
+        for words in product(range(V), repeat=length):
+            ended = words[-1] == STOP
+            if STOP in words[:-1] or not (ended or length == options.max_length):
+                continue
+            if set(words) & set(forbidden) or (ended and length - 1 < options.min_length):
+                continue
+            if options.no_repeat_ngram and has_repeat(words, options.no_repeat_ngram):
+                continue
+            total, last = 0.0, START
+            for position, word in enumerate(words):
+                total += (table[last] + 0.1 * position * drift).log_softmax(-1)[word].item()
+                last = word
+            found.append((total / options.penalty(length), list(words)))
+    return sorted(found, reverse=True)
+
+
+CASES = [
+    {"length_penalty": "mean"},
+    {"length_penalty": "mean", "alpha": 2.0},
+    {"length_penalty": "gnmt", "alpha": 0.8},
+    {"length_penalty": "none"},
+    {"length_penalty": "mean", "min_length": 3},
+    {"length_penalty": "none", "min_length": 2, "no_repeat_ngram": 2},
+    {"length_penalty": "mean", "no_repeat_ngram": 1},
+]
+
+
+@pytest.mark.parametrize("which", [step, sparse_step])
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("forbidden", [(), (2,)])
+def test_a_beam_that_holds_everything_finds_what_enumeration_finds(case, forbidden, which):
+    options = DecodingOptions(beam_size=V**4, max_length=4, early_stopping=False, **{"min_length": 0} | case)
+    memory = memory_of(tables(3))
+    result = search(options, memory, which, forbidden)
+    for row in range(3):
+        expected = enumerate_all(memory, row, options, forbidden)
+        for k, (score, words) in enumerate(expected[:5]):
+            assert result.tokens[row, k, : result.lengths[row, k]].tolist() == words
+            assert result.scores[row, k].item() == pytest.approx(score, abs=1e-5)
+            assert result.tokens[row, k, result.lengths[row, k] :].eq(-1).all()
+        reachable = sum(not score.isneginf() for score in result.scores[row])
+        assert reachable == len(expected), "every sequence once, and no other"
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize("beam_size", [1, 2, 3])
+def test_documents_do_not_see_each_other(beam_size, early_stopping):
+    options = DecodingOptions(beam_size=beam_size, min_length=0, max_length=12, early_stopping=early_stopping)
+    memory = memory_of(tables(8, seed=3))
+    together = search(options, memory)
+    assert len(set(together.lengths[:, 0].tolist())) > 1, "documents end at different steps, so the batch is narrowed"
+    for row in range(8):
+        alone = search(options, {name: tensor[row : row + 1] for name, tensor in memory.items()})
+        torch.testing.assert_close(together.tokens[row], alone.tokens[0])
+        torch.testing.assert_close(together.scores[row], alone.scores[0])
+
+
+def test_beam_one_takes_the_best_word_at_every_step():
+    options = DecodingOptions(beam_size=1, min_length=0, max_length=9)
+    memory = memory_of(tables(4, seed=5))
+    result = search(options, memory)
+    for row in range(4):
+        words, last = [], START
+        while len(words) < 9 and last != STOP:
+            last = (memory["table"][row, last] + 0.1 * len(words) * memory["drift"][row]).argmax().item()
+            words.append(last)
+        assert result.tokens[row, 0, : result.lengths[row, 0]].tolist() == words
+
+
+def test_stopping_late_never_scores_lower():
+    memory = memory_of(tables(16, seed=11))
+    early, late = (
+        search(DecodingOptions(beam_size=2, min_length=0, max_length=10, early_stopping=stop), memory).scores[:, 0]
+        for stop in (True, False)
+    )
+    assert (late >= early - 1e-6).all() and (late > early + 1e-6).any()
+
+
+def test_everything_forbidden_is_an_error():
+    with pytest.raises(ValueError, match="loosen the decoding options"):
+        search(DecodingOptions(beam_size=2, min_length=0, max_length=3), None, forbidden=(0, 1, 2, 3))

@@ -1,0 +1,70 @@
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.decoding.sampling import sample, truncate
+
+STOP, START, V = 0, 1, 4
+TABLE = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.2, 0.2], [0.3, 0.3, 0.3, 0.1]]).log()
+
+
+def step(tokens, state, memory, count):
+    assert count is None
+    return None, TABLE[tokens], state
+
+
+def draw(options, seed=0, documents=1, forbidden=()):
+    generator = torch.Generator().manual_seed(seed)
+    start = torch.full((documents,), START)
+    return sample(step, {}, {}, start, STOP, options, forbidden, padding=-1, generator=generator)
+
+
+def test_frequencies_are_the_model_s_probabilities():
+    options = DecodingOptions(beam_size=500, min_length=0, max_length=2, sample=True, length_penalty="none")
+    result = draw(options, documents=40)
+    counts = Counter(tuple(row) for row in result.tokens.flatten(0, 1).tolist())
+    total = counts.total()
+    probability = TABLE.exp()
+    for first in range(V):
+        for second in range(V) if first != STOP else [-1]:
+            p = probability[START, first].item() * (probability[first, second].item() if first != STOP else 1)
+            # 20,000 draws: five standard errors
+            assert counts[(first, second)] / total == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / total))
+
+
+def test_scores_are_the_log_probabilities_of_what_was_drawn():
+    options = DecodingOptions(beam_size=20, min_length=0, max_length=6, sample=True, length_penalty="none")
+    result = draw(options)
+    for words, length, score in zip(result.tokens[0].tolist(), result.lengths[0].tolist(), result.scores[0].tolist()):
+        total = sum(TABLE[a, b].item() for a, b in zip([START, *words[: length - 1]], words[:length]))
+        assert score == pytest.approx(total, abs=1e-5)
+        assert STOP not in words[: length - 1] and all(word == -1 for word in words[length:])
+
+
+def test_a_seed_repeats_a_draw():
+    options = DecodingOptions(beam_size=8, min_length=0, max_length=6, sample=True)
+    assert torch.equal(draw(options, 1).tokens, draw(options, 1).tokens)
+    assert not torch.equal(draw(options, 1).tokens, draw(options, 2).tokens)
+
+
+def test_constraints_hold_in_every_draw():
+    options = DecodingOptions(beam_size=200, min_length=3, max_length=5, no_repeat_ngram=2, sample=True)
+    for words in draw(options, forbidden=(2,)).tokens[0].tolist():
+        assert 2 not in words and STOP not in words[:3]
+        kept = [word for word in words if word >= 0]
+        assert len(set(zip(kept, kept[1:]))) == len(kept) - 1
+
+
+def test_temperature_top_k_and_top_p_shape_the_distribution():
+    probabilities = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    sharp = truncate(probabilities.log(), DecodingOptions(temperature=0.5)).exp()
+    torch.testing.assert_close(sharp, probabilities**2 / (probabilities**2).sum())
+    two = truncate(probabilities.log(), DecodingOptions(top_k=2)).exp()
+    torch.testing.assert_close(two, torch.tensor([0.625, 0.375, 0, 0]))
+    # the smallest set with probability 0.75 or more is the first two
+    nucleus = truncate(probabilities.log(), DecodingOptions(top_p=0.75)).exp()
+    torch.testing.assert_close(nucleus, torch.tensor([0.625, 0.375, 0, 0]))
+    assert truncate(probabilities.log(), DecodingOptions(top_p=0.01)).exp()[0] == 1
