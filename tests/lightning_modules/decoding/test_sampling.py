@@ -1,5 +1,6 @@
 import math
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 import torch
@@ -55,7 +56,7 @@ def test_constraints_hold_in_every_draw():
     for words in draw(options, forbidden=(2,)).tokens[0].tolist():
         assert 2 not in words and STOP not in words[:3]
         kept = [word for word in words if word >= 0]
-        assert len(set(zip(kept, kept[1:]))) == len(kept) - 1
+        assert len(set(pairwise(kept))) == len(kept) - 1
 
 
 def test_temperature_top_k_and_top_p_shape_the_distribution():
