@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -133,7 +134,8 @@ def _runs_in(path: Path) -> Iterator[tuple[Path, str]]:
     if not there:
         raise CorpusError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
     if len(there) < len(described):
-        print(f"{path}: {len(described) - len(there)} of {len(described)} points have no predictions yet, left out")
+        lacking = f"{len(described) - len(there)} of {len(described)} points have no predictions yet, left out"
+        print(f"{path}: {lacking}", file=sys.stderr)
     for row in there:
         yield path / row["run"], " ".join(word for word in row["label"].split(" ") if not word.startswith("seed="))
 

@@ -1,0 +1,68 @@
+"""Run folders made by hand, for tests of what reads them."""
+
+import copy
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CONFIG = {
+    "seed_everything": 1,
+    "model": {
+        "class_path": "lightning_modules.PointerGenerator",
+        "init_args": {"vocab_size": 40, "pointer": True, "coverage": True},
+    },
+    "data": {"class_path": "datamodules.PointerGeneratorData", "init_args": {"batch_size": 4, "seed": 0}},
+    "trainer": {"max_epochs": 2, "callbacks": [{"class_path": "callbacks.CoverageAnnealing"}]},
+    "run_dir": "somewhere",
+    "wandb": "off",
+}
+SIGNATURES = {name: f"{name}|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0" for name in ("rouge1", "rouge2")}
+
+
+def prediction(number: int, summary: str, scores: dict[str, float], copied: list[bool] | None = None) -> dict[str, Any]:
+    """A line of predictions.jsonl, of one sentence and one reference."""
+    row = {"id": f"doc-{number}", "summary": [summary], "references": [[f"reference {number}"]], "scores": scores}
+    return row | ({"words": summary.split(), "copied": copied} if copied is not None else {})
+
+
+def make_run(
+    folder: Path,
+    rows: list[dict[str, Any]],
+    seed: int = 1,
+    signatures: dict[str, str] | None = SIGNATURES,
+    curve: dict[str, list[float]] | None = None,
+    **changes: Any,
+) -> Path:
+    """A run folder with what `precis fit` and `precis test` leave; `changes` are arguments of the model."""
+    config = copy.deepcopy(CONFIG) | {"seed_everything": seed, "run_dir": str(folder)}
+    config["model"]["init_args"] |= changes
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    (folder / "environment.json").write_text(json.dumps({"seed": seed, "git_commit": "0" * 40}), encoding="utf-8")
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (folder / "predictions.jsonl").write_text(lines, encoding="utf-8")
+    if signatures is not None:
+        (folder / "predictions.signatures.json").write_text(json.dumps(signatures), encoding="utf-8")
+    if curve is not None:
+        with (folder / "metrics.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["epoch", "step", *curve])
+            for step, values in enumerate(zip(*curve.values())):
+                writer.writerow([0, 10 * step, *values])
+    return folder
+
+
+def write_sweep_folder(folder: Path, points: dict[str, list[dict[str, Any]]], missing: str) -> Path:
+    """A sweep folder: a run a label, with what it says before the seed in its config; `missing` is planned only."""
+    described = []
+    for label, rows in points.items():
+        name, seed = label.rsplit(" seed=", 1)
+        run = label.replace(" ", "-").replace("=", "-")
+        make_run(folder / run, rows, seed=int(seed), vocab_size=len(name))
+        described.append({"run": run, "label": label})
+    described.append({"run": missing.replace(" ", "-"), "label": missing})
+    (folder / "points.json").write_text(json.dumps({"points": described}), encoding="utf-8")
+    return folder

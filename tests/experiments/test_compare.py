@@ -1,0 +1,276 @@
+import json
+import re
+import shutil
+import subprocess
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_folders import SIGNATURES, make_run, prediction, write_sweep_folder
+
+from experiments.statistics import approximate_randomisation, bootstrap_interval, holm, paired_bootstrap
+
+SCORES = np.random.default_rng(0).uniform(10, 60, size=(4, 12, 2))  # runs, documents, measures
+ROUGE = "--metric=rouge1,rouge2"
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def rows_of(run: int, documents=range(12)) -> list[dict]:
+    scores = [dict(zip(("rouge1", "rouge2"), values)) for values in SCORES[run].tolist()]
+    return [prediction(number, f"run {run} says {number}", scores[number]) for number in documents]
+
+
+@pytest.fixture
+def runs(tmp_path) -> list[Path]:
+    """Three seeds of one system, the third's documents in another order, and one run of another."""
+    return [
+        make_run(tmp_path / "a1", rows_of(0), seed=1, coverage=False),
+        make_run(tmp_path / "a2", rows_of(1), seed=2, coverage=False),
+        make_run(tmp_path / "a3", rows_of(2, reversed(range(12))), seed=3, coverage=False),
+        make_run(tmp_path / "b1", rows_of(3), seed=1),
+    ]
+
+
+def compared(precis, *arguments) -> dict:
+    done = precis("compare", *arguments, "--json")
+    assert done.status == 0, done.err
+    return json.loads(done.out)
+
+
+# The table
+
+
+def test_seeds_are_averaged_and_statistics_are_those_of_direct_calls(runs, precis):
+    found = compared(precis, *runs, ROUGE)
+    first, second = found["systems"]
+    assert [system["name"] for system in found["systems"]] == ["coverage=false", "coverage=true"]
+    assert [run["seed"] for run in first["runs"]] == [1, 2, 3] and len(second["runs"]) == 1
+    assert found["documents"] == 12 and found["baseline"] == "coverage=false"
+    assert found["differences"] == {"model.init_args.coverage": [False, True]}
+
+    averaged = sum(SCORES[run] for run in range(3)) / 3
+    tests = [test(SCORES[3], averaged) for test in (approximate_randomisation, paired_bootstrap)]
+    for column, name in enumerate(("rouge1", "rouge2")):
+        mean, low, high = bootstrap_interval(averaged[:, column])
+        cell = first["scores"][name]
+        assert (cell["mean"], cell["low"], cell["high"]) == pytest.approx((mean, low, high))
+        by_run = [SCORES[run, :, column].mean() for run in range(3)]
+        variance = sum((value - sum(by_run) / 3) ** 2 for value in by_run) / 2
+        assert cell["spread"] == pytest.approx(variance**0.5)
+        assert cell["difference"] is cell["p_bootstrap"] is None and second["scores"][name]["spread"] is None
+        other = second["scores"][name]
+        assert other["difference"] == pytest.approx((SCORES[3] - averaged).mean(0)[column])
+        assert other["p_randomisation"] == pytest.approx(holm(tests[0])[column])
+        assert other["p_bootstrap"] == pytest.approx(holm(tests[1])[column])
+        assert other["significant"] == (other["p_randomisation"] < 0.05 and other["p_bootstrap"] < 0.05)
+
+
+def test_holm_counts_all_comparisons_of_the_table(tmp_path, precis):
+    base = rows_of(0)
+    runs = [make_run(tmp_path / "base", base)]
+    for number, gain in enumerate((1.0, 2.0), 1):
+        rows = [row | {"scores": row["scores"] | {"rouge1": row["scores"]["rouge1"] + gain}} for row in base]
+        runs.append(make_run(tmp_path / f"gain{number}", rows, vocab_size=40 + number))
+    found = compared(precis, *runs, ROUGE)
+    _, one, two = ({name: cell["p_randomisation"] for name, cell in s["scores"].items()} for s in found["systems"])
+    raw = approximate_randomisation(np.full(12, 1.0), np.zeros(12))
+    # four comparisons; the two of rouge2 are between equal scores
+    assert one == {"rouge1": pytest.approx(4 * raw), "rouge2": 1.0}
+    assert two == {"rouge1": pytest.approx(4 * raw), "rouge2": 1.0}
+
+
+def test_the_baseline_can_be_any_run_and_scores_change_their_sign(runs, precis):
+    one, other = compared(precis, *runs, ROUGE), compared(precis, *runs, ROUGE, "--baseline", runs[3])
+    assert other["baseline"] == "coverage=true"
+    given, turned = one["systems"][1]["scores"]["rouge1"], other["systems"][0]["scores"]["rouge1"]
+    assert turned["difference"] == pytest.approx(-given["difference"])
+    assert compared(precis, *runs, ROUGE, "--baseline", "coverage=true")["baseline"] == "coverage=true"
+
+
+def test_the_table_shows_means_marks_and_how_they_were_made(runs, precis, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    out = precis("compare", *runs, ROUGE).out
+    assert f"{SCORES[:3, :, 0].mean():.2f} ± " in out and "coverage=true" in out and "(baseline)" in out
+    assert "corrected for 2 comparisons (Holm)" in out and "systems have different numbers of seeds" in out
+
+
+def test_length_and_repetition_are_counted_from_the_outputs(tmp_path, precis):
+    rows = [prediction(0, "a b c a b c", {"rouge1": 1.0}), prediction(1, "a b", {"rouge1": 2.0})]
+    (system,) = compared(precis, make_run(tmp_path / "run", rows), "--metric=length,repeated_trigrams")["systems"]
+    assert system["scores"]["length"]["mean"] == 4  # six words and two
+    assert system["scores"]["repeated_trigrams"]["mean"] == pytest.approx((100 * 1 / 4 + 0) / 2)  # abc bca cab abc
+
+
+def test_a_sweep_folder_stands_for_its_runs(tmp_path, precis):
+    points = {"attention seed=1": rows_of(0), "attention seed=2": rows_of(1), "pointer seed=1": rows_of(2)}
+    folder = write_sweep_folder(tmp_path / "sweep", points, missing="pointer seed=2")
+    done = precis("compare", folder, ROUGE, "--json")
+    assert "1 of 4 points have no predictions yet" in done.err
+    systems = json.loads(done.out)["systems"]
+    assert [(system["name"], len(system["runs"])) for system in systems] == [("attention", 2), ("pointer", 1)]
+    again = compared(precis, folder, folder / "attention-seed-1", ROUGE)  # given twice, taken once
+    assert [len(system["runs"]) for system in again["systems"]] == [2, 1]
+
+
+def test_runs_of_the_same_config_and_seed_are_no_seeds_of_one_system(tmp_path, precis):
+    runs = [make_run(tmp_path / "before", rows_of(0)), make_run(tmp_path / "after", rows_of(1))]
+    assert [system["name"] for system in compared(precis, *runs, ROUGE)["systems"]] == ["before", "after"]
+
+
+def test_a_file_of_predictions_is_a_system_with_the_scores_that_evaluate_wrote(tmp_path, precis):
+    run, lead = make_run(tmp_path / "run", rows_of(0)), tmp_path / "lead.jsonl"
+    rows = rows_of(1)
+    lead.write_text("".join(json.dumps({**row, "scores": {}}) + "\n" for row in rows), encoding="utf-8")
+    lacking = precis("compare", run, lead, ROUGE)
+    assert lacking.status == 1 and "lead.jsonl: no scores for 'rouge1'" in lacking.err
+    scores = [{"id": row["id"], "scores": row["scores"]} for row in rows]
+    (tmp_path / "lead.scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scores), encoding="utf-8")
+    found = compared(precis, run, lead, ROUGE)
+    assert [system["name"] for system in found["systems"]] == ["run", "lead"]
+    assert found["systems"][1]["scores"]["rouge1"]["mean"] == pytest.approx(SCORES[1, :, 0].mean())
+    assert any("lead.jsonl" in note and "not recorded" in note for note in found["notes"])
+
+
+# What cannot be compared
+
+
+def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, precis):
+    run = make_run(tmp_path / "run", rows_of(0))
+    (tmp_path / "empty").mkdir()
+    unpredicted = make_run(tmp_path / "unpredicted", rows_of(0))
+    (unpredicted / "predictions.jsonl").unlink()
+    fewer = make_run(tmp_path / "fewer", rows_of(0, range(11)))
+    other = make_run(tmp_path / "other", [{**row, "references": [["another"]]} for row in rows_of(0)])
+    unstemmed = {name: text.replace("stem:porter", "stem:none") for name, text in SIGNATURES.items()}
+    unlike = make_run(tmp_path / "unlike", rows_of(0), seed=2, signatures=unstemmed)
+    torn = make_run(tmp_path / "torn", rows_of(0))
+    (torn / "predictions.jsonl").write_text('{"id": "doc-0", "summ', encoding="utf-8")
+    twice = make_run(tmp_path / "twice", [*rows_of(0), *rows_of(0)])
+    page = tmp_path / "page.html"
+    for arguments, said in (
+        ([tmp_path / "none"], "none: no such folder"),
+        ([tmp_path / "empty"], "empty/config.yaml: not there"),
+        ([unpredicted], f"predictions.jsonl: not there; run `precis test --run {unpredicted}` first"),
+        ([run, fewer], "1 documents, such as 'doc-11',"),
+        ([run, other], "document 'doc-0' has other references than in"),
+        ([run, unlike], "unlike: rouge1 was computed as rouge1|stem:none"),
+        ([torn], "predictions.jsonl:1: no record"),
+        ([twice], "predictions.jsonl:13: id 'doc-0' is there twice"),
+        ([run, "--metric=bleu"], "no scores for 'bleu'; all runs have rouge1, rouge2, length"),
+        ([run, "--baseline", fewer], "none of the runs that are compared"),
+    ):
+        metric = [] if any(str(argument).startswith("--metric") for argument in arguments) else [ROUGE]
+        done = precis("compare", *arguments, *metric, "--html", page)
+        assert done.status == 1 and said in done.err and done.err.count("\n") == 1, (said, done.err)
+        assert not page.exists()
+
+
+def test_other_versions_and_unknown_ways_are_noted(tmp_path, precis):
+    newer = {name: text.replace("precis:0.1.0", "precis:0.2.0") for name, text in SIGNATURES.items()}
+    runs = [make_run(tmp_path / "one", rows_of(0)), make_run(tmp_path / "two", rows_of(1), seed=2, signatures=newer)]
+    runs.append(make_run(tmp_path / "three", rows_of(2), seed=3, signatures=None))
+    notes = compared(precis, *runs, ROUGE)["notes"]
+    assert any("rouge1 was computed by several versions of the suite: 0.1.0, 0.2.0" in note for note in notes)
+    assert any(str(runs[2]) in note and "not recorded" in note for note in notes)
+
+
+# The page
+
+
+class Outside(HTMLParser):
+    """Collects what a page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag, attributes):
+        places = [value for name, value in attributes if name in ("src", "href")]
+        self.found += [place for place in places if not place.startswith(("#", "data:"))]
+
+
+HOSTILE = '</script><script>document.title="taken"</script><b id=bold>&amp;'
+
+
+@pytest.fixture
+def page(tmp_path, precis) -> Path:
+    curve = {"val/rouge1": [1.0, 5.0, 7.5], "train/loss": [3.0, 2.0, 1.5]}
+    rows = [rows_of(run) for run in range(4)]
+    rows[0][0] |= {"summary": [HOSTILE], "references": [[HOSTILE]]}
+    rows[1][0]["references"] = rows[2][0]["references"] = rows[3][0]["references"] = [[HOSTILE]]
+    rows[3][5] |= {"words": ["run", "3", "says", "5"], "copied": [True, True, False, True]}
+    runs = [
+        make_run(tmp_path / "a1", rows[0], seed=1, curve=curve, coverage=False),
+        make_run(tmp_path / "a2", rows[1], seed=2, curve=curve, coverage=False),
+        make_run(tmp_path / "b1", rows[2], seed=1, curve=curve),
+        make_run(tmp_path / "c1", rows[3], seed=1, pointer=False),
+    ]
+    path = tmp_path / "page.html"
+    done = precis("compare", *runs, ROUGE, "--html", path, "--baseline", runs[0])
+    assert done.status == 0, done.err
+    return path
+
+
+def test_the_page_fetches_nothing(page):
+    text, outside = page.read_text(encoding="utf-8"), Outside()
+    outside.feed(text)
+    assert outside.found == [] and "@import" not in text and not re.search(r"url\(|fetch\(|XMLHttp|import\(", text)
+    assert text.count("</script>") == 2
+
+
+def browse(path: Path, folder: Path, *extra: str) -> subprocess.CompletedProcess:
+    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    flags += " --disable-component-update --disable-sync --enable-logging=stderr --window-size=1250,2600"
+    return subprocess.run(
+        [BROWSER, *flags.split(), f"--user-data-dir={folder}", *extra, path.as_uri()],
+        capture_output=True, text=True, timeout=240, check=True,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome on PATH to show the page in")
+def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path):
+    # What a reader would do, after the page's own script: search for a document, move on with a key.
+    acts = """<script>
+    const list = document.getElementById("document-list");
+    const text = document.getElementById("document-text");
+    const before = document.querySelector("#document > h3").textContent;
+    document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "j", bubbles: true}));
+    const after = document.querySelector("#document > h3").textContent;
+    const search = (words) => { text.value = words; text.dispatchEvent(new Event("input")); };
+    search("ID=BOLD");
+    const reference = document.querySelector(".reference p").textContent;
+    search("says 5");
+    const bold = document.getElementById("bold") !== null;
+    document.body.dataset.acts = JSON.stringify({moved: before !== after, found: list.length, reference, bold});
+    document.getElementById("distribution-kind").value = "differences";
+    document.getElementById("distribution-kind").dispatchEvent(new Event("input"));
+    </script></body>"""
+    acted = tmp_path / "acted.html"
+    acted.write_text(page.read_text(encoding="utf-8").replace("</body>", acts), encoding="utf-8")
+    plain = browse(page, tmp_path / "profile", "--dump-dom")
+    dom, done = plain.stdout, browse(acted, tmp_path / "profile", "--dump-dom")
+    assert "CONSOLE" not in plain.stderr + done.stderr
+    table = re.search(r'<table id="score-table">(.*?)</table>', dom, re.S)[1]
+    assert table.count("<tr>") == 4 and table.count('class="number"') == 3 * 3
+    averaged = (SCORES[0] + SCORES[1]).mean(0) / 2
+    assert f"<strong>{averaged[0]:.2f} ± " in table and f"<strong>{SCORES[3, :, 1].mean():.2f}</strong>" in table
+    plot = re.search(r'<div id="curve-plot">(.*?)</div>', dom, re.S)[1]
+    assert plot.count("<path") == 3 and "coverage=true pointer=true, seed 1" in plot
+    assert '<option value="train/loss">' in dom and dom.count("<rect") > 3
+    assert "<title>Précis" in dom and "<title>Précis" in done.stdout
+    assert dom.count('class="text output"') == 3 and dom.count('class="text reference"') == 1
+    acts = json.loads(unescape(re.search(r'data-acts="([^"]*)"', done.stdout)[1]))
+    assert acts == {"moved": True, "found": 1, "reference": HOSTILE, "bold": False}
+    assert "<mark>run 3</mark> says <mark>5</mark>" in done.stdout
+    assert done.stdout.count("<rect") < dom.count("<rect")  # the baseline has no difference to itself
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome on PATH to show the page in")
+def test_a_single_run_without_curves_can_be_shown(tmp_path, precis):
+    path = tmp_path / "single.html"
+    assert precis("compare", make_run(tmp_path / "run", rows_of(0)), ROUGE, "--html", path, "--documents=5").status == 0
+    shown = browse(path, tmp_path / "profile", "--dump-dom")
+    assert "CONSOLE" not in shown.stderr
+    assert "No run has a metrics.csv" in shown.stdout and "5 of 5 documents (of 12 compared)" in shown.stdout
