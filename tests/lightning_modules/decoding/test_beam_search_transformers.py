@@ -57,7 +57,8 @@ def test_equals_transformers(model, source, beam_size, alpha, early_stopping, ng
     result = ours(model, source, options)
     arguments = dict(num_beams=beam_size, max_new_tokens=12, min_new_tokens=min_length, no_repeat_ngram_size=ngram)
     if beam_size > 1:
-        arguments |= dict(length_penalty=alpha, early_stopping=early_stopping or "never", num_return_sequences=beam_size)
+        arguments |= dict(length_penalty=alpha, num_return_sequences=beam_size)
+        arguments["early_stopping"] = early_stopping or "never"
     theirs = model.generate(
         source, do_sample=False, output_scores=True, return_dict_in_generate=True, use_cache=False, **arguments
     )

@@ -1,0 +1,59 @@
+import math
+
+import pytest
+import torch
+
+from lightning_modules.networks.attention import CoverageAttention, _AdditiveEnergy, coverage_loss
+
+
+def by_hand(layer, query, memory, coverage, gate):
+    """The sheet's formula for one summary of one document, one position at a time."""
+    energies = []
+    for state, seen in zip(memory, coverage):
+        inner = layer.project(state) + layer.query(query)
+        if layer.coverage is not None:
+            inner = inner + gate * layer.coverage * seen
+        energies.append(math.exp((layer.score @ inner.tanh()).item()))
+    return [e / sum(energies) for e in energies]
+
+
+@pytest.mark.parametrize("has_coverage", [True, False])
+@pytest.mark.parametrize("gate", [0.0, 0.5, 1.0])
+def test_equals_the_formula_and_ignores_padding(has_coverage, gate):
+    torch.manual_seed(0)
+    layer = CoverageAttention(memory_size=6, query_size=4, hidden_size=5, coverage=has_coverage)
+    memory, query, coverage = torch.randn(2, 7, 6), torch.randn(2, 3, 4), 3 * torch.rand(2, 3, 7)
+    lengths = [7, 3]
+    mask = torch.arange(7) < torch.tensor(lengths)[:, None]
+    weights = layer(query, layer.project(memory), mask, coverage, gate)
+    for row, length in enumerate(lengths):
+        for k in range(3):
+            expected = by_hand(layer, query[row, k], memory[row, :length], coverage[row, k], gate)
+            torch.testing.assert_close(weights[row, k, :length], torch.tensor(expected))
+        assert weights[row, :, length:].eq(0).all()
+
+
+@pytest.mark.parametrize("has_coverage", [True, False])
+@pytest.mark.parametrize("summaries", [1, 3])
+def test_the_recomputed_gradient_equals_finite_differences(has_coverage, summaries):
+    torch.manual_seed(1)
+    draw = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)  # noqa: E731
+    coverage = draw(2, summaries, 4) if has_coverage else None
+    inputs = (draw(2, 4, 3), draw(2, summaries, 3), coverage, draw(3), draw(3))
+    assert torch.autograd.gradcheck(_AdditiveEnergy.apply, inputs)
+
+
+def test_a_closed_gate_leaves_coverage_out_but_in_the_graph():
+    torch.manual_seed(2)
+    layer = CoverageAttention(3, 3, 3)
+    projected, mask = layer.project(torch.randn(1, 4, 3)), torch.ones(1, 4, dtype=torch.bool)
+    query = torch.randn(1, 1, 3)
+    one, other = (layer(query, projected, mask, torch.rand(1, 1, 4), gate=0.0) for _ in range(2))
+    torch.testing.assert_close(one, other)
+    one[0, 0, 0].backward()
+    assert layer.coverage.grad.eq(0).all() and layer.score.grad.ne(0).any()
+
+
+def test_coverage_loss_is_the_shared_mass():
+    attention, coverage = torch.tensor([0.7, 0.2, 0.1]), torch.tensor([0.5, 0.0, 2.0])
+    assert math.isclose(coverage_loss(attention, coverage), 0.6, rel_tol=1e-6)
