@@ -80,4 +80,5 @@ def _one(x: Array, y: Array) -> dict[str, float]:
 def _row(definition: str, used: int, of: int, values: Mapping[str, float]) -> dict[str, Any]:
     numbers = {name: values.get(name, np.nan) for name in CORRELATIONS}
     numbers = {name: None if np.isnan(value) else float(value) for name, value in numbers.items()}
-    return {"definition": definition, "used": int(used), "of": of} | numbers
+    defined = any(value is not None for value in numbers.values())
+    return {"definition": definition, "used": int(used) if defined else 0, "of": of} | numbers

@@ -182,17 +182,26 @@ def _chrf(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str,
 def _sacrebleu(name: str, of_corpus: Any, of_document: Any, predictions: Sequence[Prediction]) -> Scores:
     """One pass for the documents' scores, the corpus's and its bootstrap: all are functions of the same counts."""
     texts, targets = ([" ".join(one.summary) for one in predictions], [_joined(one.references) for one in predictions])
-    # sacrebleu takes the first references of all documents, then the second ones, ...; None where one has no more.
-    most = max(map(len, targets))
-    streams = [[target[number] if number < len(target) else None for target in targets] for number in range(most)]
-    counts = of_corpus._extract_corpus_statistics(texts, streams)
+    counts: list[list[int]] = []
+    for start in range(0, len(texts), 500):  # sacrebleu holds the n-grams of all references that it is given
+        some = slice(start, start + 500)
+        counts += of_corpus._extract_corpus_statistics(texts[some], _streams(targets[some]))
     values = [of_document._compute_score_from_stats(row).score for row in counts]
 
     def corpus(sums: Sequence[float]) -> float:
         return of_corpus._compute_score_from_stats([round(value) for value in sums]).score
 
+    # The signature says how many references the texts had that were scored last.
+    extremes = [min(targets, key=len), max(targets, key=len)]
+    of_corpus.corpus_score(["", ""], _streams(extremes))
     statistics = np.array(counts, dtype=np.float64)
     return Scores(np.array(values), f"{name}|{of_corpus.get_signature()}", CorpusScore(statistics, corpus))
+
+
+def _streams(targets: Sequence[list[str]]) -> list[list[str | None]]:
+    """sacrebleu's order: the first references of all documents, then the second ones; None where one has no more."""
+    most = max(map(len, targets))
+    return [[target[number] if number < len(target) else None for target in targets] for number in range(most)]
 
 
 def _meteor(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:

@@ -151,6 +151,9 @@ def test_several_references_lists_of_sentences_and_other_names(tmp_path, evaluat
     assert "|stem:none|" in found["rouge1_recall"]["signature"] and "split:auto+given" in found["words"]["signature"]
     mean = by_measure(evaluated(path, *names, "--multi_reference", "mean", "--variants", "rouge1"))
     assert math.isclose(mean["rouge1"]["mean"], 100 * ((2 / 3 + 1 / 2) / 2 + 1 / 2) / 2)
+    chrf = by_measure(evaluated(path, *names, "--metrics", "chrf"))["chrf"]
+    expected = sacrebleu.CHRF().corpus_score(["a b c d"] * 2, [["a b", "a b c d"], ["c d e f", "x"]]).score
+    assert math.isclose(chrf["mean"], expected) and chrf["signature"].startswith("chrf|nrefs:2|")
     both = [write(tmp_path / f"ref{n}", [" ".join(row["gold"][n]) for row in rows]) for n in (0, 1)]
     assert by_measure(evaluated(path, *names, "--references", *both, "--metrics", "chrf"))["chrf"]["documents"] == 2
 
