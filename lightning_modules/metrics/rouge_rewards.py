@@ -26,7 +26,7 @@ def rouge_l_texts(
     """
     words = vocabulary(stem, tokenizer)
     words.bound()
-    return _rouge_l(hypotheses, references, words.encode)
+    return _rouge_l(hypotheses, references, words.split, words.__getitem__)
 
 
 def rouge_l_ids(
@@ -47,22 +47,29 @@ def rouge_l_ids(
     hypotheses, references = (
         ids.tolist() if isinstance(ids, Tensor) else ids for ids in (hypothesis_ids, reference_ids)
     )
-    if not (skipped := frozenset(ignore)):
-        return _rouge_l(hypotheses, references, list)
-    return _rouge_l(hypotheses, references, lambda row: [token for token in row if token not in skipped])
+    skipped = frozenset(ignore)
+    units = (lambda row: [token for token in row if token not in skipped]) if skipped else list
+    return _rouge_l(hypotheses, references, units)
 
 
-def _rouge_l(hypotheses: Sequence[Any], references: Sequence[Any], encode: Callable[[Any], list[int]]) -> list[Score]:
+def _rouge_l(
+    hypotheses: Sequence[Any],
+    references: Sequence[Any],
+    units: Callable[[Any], list],
+    number: Callable[[Any], int] | None = None,
+) -> list[Score]:
+    """Scores of each pair. `units` cuts a row; `number` makes integers of its units, one by one as they are needed."""
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references")
     scores = []
     previous = None
     for hypothesis, reference in zip(hypotheses, references):
         if reference != previous:
-            previous, expected = reference, encode(reference)
+            previous, expected = reference, units(reference)
             if not expected:
                 raise ValueError(f"reference {len(scores)} is empty")
-            masks, full = places(expected)
-        predicted = encode(hypothesis)
-        scores.append(score_of(lcs_length(predicted, masks, full), len(predicted), len(expected)))
+            masks, full = places(map(number, expected) if number else expected)
+        predicted = units(hypothesis)
+        length = lcs_length(map(number, predicted) if number else predicted, masks, full)
+        scores.append(score_of(length, len(predicted), len(expected)))
     return scores
