@@ -14,44 +14,60 @@ from torch.nn.functional import linear, logsigmoid
 CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**27}
 
 
+def wide(tensor: Tensor) -> Tensor:
+    """A half-precision tensor in float32, any other as it is."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
 class _LinearLogProb(torch.autograd.Function):
-    """log softmax(x W^T + b)[target], a chunk of rows at a time, logits recomputed in the backward pass."""
+    """log softmax(x W^T + b)[target], a slice of the vocabulary at a time, logits recomputed in the backward pass.
+
+    The vocabulary is sliced, not the rows: each part of W and of its gradient passes through the caches once.
+    """
+
+    @staticmethod
+    def logits(part: slice, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return wide(torch.addmm(bias[part], features, weight[part].T))               # [N, words]
+
+    @staticmethod
+    def columns(part: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Where a slice holds the targets, and which of them it holds at all, both [N, 1]."""
+        column = (targets - part.start).unsqueeze(1)
+        return column.clamp(0, part.stop - part.start - 1), (column >= 0) & (column < part.stop - part.start)
 
     @staticmethod
     def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-        cast = weight.to(features.dtype)  # once, under autocast too, not once a chunk
-        rows = max(1, CHUNK_ELEMENTS.get(features.device.type, 2**22) // len(weight))
-        normalizers, chosen = [], []
-        for chunk, target in zip(features.split(rows), targets.split(rows)):
-            logits = torch.addmm(bias.to(cast.dtype), chunk, cast.T)                 # [rows, V]
-            wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-            normalizers.append(wide.logsumexp(-1))
-            chosen.append(wide.gather(-1, target.unsqueeze(-1)).squeeze(-1))
-        normalizer = torch.cat(normalizers) if normalizers else features.new_zeros(0)
-        ctx.save_for_backward(features, cast, bias, targets, normalizer)
-        ctx.rows, ctx.weight_dtype = rows, weight.dtype
-        return torch.cat(chosen) - normalizer if chosen else normalizer              # [N]
+        ctx.dtypes = weight.dtype, bias.dtype
+        weight, bias = weight.to(features.dtype), bias.to(features.dtype)            # once, not once a slice
+        words = max(256, CHUNK_ELEMENTS.get(features.device.type, 2**22) // max(1, len(features)))
+        ctx.parts = [slice(start, min(start + words, len(weight))) for start in range(0, len(weight), words)]
+        sums, chosen = [], 0
+        for part in ctx.parts:
+            logits = _LinearLogProb.logits(part, features, weight, bias)
+            sums.append(logits.logsumexp(-1))
+            column, inside = _LinearLogProb.columns(part, targets)
+            chosen = chosen + logits.gather(-1, column).masked_fill(~inside, 0)      # [N, 1]
+        normalizer = torch.stack(sums).logsumexp(0)                                  # [N]
+        ctx.save_for_backward(features, weight, bias, targets, normalizer)
+        return chosen.squeeze(-1) - normalizer
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
         features, weight, bias, targets, normalizer = ctx.saved_tensors
-        grad_features = torch.empty_like(features)
-        grad_weight = torch.zeros(weight.shape, dtype=ctx.weight_dtype, device=weight.device)
-        grad_bias = torch.zeros_like(bias)
-        for start in range(0, len(features), ctx.rows):
-            part = slice(start, start + ctx.rows)
-            logits = torch.addmm(bias.to(weight.dtype), features[part], weight.T)    # [rows, V]
-            inner = torch.sub(logits, normalizer[part, None]).exp_().mul_(-grad[part, None])
-            inner.scatter_add_(-1, targets[part, None], grad[part, None].to(inner.dtype))  # g (onehot - softmax)
-            grad_bias += inner.sum(0).to(bias.dtype)
-            inner = inner.to(weight.dtype)
-            torch.mm(inner, weight, out=grad_features[part])
-            if inner.dtype == grad_weight.dtype:
-                grad_weight.addmm_(inner.T, features[part])
-            else:
-                grad_weight += inner.T @ features[part]
-        return grad_features, grad_weight, grad_bias, None
+        scaled = (features * -grad.unsqueeze(-1)).to(features.dtype)                 # [N, H]
+        grad_weight = torch.empty_like(weight, dtype=ctx.dtypes[0])                  # [V, H]
+        grad_bias = torch.empty_like(bias, dtype=ctx.dtypes[1])
+        slope = 0
+        for part in ctx.parts:
+            probabilities = _LinearLogProb.logits(part, features, weight, bias).sub_(normalizer.unsqueeze(-1)).exp_()
+            column, inside = _LinearLogProb.columns(part, targets)
+            probabilities.scatter_add_(-1, column, -inside.to(probabilities.dtype))  # P - onehot
+            grad_bias[part] = -grad @ probabilities
+            probabilities = probabilities.to(features.dtype)
+            grad_weight[part] = probabilities.T @ scaled
+            slope = slope - wide(probabilities @ weight[part])
+        return (slope * grad.unsqueeze(-1)).to(features.dtype), grad_weight, grad_bias, None
 
 
 def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
@@ -165,5 +181,4 @@ def first_positions(source: Tensor) -> Tensor:
 
 def vocabulary_logits(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Logits over the vocabulary, in float32 or wider: [..., H] -> [..., V]."""
-    logits = linear(features, weight, bias)
-    return logits if logits.dtype == torch.float64 else logits.float()
+    return wide(linear(features, weight, bias))

@@ -13,13 +13,14 @@ from lightning_modules.networks.copying import (
 )
 
 
-@pytest.mark.parametrize("elements", [1, 70, 10**6])
+@pytest.mark.parametrize("elements", [1, 7 * 300, 10**6])
 def test_log_prob_of_a_target_equals_log_softmax_in_value_and_gradient(monkeypatch, elements):
-    monkeypatch.setitem(copying.CHUNK_ELEMENTS, "cpu", elements)  # one row a chunk, two, all
+    monkeypatch.setitem(copying.CHUNK_ELEMENTS, "cpu", elements)  # three slices of 256 words at most, two of 300, one
     torch.manual_seed(0)
     draw = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)  # noqa: E731
-    features, weight, bias = draw(7, 5), draw(33, 5), draw(33)
-    targets, upstream = torch.randint(0, 33, (7,)), torch.randn(7, dtype=torch.float64)
+    features, weight, bias = draw(7, 5), draw(600, 5), draw(600)
+    targets, upstream = torch.randint(0, 600, (7,)), torch.randn(7, dtype=torch.float64)
+    targets[:4] = torch.tensor([0, 255, 256, 599])  # the ends of slices
     ours = linear_log_prob(features, weight, bias, targets)
     naive = log_softmax(features @ weight.T + bias, -1).gather(-1, targets[:, None]).squeeze(-1)
     torch.testing.assert_close(ours, naive)
