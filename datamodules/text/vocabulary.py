@@ -30,7 +30,7 @@ class Vocabulary:
         self.tokenizer, self.lowercase = tokenizer, lowercase
         self.words = [*SPECIALS, *words]
         self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
-        if len(self._ids) != len(words):
+        if len(self._ids) != len(words) or not self._ids.keys().isdisjoint(SPECIALS):
             raise ValueError("a vocabulary's words must be different from each other and from the special symbols")
 
     @classmethod

@@ -91,6 +91,7 @@ class _Search:
         """Merges newly ended hypotheses [B, 2K, t] into the finished ones, the best K of which stay."""
         K, T = self.options.beam_size, self.options.max_length
         padded = torch.nn.functional.pad(sequences, (0, T - length), value=self.padding)
+        padded = padded.masked_fill(scores.isneginf().unsqueeze(-1), self.padding)
         lengths = torch.full_like(scores, length, dtype=torch.long).masked_fill(scores.isneginf(), 0)
         old = self.finished
         scores, order = torch.cat([old.scores, scores], 1).topk(K, dim=-1)

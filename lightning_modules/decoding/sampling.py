@@ -38,6 +38,9 @@ def sample(
     Arguments as in `beam_search`; `generator` makes the draw repeatable. Constraints (forbidden tokens, minimum length,
     n-gram blocking) and temperature, top-k and top-p shape the distribution that is drawn from; scores are the summed
     log-probabilities under that distribution, divided by the length penalty. Hypotheses come in the order drawn.
+
+    Raises:
+        ValueError: if a hypothesis cannot go on, because every token was forbidden.
     """
     B, K = len(start), options.beam_size
     state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}
@@ -54,7 +57,10 @@ def sample(
             log_probs = forbid(log_probs, ids, torch.full_like(tokens, stop).unsqueeze(-1))
         if options.no_repeat_ngram:
             log_probs = forbid(log_probs, ids, repeated_continuations(drawn[..., :t], options.no_repeat_ngram))
-        log_probs = truncate(log_probs, options)                                     # [B, K, C]
+        stuck = log_probs.isneginf().all(-1)                                         # [B, K]
+        if (stuck & open_).any():
+            raise ValueError("sampling has no token left: every one was forbidden; loosen the decoding options")
+        log_probs = truncate(log_probs.masked_fill(stuck.unsqueeze(-1), 0), options)  # [B, K, C]
         column = torch.multinomial(log_probs.exp().flatten(0, 1), 1, generator=generator).view(B, K, 1)
         tokens = (column if ids is None else ids.gather(-1, column)).squeeze(-1)
         sums += log_probs.gather(-1, column).squeeze(-1) * open_

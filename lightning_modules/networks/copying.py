@@ -127,13 +127,14 @@ def extended_log_probs(logits: Tensor, attention: Tensor, gate: Tensor, source: 
         size: V plus the largest number of out-of-vocabulary words in a document of the batch.
 
     Returns:
-        log P, [..., size]; -inf-like (the log of the smallest normal number) where nothing generates or copies a word.
+        log P, [..., size]; -inf where nothing generates or copies a word.
     """
     vocabulary = logits.log_softmax(-1)
     extra = size - logits.shape[-1]
     vocabulary = torch.nn.functional.pad(vocabulary, (0, extra), value=float("-inf"))            # [..., size]
     copied = torch.zeros_like(vocabulary).scatter_add(-1, source.expand(attention.shape), attention)
-    return mix_log_probs(vocabulary, copied, gate.unsqueeze(-1))
+    absent = vocabulary.isneginf() & (copied == 0)
+    return mix_log_probs(vocabulary, copied, gate.unsqueeze(-1)).masked_fill(absent, float("-inf"))
 
 
 def best_candidates(
@@ -159,7 +160,8 @@ def best_candidates(
     _, beams, vocab_size = logits.shape
     normalizer = logits.logsumexp(-1, keepdim=True)                                              # [B, K, 1]
     top, top_ids = logits.topk(min(count, vocab_size), dim=-1)                                   # [B, K, C]
-    top = top - normalizer + logsigmoid(gate).unsqueeze(-1)
+    absent = top.isneginf()
+    top = mix_log_probs(top - normalizer, torch.zeros_like(top), gate.unsqueeze(-1)).masked_fill(absent, float("-inf"))
     known = in_source.unsqueeze(1).expand(-1, beams, -1).gather(-1, top_ids)
     top = top.masked_fill(known, float("-inf"))  # scored below, as source words
 

@@ -158,6 +158,16 @@ def test_sampling_is_repeatable():
     assert torch.equal(one, two)
 
 
+def test_no_temperature_draws_a_word_that_a_document_does_not_have():
+    model, batch = build(), make_batch()
+    batch.source_extended[0, 2:4] = torch.tensor([V + 1, V + 2])  # the first document has three words of its own
+    options = DecodingOptions(beam_size=200, min_length=3, max_length=6, sample=True, temperature=1e6)
+    drawn = model.generate(batch, options, torch.Generator().manual_seed(0)).tokens
+    for row, tokens in enumerate(drawn):
+        own = {word for word in batch.source_extended[row].tolist() if word >= V}
+        assert set(tokens.flatten().tolist()) == {PAD, STOP, *range(4, 4 + WORDS), *own}
+
+
 def test_copied_words_come_out_as_the_document_s_words_and_are_marked():
     model, batch = build(), make_batch()
     model.decoding = DecodingOptions(beam_size=2, min_length=2, max_length=6)

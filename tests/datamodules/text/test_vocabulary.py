@@ -48,6 +48,8 @@ def test_errors_say_what_to_do(tmp_path):
         Vocabulary.build(TEXTS, STOP + 1)
     with pytest.raises(ValueError, match="different from each other"):
         Vocabulary(["a", "a"])
+    with pytest.raises(ValueError, match="from the special symbols"):
+        Vocabulary(["a", "[UNK]"])
     with pytest.raises(FileNotFoundError, match="no vocabulary there"):
         Vocabulary.load(tmp_path)
     assert START < STOP

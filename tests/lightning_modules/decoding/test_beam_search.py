@@ -95,6 +95,7 @@ def test_a_beam_that_holds_everything_finds_what_enumeration_finds(case, forbidd
             assert result.tokens[row, k, result.lengths[row, k] :].eq(-1).all()
         reachable = sum(not score.isneginf() for score in result.scores[row])
         assert reachable == len(expected), "every sequence once, and no other"
+        assert result.lengths[row, reachable:].eq(0).all() and result.tokens[row, reachable:].eq(-1).all()
 
 
 @pytest.mark.parametrize("early_stopping", [True, False])

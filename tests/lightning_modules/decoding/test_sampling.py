@@ -59,6 +59,14 @@ def test_constraints_hold_in_every_draw():
         assert len(set(pairwise(kept))) == len(kept) - 1
 
 
+def test_nothing_left_to_draw_is_an_error_and_an_ended_sample_needs_nothing():
+    options = DecodingOptions(beam_size=50, min_length=0, max_length=4, no_repeat_ngram=1, sample=True)
+    result = draw(options)  # one word and the end symbol: whoever has drawn both has ended
+    assert result.lengths.max() <= V
+    with pytest.raises(ValueError, match="loosen the decoding options"):
+        draw(options, forbidden=(STOP, 3))
+
+
 def test_temperature_top_k_and_top_p_shape_the_distribution():
     probabilities = torch.tensor([0.5, 0.3, 0.15, 0.05])
     sharp = truncate(probabilities.log(), DecodingOptions(temperature=0.5)).exp()

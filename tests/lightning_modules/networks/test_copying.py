@@ -77,6 +77,18 @@ def test_the_whole_mixture_equals_a_plain_loop_and_sums_to_one():
     torch.testing.assert_close(ours.sum(-1), torch.ones(3, 2))
 
 
+def test_a_word_that_is_nowhere_has_no_probability_at_all():
+    ids, attention, logits, gate = document()
+    ids[:, 0] = 12  # the third added word, but in the last document
+    ids[2, 0] = 3
+    logits[..., 9] = float("-inf")  # a row of the output layer without a word
+    ids[ids == 9] = 8
+    dense = extended_log_probs(logits, attention, gate, ids.unsqueeze(1), 13)
+    for b in range(3):
+        nowhere = [word == 9 or (word >= 10 and word not in ids[b].tolist()[:-2]) for word in range(13)]
+        assert dense[b].isneginf().tolist() == [nowhere, nowhere]
+
+
 def test_copied_mass_is_the_attention_on_the_word():
     ids, attention, *_ = document()
     targets = torch.randint(0, 13, (3, 2))
@@ -87,13 +99,27 @@ def test_copied_mass_is_the_attention_on_the_word():
             assert found[b, t].item() == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("count", [1, 4, 10, 100])
-def test_the_best_candidates_are_those_of_the_whole_mixture(count):
-    ids, attention, logits, gate = document()
+def candidates(ids, attention, logits, gate, count):
     in_source = torch.zeros(3, 10, dtype=torch.bool)
     for b in range(3):
         in_source[b, [word for word in ids[b].tolist() if word < 10]] = True
-    found_ids, found = best_candidates(logits, attention, gate, ids, first_positions(ids), in_source, count)
+    return best_candidates(logits, attention, gate, ids, first_positions(ids), in_source, count)
+
+
+@pytest.mark.parametrize("gate", [-200.0, 200.0])
+def test_candidates_and_the_whole_mixture_agree_where_the_gate_is_saturated(gate):
+    ids, attention, logits, _ = document()
+    gate = torch.full((3, 2), gate)
+    found_ids, found = candidates(ids, attention, logits, gate, 100)
+    dense = extended_log_probs(logits, attention, gate, ids.unsqueeze(1), 13)
+    kept = ~found.isneginf()
+    torch.testing.assert_close(found[kept], dense.gather(-1, found_ids)[kept])
+
+
+@pytest.mark.parametrize("count", [1, 4, 10, 100])
+def test_the_best_candidates_are_those_of_the_whole_mixture(count):
+    ids, attention, logits, gate = document()
+    found_ids, found = candidates(ids, attention, logits, gate, count)
     whole = naive_mixture(ids, attention, logits, gate, 13).log()
     for b in range(3):
         for k in range(2):
