@@ -12,6 +12,8 @@ class CoverageAnnealing(Callback):
     is the weight. w_c exists from the beginning (with a gradient of zero), so the optimizer's state stays whole. Gate
     and weight are pure functions of the optimizer step: a resumed run continues exactly where it was.
 
+    A model that was built without coverage (`--model.coverage false`) has neither, and trains as if this were not there.
+
     Args:
         start_step: optimizer step at which coverage is switched on.
         start_epoch: the same as an epoch (its number, from 0); give one of the two.

@@ -78,13 +78,17 @@ class BatchSampler(Sampler[list[int]]):
                 yield share
 
 
-class ResumableLoader(DataLoader):
-    """A DataLoader that Lightning saves in checkpoints: an epoch goes on after the last batch that was handed out."""
+class ResumableLoader:
+    """Batches that Lightning saves in checkpoints: an epoch goes on after the last one that was handed out.
+
+    It has a DataLoader and is none: Lightning would make that anew for `predict`, with a sampler of its own.
+    """
 
     def __init__(
         self, dataset: Dataset, batch_sampler: BatchSampler, collate_fn: Callable, num_workers: int = 0
     ) -> None:
-        super().__init__(
+        self.batch_sampler = batch_sampler
+        self.loader = DataLoader(
             dataset,
             batch_sampler=batch_sampler,
             collate_fn=collate_fn,
@@ -94,9 +98,12 @@ class ResumableLoader(DataLoader):
         )
         self.delivered = 0
 
+    def __len__(self) -> int:
+        return len(self.batch_sampler)
+
     def __iter__(self) -> Iterator:
         self.delivered = self.batch_sampler.start
-        for batch in super().__iter__():
+        for batch in self.loader:
             self.delivered += 1
             yield batch
 

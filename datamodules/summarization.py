@@ -4,7 +4,9 @@ import copy
 import hashlib
 import json
 import os
+import shutil
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
@@ -123,7 +125,7 @@ class SummarizationData(LightningDataModule, ABC):
                 self.cache_dir,
                 on_bad_record=self.on_bad_record,
                 num_proc=self.num_proc,
-                require_references=split == TRAIN,
+                require_references=split != TEST,
             )
             limit = self.limits[split]
             self._documents[split] = data if limit is None else data.select(range(min(limit, len(data))))
@@ -169,7 +171,11 @@ class SummarizationData(LightningDataModule, ABC):
         """Builds documents, text and features into the cache (one process does, the others find them)."""
         folder = self._text_folder()
         if self.text_dir is None and not folder.exists():
-            self.build_text(self.documents(TRAIN)).save(folder)
+            building = folder.with_name(f".{folder.name}.{os.getpid()}")
+            self.build_text(self.documents(TRAIN)).save(building)
+            with suppress(OSError):  # another run may have been first: its text is the same
+                building.rename(folder)
+            shutil.rmtree(building, ignore_errors=True)
         self.text = self.load_text(folder)
         stage = self.trainer.state.fn.value if self.trainer is not None else None
         for split in self._splits(stage):

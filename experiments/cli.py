@@ -1,18 +1,22 @@
 """The command `precis`: training by LightningCLI, and hands on what is not training (`commands.py`)."""
 
 import hashlib
+import logging
 import netrc
 import os
+import shutil
 import sys
 import warnings
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from jsonargparse import Namespace
+import datasets
+import wandb
+from jsonargparse import ArgumentError, Namespace
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar
-from pytorch_lightning.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
@@ -23,7 +27,15 @@ from callbacks import GracefulStop, PredictionWriter, Previews
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
 from experiments import commands
-from experiments.run_folder import RunCSVLogger, RunRecord, best_checkpoint, link_arguments, read_config
+from experiments.parse_errors import check_configs, explain
+from experiments.run_folder import (
+    RunCSVLogger,
+    RunRecord,
+    best_checkpoint,
+    link_arguments,
+    read_checkpoint,
+    read_config,
+)
 from lightning_modules.summarizer import Summarizer
 
 TRAINING = ("fit", "validate", "test", "predict")
@@ -39,6 +51,7 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   evaluate    score any file of outputs: precis evaluate runs/NAME/predictions.jsonl
   baseline    lead, oracle, LexRank ...: precis baseline lead --run runs/NAME --out lead.jsonl
   sweep       a grid of runs:           precis sweep experiments/sweeps/pointer_generator_rows.yaml --jobs 2
+  compare     runs side by side:        precis compare runs/ONE runs/OTHER --html page.html
 """
 
 
@@ -65,7 +78,7 @@ class PrecisCLI(LightningCLI):
         )
         parser.add_argument(
             "--wandb",
-            type=Literal["auto", "online", "offline", "off"],
+            type=Literal["auto", "online", "offline", "off", False],  # YAML reads off as false
             default="auto",
             help="Weights & Biases; auto is online where there is a key, offline elsewhere",
         )
@@ -102,32 +115,43 @@ class PrecisCLI(LightningCLI):
         if config.run_dir is None:
             name = config.model.class_path.rsplit(".", 1)[-1].lower()
             config.run_dir = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
-        folder = Path(str(config.run_dir))
-        last = folder / "checkpoints" / "last.ckpt"
+            sys.argv.append(f"--run_dir={config.run_dir}")  # for the processes that Lightning starts for other devices
+        folder = self.folder = Path(str(config.run_dir))
+        config.wandb = config.wandb or "off"
+        fitting = self.subcommand == "fit"
+        self.record = self._record() if fitting else ""  # before what holds for this start alone is filled in
         if config.checkpoint.dirpath is None:
             config.checkpoint.dirpath = str(folder / "checkpoints")
-        if self.subcommand != "fit":
-            return
-        if config.resume:
+        if config.checkpoint.monitor == "val/rouge1" and config.model.init_args.get("val_summaries") == 0:
+            config.checkpoint.monitor, config.checkpoint.mode = "val/loss", "min"  # there is no ROUGE without summaries
+        last = folder / "checkpoints" / "last.ckpt"
+        if not fitting and not config.ckpt_path:
+            raise CorpusError(f"precis {self.subcommand} needs a trained model; pass --run with the folder of a run")
+        if fitting and config.resume:
             if not last.is_file():
                 raise CorpusError(f"{last}: no checkpoint to resume from; start the run without --resume")
             config.ckpt_path = str(last)
-        elif (folder / "config.yaml").exists() and not config.ckpt_path:
+        elif fitting and (folder / "config.yaml").exists():
             raise CorpusError(f"{folder}: a run is there already; pass --resume true, or another --run_dir")
+        if config.ckpt_path and Path(config.ckpt_path).is_file():
+            self.step = read_checkpoint(Path(config.ckpt_path)).get("global_step", 0)
+
+    def _record(self) -> str:
+        """config.yaml of the run: with it the run can be started once more, under another name too."""
+        given = self.values.clone()
+        given.resume = False
+        return self._parser(self.subcommand).dump(given, skip_none=False)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer, with the run folder's loggers and callbacks."""
-        config, fitting = self.values, self.subcommand == "fit"
-        folder = Path(str(config.run_dir))
+        config, folder, fitting = self.values, self.folder, self.subcommand == "fit"
         extra: list[Callback] = [PredictionWriter(folder / "predictions.jsonl")]
         if config.trainer.enable_progress_bar is not False:
             extra.append(RichProgressBar(leave=False))
         loggers: list[Any] = []
-        if not fitting:
-            self.save_config_callback = None  # it writes where a logger does: there is none, so into the working folder
         if fitting:
             resume = f"precis fit --config {folder}/config.yaml --resume true"
-            extra += [RunRecord(folder), GracefulStop(folder / "checkpoints" / "last.ckpt", resume)]
+            extra += [RunRecord(folder, self.record), GracefulStop(folder / "checkpoints" / "last.ckpt", resume)]
             if config.previews:
                 extra.append(Previews(folder / "previews", documents=config.previews))
             loggers.append(RunCSVLogger(folder))
@@ -145,8 +169,7 @@ class PrecisCLI(LightningCLI):
 
     def _wandb(self, folder: Path, config: Any) -> WandbLogger:
         online = config.wandb == "online" or (config.wandb == "auto" and logged_in())
-        folder.mkdir(parents=True, exist_ok=True)
-        return WandbLogger(
+        logger = WandbLogger(
             project=config.wandb_project,
             name=folder.name,
             id=hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12],  # a resumed run is the same W&B run
@@ -154,16 +177,23 @@ class PrecisCLI(LightningCLI):
             offline=not online,
             resume="allow" if online else None,
         )
+        vars(logger).get("_wandb_init", {}).pop("anonymous", None)  # wandb warns of it even where it is not set
+        return logger
 
-    def before_fit(self) -> None:
-        """Drops what metrics.csv holds of steps after the checkpoint that is resumed."""
-        if self.values.resume and self.trainer.is_global_zero:
-            import torch
-
-            step = torch.load(self.values.ckpt_path, map_location="cpu", weights_only=True)["global_step"]
-            for logger in self.trainer.loggers:
-                if isinstance(logger, RunCSVLogger):
-                    logger.forget_after(step)
+    def fit(self, model: Summarizer, **arguments: Any) -> None:
+        """`Trainer.fit`, into a run folder that is not there if the run ends before its first step."""
+        fresh, first = not self.folder.exists(), self.trainer.is_global_zero
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for logger in self.trainer.loggers:
+            if isinstance(logger, RunCSVLogger) and self.values.resume and first:
+                logger.forget_after(self.step)
+        try:
+            self.trainer.fit(model, **arguments)
+        finally:
+            if self.values.wandb != "off":
+                wandb.finish()
+            if fresh and first and self.trainer.global_step == 0:
+                shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class _Parsers(PrecisCLI):
@@ -178,44 +208,47 @@ class _Parsers(PrecisCLI):
 
 
 def _command_line(kind: type[PrecisCLI]) -> PrecisCLI:
+    options = {"allow_abbrev": False, "exit_on_error": False}
     return kind(
         Summarizer,
         SummarizationData,
         subclass_mode_model=True,
         subclass_mode_data=True,
         seed_everything_default=1,
-        save_config_callback=SaveConfigCallback,
-        save_config_kwargs={"overwrite": True},
-        parser_kwargs={"allow_abbrev": False, **{name: {"allow_abbrev": False} for name in TRAINING}},
+        save_config_callback=None,  # `RunRecord` saves it, once everything has proved to be right
+        parser_kwargs=options | {name: dict(options) for name in TRAINING},
         trainer_defaults={"use_distributed_sampler": False, "gradient_clip_val": 2.0},
     )
 
 
 def fit_parser() -> LightningArgumentParser:
-    """The parser of `precis fit`, to check a config without a start; it raises where the command line exits."""
+    """The parser of `precis fit`, to check a config without a start; it raises `ArgumentError`."""
     _load_classes()
-    parser = _command_line(_Parsers)._parser("fit")
-    parser.exit_on_error = False
-    return parser
+    return _command_line(_Parsers)._parser("fit")
 
 
 def with_run(arguments: list[str]) -> list[str]:
-    """`--run FOLDER` of validate, test and predict as the config, checkpoint and text of that folder.
+    """`--run FOLDER` as the config, checkpoint and text of that folder; for `fit`, as the run to go on with.
 
     Raises:
         CorpusError: if the folder is no run.
     """
-    if "--run" not in arguments:
+    at = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
+    if at is None:
         return arguments
-    at = arguments.index("--run")
-    if at + 1 == len(arguments):
+    given = arguments[at].partition("=")[2]
+    rest = arguments[:at] + arguments[at + (1 if given else 2) :]
+    folder = given or "".join(arguments[at + 1 : at + 2])
+    if not folder:
         raise CorpusError("--run needs the folder of a run")
-    folder, rest = Path(arguments[at + 1]), arguments[:at] + arguments[at + 2 :]
-    read_config(folder)
+    read_config(Path(folder))
     command, *options = rest
-    found = [f"--config={folder}/config.yaml", f"--run_dir={folder}", f"--data.text={folder}/text", "--resume=false"]
+    found = [f"--config={folder}/config.yaml", f"--run_dir={folder}"]
+    if command == "fit":
+        return [command, *found, "--resume=true", *options]
+    found += [f"--data.text={folder}/text", "--resume=false"]
     if not any(option.startswith("--ckpt_path") for option in options):
-        found.append(f"--ckpt_path={best_checkpoint(folder)}")
+        found.append(f"--ckpt_path={best_checkpoint(Path(folder))}")
     return [command, *found, *options]
 
 
@@ -227,11 +260,18 @@ def _load_classes() -> None:
 
 
 def _quiet() -> None:
-    """Leaves out warnings that say nothing of the run: advice on loader processes, deprecations inside libraries."""
-    for pattern in (".*does not have many workers.*", ".*LeafSpec.*", ".*will be overridden by `PrecisCLI.*"):
-        warnings.filterwarnings("ignore", pattern)
+    """Leaves out what says nothing of the run: advice, deprecations inside libraries, bars that nobody watches."""
+    for text in ("does not have many workers", "LeafSpec", "overridden by `PrecisCLI", "exists and is not empty"):
+        warnings.filterwarnings("ignore", f".*{text}")
+    warnings.formatwarning = lambda message, *_: f"precis: warning: {message}\n"
+    logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_says_something)
     os.environ.setdefault("WANDB_SILENT", "true")
-    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+
+
+def _says_something(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(("💡", "TPU available"))
 
 
 def run(arguments: list[str]) -> None:
@@ -246,20 +286,26 @@ def run(arguments: list[str]) -> None:
     if command not in TRAINING:
         raise CorpusError(f"precis has no command {command!r}; it has {', '.join([*TRAINING, *commands.COMMANDS])}")
     _load_classes()
-    sys.argv = ["precis", *with_run([command, *rest])]  # where LightningCLI looks, and what environment.json records
+    arguments = with_run([command, *rest])
+    check_configs(arguments)
+    sys.argv = [sys.argv[0], *arguments]  # where LightningCLI looks, and those that it starts for other devices
     _command_line(PrecisCLI)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point: one line for what the user can mend, status 1; PRECIS_DEBUG=1 shows the traceback."""
+    """Entry point: one line for what the user can mend, status 1, or 2 for wrong arguments; PRECIS_DEBUG=1 shows the
+    traceback."""
     _quiet()
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        run(sys.argv[1:] if arguments is None else arguments)
-    except (ValueError, OSError, MisconfigurationException) as error:
+        run(arguments)
+    except (ArgumentError, ValueError, OSError, MisconfigurationException) as error:
         if os.environ.get("PRECIS_DEBUG"):
             raise
-        print(f"precis: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
+        wrong = isinstance(error, ArgumentError)
+        message = explain(str(error), arguments[0]) if wrong else " ".join(str(error).split())
+        print(f"precis: error: {message}", file=sys.stderr)
+        return 2 if wrong else 1
     return 0
 
 

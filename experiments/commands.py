@@ -53,7 +53,7 @@ def collect_texts(inputs: list[str]) -> list[tuple[str, str]]:
         try:
             return _with_words([("standard input", sys.stdin.read())])
         except UnicodeDecodeError as error:
-            raise CorpusError(f"standard input: not UTF-8 text (byte {error.start}); convert it, e.g. with iconv") from None
+            raise CorpusError(f"standard input: not UTF-8 text (byte {error.start}); convert it") from None
     alone = len(inputs) == 1
     texts = []
     for name in inputs:

@@ -13,9 +13,12 @@
 import csv
 import json
 import os
+import pickle
 import platform
+import shlex
 import subprocess
 import sys
+import zipfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,6 +70,24 @@ def best_checkpoint(run: Path) -> Path:
     raise CorpusError(f"{Path(run) / 'checkpoints'}: no checkpoint there; let the run train until its first validation")
 
 
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint's content; nothing in it is executed, and weights are read when they are used.
+
+    Raises:
+        CorpusError: if it is none, or is broken.
+    """
+    if not zipfile.is_zipfile(path):
+        raise CorpusError(f"{path}: no checkpoint, or only a part of one; give another one of the run")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise CorpusError(f"{path}: a broken checkpoint ({reason}); give another one of the run") from None
+    if not isinstance(content, dict) or "state_dict" not in content:
+        raise CorpusError(f"{path}: not a checkpoint of `precis fit`; give one from a run's checkpoints folder")
+    return content
+
+
 def link_arguments(parser: ArgumentParser) -> None:
     """What model and data share is given for the model, handed on to the data and left out of config.yaml there."""
     parser.link_arguments("model.init_args.vocab_size", "data.init_args.vocab_size")
@@ -98,7 +119,7 @@ def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = 
     data.text = data.load_text(Path(run) / "text")
     model.use_text(data.text)
     path = checkpoint or best_checkpoint(run)
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    state = read_checkpoint(path)
     model.on_load_checkpoint(state)
     model.load_state_dict(state["state_dict"])
     return Run(model.eval(), data, config)
@@ -126,7 +147,7 @@ def environment(data: SummarizationData | None = None) -> dict[str, Any]:
         manifest = read_manifest(documents)
         corpus[split] = {"documents": len(documents), "digest": manifest["digest"], "skipped": manifest["skipped"]}
     return {
-        "command": " ".join(sys.argv),
+        "command": shlex.join(["precis", *sys.argv[1:]]),
         "python": platform.python_version(),
         "versions": versions,
         "git_commit": _git("rev-parse", "HEAD"),
@@ -139,13 +160,19 @@ def environment(data: SummarizationData | None = None) -> dict[str, Any]:
 
 
 class RunRecord(Callback):
-    """Writes environment.json and text/ when training starts."""
+    """Writes config.yaml, environment.json and text/ when training starts.
 
-    def __init__(self, run: Path) -> None:
-        self.run = Path(run)
+    Args:
+        run: the run folder.
+        config: content of config.yaml.
+    """
+
+    def __init__(self, run: Path, config: str) -> None:
+        self.run, self.config = Path(run), config
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
+            (self.run / "config.yaml").write_text(self.config, encoding="utf-8")
             trainer.datamodule.text.save(self.run / "text")
             seed = os.environ.get("PL_GLOBAL_SEED")
             record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}

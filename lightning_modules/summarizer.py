@@ -134,7 +134,7 @@ class Summarizer(LightningModule, ABC):
         if len(text) > self.vocab_size:
             raise CorpusError(
                 f"the text has {len(text)} words but the model vocab_size {self.vocab_size}; "
-                f"give both the same --data.vocab_size, or --data.text the run's own text folder"
+                f"raise --model.vocab_size, or give --data.text the run's own text folder"
             )
         self.text = text
 
@@ -150,6 +150,14 @@ class Summarizer(LightningModule, ABC):
                 "the vocabulary of the data is not the one this checkpoint was trained with; "
                 "give --data.text the run's own text folder"
             )
+        here, there = self.state_dict(), checkpoint["state_dict"]
+        for name in sorted(here.keys() | there.keys()):
+            shapes = [list(state[name].shape) if name in state else "absent" for state in (there, here)]
+            if shapes[0] != shapes[1]:
+                raise CorpusError(
+                    f"the checkpoint does not fit the model: {name} is {shapes[0]} there and {shapes[1]} here; "
+                    "give the --model arguments that the run's config.yaml has"
+                )
         self.loss_weights.update(checkpoint.get("loss_weights", {}))
 
     # Steps -------------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def process(files: dict[str, str], folder: Path, rank: int, world: int, port: in
         raise
 
 
-def wait_for(processes: list, folder: Path, seconds: float = 240) -> None:
+def wait_for(processes: list, folder: Path, seconds: float = 600) -> None:
     """Waits for all to end well; ends all as soon as one does not."""
     until = time.monotonic() + seconds
     while any(p.exitcode is None for p in processes) and time.monotonic() < until:

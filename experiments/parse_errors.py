@@ -1,0 +1,100 @@
+"""What jsonargparse says of wrong arguments, in one line: where, what, and what to do."""
+
+import difflib
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+
+import yaml
+from pytorch_lightning import Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+from datamodules.documents import CorpusError
+
+_GROUPS = {"trainer": Trainer, "checkpoint": ModelCheckpoint}
+_HELP = "`precis {command} --help` lists what there is"
+
+
+def explain(message: str, command: str) -> str:
+    """One line for the message of a `jsonargparse.ArgumentError`.
+
+    Args:
+        message: as jsonargparse words it, a tree of what it tried over many lines.
+        command: the command whose arguments are wrong.
+    """
+    keys = re.findall(r'Parser key "([^"]+)"', message)
+    classes = re.findall(r"given class_path '([^']+)'", message)
+    where = f"{'.'.join(keys)}: " if keys else ""
+    look = _HELP.format(command=command)
+    if found := re.search(r"Option '([^']+)' is not accepted", message):
+        return f"{where}{_no_option(found[1], _load(classes[-1]) if classes else None, look)}"
+    if found := re.search(r"does not accept option '([^']+)'", message):
+        group, _, name = found[1].rpartition(".")
+        return f"{group}: {_no_option(name, _GROUPS.get(group), look)}" if group else f"no option {name!r}; {look}"
+    if found := re.search(r"has no attribute '([^']+)'|No module named '([^']+)'", message):
+        return f"{where}there is no class {classes[-1] if classes else found[1] or found[2]}; {look}"
+    if found := re.search(r"Expected a dot import path string: (.*)", message):
+        return f"{where}no class {found[1]!r} is known; give its whole path, such as package.Class"
+    if found := re.search(r"Expected an? (.+?)\. Got value: (.*)", message):
+        return f"{where}expected {_plain(found[1])}, got {found[2]!r}"
+    expected = re.findall(r"- Expected an? (<class '[^']+'>)", message)
+    if expected and (given := re.search(r"Given value: (.*)", message)):
+        return f"{where}expected {' or '.join(map(_plain, expected))}, got {given[1]!r}"
+    if found := re.search(r"arguments are required: (.*)", message):
+        missing = ", ".join(name.removeprefix(f"{command}.") for name in found[1].split(", "))
+        return f"missing: {missing}; give --config, or name it; {look}"
+    if found := re.search(r"unrecognized arguments: (.*)", message):
+        return f"no such argument: {found[1]}; {look}"
+    return f"{' '.join(message.split())}; {look}"
+
+
+def _load(class_path: str) -> type | None:
+    module, _, name = class_path.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError):
+        return None
+
+
+def _no_option(name: str, owner: type | None, look: str) -> str:
+    """That a class has no such argument, and which one may have been meant."""
+    if owner is None:
+        return f"no option {name!r}; {look}"
+    there = list(inspect.signature(owner).parameters)
+    # an abbreviation is no misspelling for difflib, but is meant to be the longer word
+    close = [word for word in there if word.startswith(name)] or difflib.get_close_matches(name, there)
+    remedy = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(there)}"
+    return f"{owner.__name__} has no option {name!r}; {remedy}"
+
+
+def _plain(kind: str) -> str:
+    """A type as people write it."""
+    kind = re.sub(r"<class '(?:[\w.]*\.)?(\w+)'>", r"\1", kind).replace("NoneType", "null")
+    choices = re.search(r"Literal\[(.*)\]", kind)
+    return f"one of {choices[1]}" if choices else kind
+
+
+def check_configs(arguments: list[str]) -> None:
+    """Looks at the config files that arguments name.
+
+    Raises:
+        CorpusError: if one is absent or is no YAML, with its line.
+    """
+    for index, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name not in ("--config", "-c"):
+            continue
+        path = Path(value if equals else "".join(arguments[index + 1 : index + 2]))
+        if not path.is_file():
+            raise CorpusError(f"{path}: no such config file; see experiments/configs for those of the suite")
+        try:
+            config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            line = f":{mark.line + 1}" if mark is not None else ""
+            raise CorpusError(f"{path}{line}: no YAML ({getattr(error, 'problem', None) or error}); mend it") from None
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"{path}: not UTF-8 text (byte {error.start}); convert it") from None
+        if not isinstance(config, dict):
+            raise CorpusError(f"{path}: not a config: it has no keys at the top; see experiments/configs for examples")
