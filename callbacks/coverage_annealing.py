@@ -12,7 +12,7 @@ class CoverageAnnealing(Callback):
     is the weight. w_c exists from the beginning (with a gradient of zero), so the optimizer's state stays whole. Gate
     and weight are pure functions of the optimizer step: a resumed run continues exactly where it was.
 
-    A model that was built without coverage (`--model.coverage false`) has neither, and trains as if this were not there.
+    A model that was built without coverage (`--model.coverage false`) has neither: it trains as if this were not there.
 
     Args:
         start_step: optimizer step at which coverage is switched on.
