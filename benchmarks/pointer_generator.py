@@ -1,0 +1,265 @@
+"""The pointer-generator's speed and memory, beside the way it is usually written.
+
+    python benchmarks/pointer_generator.py
+
+Training: the usual way builds the distribution over the vocabulary and the document's own words, [B, V + OOV], at every
+decoder step, and leaves all of them and the attention's hidden layers to autograd. Decoding: the usual way searches one
+document at a time, its beam as the batch, and looks for the best continuations in that same distribution. Both ways have
+the parameters, the initial values and the results of ours (tests/benchmarks/test_naive_pointer_generator.py).
+
+Times are medians over repetitions that alternate between the two ways, so that a busy machine slows both; a training
+step is loss, gradients, clipping and Adagrad. Memory is measured for each way in a process of its own: the highest
+resident set after two training steps, less the highest before them, when the model and the batch were there already.
+"""
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from datamodules.pointer_generator import PointerGeneratorBatch
+from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.networks.pointer_generator import Memory, PointerGeneratorNetwork
+from lightning_modules.pointer_generator import PointerGenerator
+
+V, B, S, T, BEAM = 50_000, 8, 400, 100, 4
+
+
+class NaiveDecoder:
+    """The decoder written step by step from the paper's equations, on the parameters of a network of ours."""
+
+    def __init__(
+        self, network: PointerGeneratorNetwork, memory: Memory, source: Tensor, size: int, gate: float
+    ) -> None:
+        self.network, self.memory, self.source, self.size, self.gate = network, memory, source, size, gate
+
+    def step(self, words: Tensor, hidden: Tensor, cell: Tensor, context: Tensor, coverage: Tensor):
+        """One step for N rows.
+
+        Args:
+            words: the previous word of each row, [N].
+            hidden, cell, context, coverage: [N, H], [N, H], [N, 2H], [N, S].
+
+        Returns:
+            The distribution over the extended vocabulary [N, size], the attention [N, S], the next hidden, cell, context.
+        """
+        net = self.network
+        fed = torch.where(words < net.output.out_features, words, UNK)
+        x = net.feed_word(net.embedding(fed)) + net.feed_context(context)                        # [N, E]
+        hidden, cell = net.decoder(x, (hidden, cell))
+        query = net.attention.query(torch.cat([cell, hidden], 1)).unsqueeze(1)                   # [N, 1, A]
+        inner = self.memory.projected + query                                                    # [N, S, A]
+        if net.attention.coverage is not None and self.gate:
+            inner = inner + self.gate * coverage.unsqueeze(2) * net.attention.coverage
+        energy = (torch.tanh(inner) * net.attention.score).sum(2)                                # [N, S]
+        attention = torch.softmax(energy.masked_fill(~self.memory.mask, float("-inf")), 1)
+        context = torch.bmm(attention.unsqueeze(1), self.memory.states).squeeze(1)               # [N, 2H]
+        logits = net.output(net.combine(torch.cat([hidden, context], 1)))
+        vocabulary = torch.softmax(logits, 1)                                                    # [N, V]
+        if net.pointer is None:
+            return vocabulary, attention, hidden, cell, context
+        p_gen = torch.sigmoid(net.pointer(torch.cat([context, cell, hidden, x], 1)))             # [N, 1]
+        extra = vocabulary.new_zeros(len(words), self.size - vocabulary.shape[1])
+        extended = torch.cat([p_gen * vocabulary, extra], 1)                                     # [N, V + OOV]
+        extended = extended.scatter_add(1, self.source, (1 - p_gen) * attention)
+        return extended, attention, hidden, cell, context
+
+
+def extended_size(batch: PointerGeneratorBatch, vocab_size: int) -> int:
+    """V plus the largest number of words that a document of the batch adds."""
+    return max(vocab_size, int(batch.source_extended.max()) + 1)
+
+
+def naive_loss(model: PointerGenerator, batch: PointerGeneratorBatch) -> Tensor:
+    """The paper's loss: mean over the words of -log P(y_t) + lambda covloss_t, then over the documents."""
+    memory, state = model.network.encode(batch.source, batch.lengths)
+    size = extended_size(batch, model.vocab_size)
+    decoder = NaiveDecoder(model.network, memory, batch.source_extended, size, model.coverage_gate)
+    hidden, cell, context, coverage = (part.squeeze(1) for part in state)
+    losses = []
+    for words, gold in zip(batch.target_input.unbind(1), batch.target.unbind(1)):
+        extended, attention, hidden, cell, context = decoder.step(words, hidden, cell, context, coverage)
+        probability = extended.gather(1, gold.unsqueeze(1)).squeeze(1)                           # [B]
+        loss = -torch.log(probability + 1e-12)
+        if model.network.attention.coverage is not None:
+            loss = loss + model.loss_weights["coverage"] * torch.minimum(attention, coverage).sum(1)
+        coverage = coverage + attention
+        losses.append(loss * (gold != PAD))
+    return (torch.stack(losses, 1).sum(1) / batch.target_lengths).mean()
+
+
+@torch.no_grad()
+def naive_search(
+    model: PointerGenerator, batch: PointerGeneratorBatch, index: int, options: DecodingOptions
+) -> list[int]:
+    """Beam search for one document: the likeliest summary by mean log-probability, the end symbol included."""
+    network, K, length = model.network, options.beam_size, int(batch.lengths[index])
+    memory, state = network.encode(batch.source[index : index + 1, :length], batch.lengths[index : index + 1])
+    source = batch.source_extended[index : index + 1, :length]
+    size = max(model.vocab_size, int(source.max()) + 1)
+    hidden, cell, context, coverage = (part[0] for part in state)  # one hypothesis at first
+    beams: list[tuple[list[int], float]] = [([START], 0.0)]
+    finished: list[tuple[list[int], float]] = []
+    for t in range(options.max_length):
+        n = len(beams)
+        widened = Memory(*(part.expand(n, *part.shape[1:]) for part in memory))
+        decoder = NaiveDecoder(network, widened, source.expand(n, -1), size, model.coverage_gate)
+        words = torch.tensor([tokens[-1] for tokens, _ in beams])
+        extended, attention, hidden, cell, context = decoder.step(words, hidden, cell, context, coverage)
+        coverage = coverage + attention
+        extended[:, [PAD, UNK, START] + ([STOP] if t < options.min_length else [])] = 0
+        log_probs, ids = torch.log(extended).topk(2 * K, dim=1)
+        candidates = [
+            (total + log_prob, row, word)
+            for row, (_, total) in enumerate(beams)
+            for log_prob, word in zip(log_probs[row].tolist(), ids[row].tolist())
+        ]
+        going_on: list[tuple[float, int, int]] = []
+        for rank, (total, row, word) in enumerate(sorted(candidates, reverse=True)[: 2 * K]):
+            if rank < K and (word == STOP or t + 1 == options.max_length):
+                finished.append(([*beams[row][0][1:], word], total / (t + 1)))
+            elif word != STOP and len(going_on) < K:
+                going_on.append((total, row, word))
+        if len(finished) >= K or not going_on:
+            break
+        rows = torch.tensor([row for _, row, _ in going_on])
+        beams = [([*beams[row][0], word], total) for total, row, word in going_on]
+        hidden, cell, context, coverage = hidden[rows], cell[rows], context[rows], coverage[rows]
+    return max(finished, key=lambda hypothesis: hypothesis[1])[0]
+
+
+# What is measured ------------------------------------------------------------------------------------------------
+
+
+def make_model() -> PointerGenerator:
+    """A model of the paper's size with coverage, before training."""
+    torch.manual_seed(0)
+    model = PointerGenerator(V, decoding=DecodingOptions(BEAM, min_length=T - 1, max_length=T))
+    model.use_text(Vocabulary([f"w{i}" for i in range(V - 4)]))
+    return model
+
+
+def make_batch() -> PointerGeneratorBatch:
+    """Words drawn by Zipf's law; one in twenty is a document's own, half of a summary's stand in its document."""
+    generator = torch.Generator().manual_seed(0)
+    frequencies = 1 / torch.arange(4, V)
+    source = 4 + torch.multinomial(frequencies, B * S, replacement=True, generator=generator).view(B, S)
+    target = 4 + torch.multinomial(frequencies, B * T, replacement=True, generator=generator).view(B, T)
+    own = torch.rand(B, S, generator=generator) < 0.05
+    extended = torch.where(own, V + own.cumsum(1) - 1, source)
+    copied = torch.rand(B, T, generator=generator) < 0.5
+    target = torch.where(copied, extended[:, :T], target)
+    target[:, -1] = STOP
+    shifted = torch.cat([torch.full((B, 1), START), target[:, :-1]], 1)
+    return PointerGeneratorBatch(
+        ids=[str(i) for i in range(B)],
+        references=[[] for _ in range(B)],
+        source=torch.where(own, UNK, source),
+        source_extended=extended,
+        lengths=torch.full((B,), S),
+        target_input=torch.where(shifted < V, shifted, UNK),
+        target=target,
+        target_lengths=torch.full((B,), T),
+        target_rows=torch.arange(B * T),
+        added=[[f"own{k}" for k in range(int(row.sum()))] for row in own],
+    )
+
+
+def our_loss(model: PointerGenerator, batch: PointerGeneratorBatch) -> Tensor:
+    """What `training_step` minimises."""
+    terms = model.loss_terms(batch)
+    return terms["nll"] + model.loss_weights["coverage"] * terms["coverage"]
+
+
+LOSSES: dict[str, Callable[[PointerGenerator, PointerGeneratorBatch], Tensor]] = {"ours": our_loss, "naive": naive_loss}
+
+
+def trainer(loss: Callable[[PointerGenerator, PointerGeneratorBatch], Tensor]) -> Callable[[], None]:
+    """A training step on a model of its own."""
+    model, batch = make_model(), make_batch()
+    optimizer = model.configure_optimizers()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(model, batch).backward()
+        torch.nn.utils.clip_grad_norm_(trained, 2.0)
+        optimizer.step()
+
+    return step
+
+
+def interleaved(ways: dict[str, Callable[[], None]], repetitions: int) -> dict[str, list[float]]:
+    """Seconds of each repetition of each way, after one repetition to warm up."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for repetition in range(repetitions + 1):
+        for name, run in ways.items():
+            start = time.perf_counter()
+            run()
+            if repetition:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def peak_memory(way: str) -> float:
+    """Megabytes that training takes on top of model and batch, measured in a process of its own."""
+    command = [sys.executable, __file__, "--memory-of", way]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def report_memory(way: str) -> None:
+    """What `peak_memory` reads."""
+    step = trainer(LOSSES[way])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(2):
+        step()
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes elsewhere
+    print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / unit))
+
+
+def rates(name: str, seconds: dict[str, list[float]], amount: int, unit: str) -> str:
+    """A line of the table: rates at the median time, and the range of the repetitions' ratios."""
+    ours, naive = (statistics.median(seconds[way]) for way in ("ours", "naive"))
+    pairs = [slow / fast for fast, slow in zip(seconds["ours"], seconds["naive"])]
+    ratio = f"{naive / ours:.2f} ({min(pairs):.2f} to {max(pairs):.2f})"
+    return f"| {name} | {unit} | {amount / ours:,.3g} | {amount / naive:,.3g} | {ratio} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=5, help="of training steps; of decoding half as many")
+    parser.add_argument("--memory-of", choices=LOSSES, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.memory_of:
+        report_memory(arguments.memory_of)
+        return
+    training = interleaved({way: trainer(loss) for way, loss in LOSSES.items()}, arguments.repetitions)
+    memory = {way: peak_memory(way) for way in LOSSES}
+    model, batch = make_model(), make_batch()
+    searches = {
+        "ours": lambda: model.generate(batch, model.decoding),
+        "naive": lambda: [naive_search(model, batch, i, model.decoding) for i in range(B)],
+    }
+    decoding = interleaved(searches, max(1, arguments.repetitions // 2))
+    print(
+        f"Batch {B}, {S} source and {T} target tokens, V = {V:,}, beam {BEAM}; {torch.get_num_threads()} threads of "
+        f"{platform.processor() or platform.machine()}, torch {torch.__version__}.\n"
+    )
+    print("| | unit | ours | naive | ours / naive |\n|---|---|---|---|---|")
+    print(rates("training", training, B * T, "target tokens/s"))
+    ratio = memory["ours"] / memory["naive"]
+    print(f"| training, peak memory | MB | {memory['ours']:,.0f} | {memory['naive']:,.0f} | {ratio:.2f} |")
+    print(rates("decoding", decoding, B, "documents/s"))
+
+
+if __name__ == "__main__":
+    main()

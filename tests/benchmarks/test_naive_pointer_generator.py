@@ -1,0 +1,79 @@
+"""The other side of the benchmark computes what ours computes: nobody gains by comparing with something else."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+from datamodules.pointer_generator import PointerGeneratorBatch
+from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.pointer_generator import PointerGenerator
+
+BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "pointer_generator.py"))
+V = 30
+
+
+def build(seed, **arguments):
+    torch.manual_seed(seed)
+    model = PointerGenerator(V, 5, 4, **arguments)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=0.7)
+    model.use_text(Vocabulary([f"w{i}" for i in range(V - 4)]))
+    return model
+
+
+@pytest.fixture
+def batch():
+    """Two documents, the second shorter and with one word of its own instead of two."""
+    extended = torch.tensor([[4, V, 5, V + 1, 4, 9], [7, V, 8, 8, PAD, PAD]])
+    target = torch.tensor([[V, 5, 9, V + 1, STOP], [8, V, UNK, STOP, PAD]])
+    inputs = torch.cat([torch.full((2, 1), START), target[:, :-1]], 1)
+    return PointerGeneratorBatch(
+        ids=["a", "b"],
+        references=[[], []],
+        source=extended.masked_fill(extended >= V, UNK),
+        source_extended=extended,
+        lengths=torch.tensor([6, 4]),
+        target_input=inputs.masked_fill(inputs >= V, UNK),
+        target=target,
+        target_lengths=torch.tensor([5, 4]),
+        target_rows=(target != PAD).flatten().nonzero().squeeze(1),
+        added=[["x", "y"], ["z"]],
+    )
+
+
+@pytest.mark.parametrize("gate", [0.0, 1.0])
+def test_naive_loss_and_gradients_are_ours(batch, gate):
+    model = build(0)
+    model.coverage_gate = gate
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    ours, naive = (BENCHMARK["LOSSES"][way](model, batch) for way in ("ours", "naive"))
+    torch.testing.assert_close(ours, naive)
+    for one, other in zip(*(torch.autograd.grad(loss, parameters, allow_unused=True) for loss in (ours, naive))):
+        # the naive graph has no closed gate: what it leaves out has a gradient of zero in ours
+        torch.testing.assert_close(one, torch.zeros_like(one) if other is None else other, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_naive_search_finds_what_ours_finds(batch, beam_size):
+    options = DecodingOptions(beam_size, min_length=2, max_length=8)
+    for seed in range(5):
+        model = build(seed).eval()
+        ours = model.generate(batch, options)
+        for i in range(2):
+            naive = BENCHMARK["naive_search"](model, batch, i, options)
+            assert ours.tokens[i, 0, : ours.lengths[i, 0]].tolist() == naive
+
+
+def test_the_measured_batch_is_one_that_the_data_could_make():
+    """As `PointerGeneratorData.collate` numbers words: in order of appearance, UNK where the network reads."""
+    batch, size = BENCHMARK["make_batch"](), BENCHMARK["V"]
+    for source, extended, added in zip(batch.source, batch.source_extended, batch.added):
+        own = extended[extended >= size].tolist()
+        assert list(dict.fromkeys(own)) == [size + k for k in range(len(added))]
+        assert torch.equal(source, extended.masked_fill(extended >= size, UNK))
+    assert batch.target.max() >= size and batch.target_input.max() < size
+    assert all(set(row[row >= size].tolist()) <= set(e.tolist()) for row, e in zip(batch.target, batch.source_extended))
