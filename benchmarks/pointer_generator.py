@@ -2,10 +2,10 @@
 
     python benchmarks/pointer_generator.py
 
-Training: the usual way builds the distribution over the vocabulary and the document's own words, [B, V + OOV], at every
-decoder step, and leaves all of them and the attention's hidden layers to autograd. Decoding: the usual way searches one
-document at a time, its beam as the batch, and looks for the best continuations in that same distribution. Both ways have
-the parameters, the initial values and the results of ours (tests/benchmarks/test_naive_pointer_generator.py).
+Training: the usual way builds the distribution over the vocabulary and the document's own words, [B, V + OOV], at
+every decoder step, and leaves all of them and the attention's hidden layers to autograd. Decoding: the usual way
+searches one document at a time, its beam as the batch, and looks for the best continuations in that distribution. It
+has our parameters and, as tests/benchmarks/test_naive_pointer_generator.py shows, our results.
 
 Times are medians over repetitions that alternate between the two ways, so that a busy machine slows both; a training
 step is loss, gradients, clipping and Adagrad. Memory is measured for each way in a process of its own: the highest
@@ -50,7 +50,7 @@ class NaiveDecoder:
             hidden, cell, context, coverage: [N, H], [N, H], [N, 2H], [N, S].
 
         Returns:
-            The distribution over the extended vocabulary [N, size], the attention [N, S], the next hidden, cell, context.
+            The distribution over the extended vocabulary [N, size], the attention [N, S], hidden, cell and context.
         """
         net = self.network
         fed = torch.where(words < net.output.out_features, words, UNK)
