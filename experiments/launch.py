@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 
 import experiments
 from datamodules.documents import CorpusError
@@ -31,13 +32,13 @@ class Job:
     Attributes:
         label: what people call it.
         folder: its run folder.
-        config: YAML with every argument.
+        config: every argument.
         after: commands after `fit`; `{run}` stands for the run folder, `--run FOLDER` is added where it does not stand.
     """
 
     label: str
     folder: Path
-    config: str
+    config: dict[str, Any]
     after: tuple[str, ...] = ("test",)
 
     def stages(self) -> list[tuple[str, list[str]]]:
@@ -95,7 +96,7 @@ class Running:
     """
 
     def __init__(self, job: Job, slot: int, slots: int, command: Sequence[str] = COMMAND) -> None:
-        self.job, self.slot, self.command, self.environment = job, slot, command, _environment(slot, slots)
+        self.job, self.slot, self.command, self.environment = job, slot, command, run_environment(slot, slots)
         self.state, self.stage, self.stopping = "running", "", False
         self.process: subprocess.Popen | None = None
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +109,7 @@ class Running:
             self._end("elsewhere")
             return
         self.done: list[str] = read_status(job.folder)["done"]
-        write_whole(job.folder / "point.yaml", job.config)
+        write_whole(job.folder / "point.yaml", yaml.safe_dump(job.config, sort_keys=False, allow_unicode=True))
         self._next()
 
     def _next(self) -> None:
@@ -172,7 +173,7 @@ def _resume(folder: Path) -> list[str]:
     return []
 
 
-def _environment(slot: int, slots: int) -> dict[str, str]:
+def run_environment(slot: int, slots: int) -> dict[str, str]:
     """The environment of a run that shares the machine: its share of cores and GPUs, and this very suite."""
     root = str(Path(experiments.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -256,7 +257,7 @@ def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) 
     for job, state in ended:
         by_state.setdefault(state, []).append(job)
     if len(ended) < len(jobs):
-        by_state["waiting"] = [job for job in jobs if job not in {job for job, _ in ended}]
+        by_state["waiting"] = [job for job in jobs if all(job is not other for other, _ in ended)]
     print(f"{len(jobs)} points: " + ", ".join(f"{len(found)} {state}" for state, found in by_state.items()))
     if stopped:
         print("stopped; the same command goes on")

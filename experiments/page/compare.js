@@ -45,6 +45,8 @@ function showScores() {
   at("summary").textContent = `${data.systems.length} systems of ${runs} runs on ${data.allDocuments} documents`;
 }
 
+const commit = (run) => (run.git_commit || "–").slice(0, 10) + (run.git_dirty ? " (changed)" : "");
+
 function showConfigs() {
   const header = make("tr", {}, make("th", { scope: "col" }, "key"));
   data.systems.forEach((system, index) => header.append(make("th", { scope: "col" }, swatch(index), system.name)));
@@ -55,7 +57,7 @@ function showConfigs() {
   const keys = ["path", "seed", "git_commit", "device", "python", "command"];
   const runs = data.systems.flatMap((system, index) => system.runs.map((run) =>
     make("tr", {}, make("th", { scope: "row" }, swatch(index), system.name),
-      ...keys.map((key) => make("td", {}, String(run[key] ?? "–") + (key === "git_commit" && run.git_dirty ? " (changed)" : ""))))));
+      ...keys.map((key) => make("td", {}, key === "git_commit" ? commit(run) : String(run[key] ?? "–"))))));
   const head = make("tr", {}, ...["system", ...keys].map((key) => make("th", { scope: "col" }, key)));
   at("run-table").append(make("thead", {}, head), make("tbody", {}, ...runs));
 }

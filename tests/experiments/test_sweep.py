@@ -14,7 +14,7 @@ import yaml
 from datamodules.documents import CorpusError
 from experiments.cli import fit_parser
 from experiments.grid import compose, points_of, read_sweep
-from experiments.launch import Job, is_finished, launch, read_status
+from experiments.launch import Job, is_finished, launch, read_status, run_environment
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "experiments" / "sweeps").glob("*.yaml"))
@@ -59,7 +59,7 @@ def stub(tmp_path) -> list[str]:
 
 
 def jobs_of(folder: Path, *names: str) -> list[Job]:
-    return [Job(name, folder / name, f"name: {name}\n") for name in names]
+    return [Job(name, folder / name, {"name": name}) for name in names]
 
 
 def commands_in(job: Job) -> list[str]:
@@ -114,7 +114,7 @@ def test_composed_configs_are_what_the_command_line_makes(tmp_path, tiny_config,
     (point,) = compose(read_sweep(path))
     flags = ["--model.coverage=false", "--trainer.callbacks=null", "--optimizer=torch.optim.SGD", "--optimizer.lr=0.01"]
     printed = precis("fit", "--config", tiny_config, *flags, "--seed_everything=7", "--print_config")
-    composed, typed = yaml.safe_load(point.config), yaml.safe_load(printed.out)
+    composed, typed = point.config, yaml.safe_load(printed.out)
     assert typed["model"] == composed["model"] and typed["optimizer"] == composed["optimizer"]
     assert composed["optimizer"]["init_args"]["lr"] == 0.01 and composed["seed_everything"] == 7
     assert composed["trainer"]["callbacks"] is None
@@ -188,7 +188,7 @@ def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_pat
     for point, words in zip(compose(read_sweep(path)), fits, strict=True):
         typed = parser.parse_args(words[2:])
         assert Path(typed.run_dir) == out / point.name
-        assert typed.model.init_args.pointer == yaml.safe_load(point.config)["model"]["init_args"]["pointer"]
+        assert typed.model.init_args.pointer == point.config["model"]["init_args"]["pointer"]
     assert [line for line in lines if line.startswith("precis test ")] == [
         f"precis test --run {out / point.name}" for point in compose(read_sweep(path))
     ]
@@ -209,7 +209,7 @@ def test_a_failure_stops_no_other_and_a_second_launch_does_what_is_missing(tmp_p
     assert read_status(broken.folder) == {"done": [], "failed": {"command": "fit", "status": 1}}
     assert read_status(untested.folder) == {"done": ["fit"], "failed": {"command": "test", "status": 1}}
 
-    mended = [one, Job("break", broken.folder, "name: mended\n"), Job("nottest", untested.folder, "", after=()), two]
+    mended = [one, Job("break", broken.folder, {"name": "mended"}), Job("nottest", untested.folder, {}, after=()), two]
     launch(mended, 2, stub)
     assert commands_in(one) == commands_in(two) == commands_in(untested) == ["fit", "test"]
     assert commands_in(broken) == ["fit", "fit", "test"] and "started resumed" not in broken.log.read_text()
@@ -217,12 +217,25 @@ def test_a_failure_stops_no_other_and_a_second_launch_does_what_is_missing(tmp_p
 
 
 def test_commands_after_fit_get_the_run(tmp_path):
-    job = Job("one", tmp_path, "", after=("test --data.max_eval 5", "evaluate {run}/predictions.jsonl", "report {run}"))
+    job = Job("one", tmp_path, {}, after=("test --data.max_eval 5", "evaluate {run}/predictions.jsonl", "report {run}"))
     assert [arguments for _, arguments in job.stages()][1:] == [
         ["test", "--run", str(tmp_path), "--data.max_eval", "5"],
         ["evaluate", f"{tmp_path}/predictions.jsonl"],
         ["report", str(tmp_path)],
     ]
+
+
+def test_runs_at_a_time_share_cores_and_gpus(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    assert "CUDA_VISIBLE_DEVICES" not in run_environment(0, 1)
+    two = [run_environment(slot, 2) for slot in range(2)]
+    assert [(one["CUDA_VISIBLE_DEVICES"], one["OMP_NUM_THREADS"]) for one in two] == [("0,2", "3"), ("1,3", "3")]
+    assert [run_environment(slot, 5)["CUDA_VISIBLE_DEVICES"] for slot in range(5)] == ["0", "1", "2", "3", "0"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,7")
+    assert run_environment(1, 2)["CUDA_VISIBLE_DEVICES"] == "7"
 
 
 def wait_for(path: Path) -> None:
