@@ -73,7 +73,7 @@ class PointerGeneratorData(SummarizationData):
         num_workers: int = 0,
         num_proc: int = 1,
         pool: int = 50,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> None:
         super().__init__(
             corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,

@@ -57,7 +57,7 @@ class SummarizationData(LightningDataModule, ABC):
         num_workers: loader processes a rank.
         num_proc: processes that split sentences and encode documents.
         pool: global batches that are sorted by length together, see `BatchSampler`.
-        seed: of the training order.
+        seed: of the training order; the run's own (`seed_everything`) if not given.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SummarizationData(LightningDataModule, ABC):
         num_workers: int = 0,
         num_proc: int = 1,
         pool: int = 50,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> None:
         super().__init__()
         for name, value in (("batch_size", batch_size), ("eval_batch_size", eval_batch_size), ("num_proc", num_proc)):
@@ -83,7 +83,8 @@ class SummarizationData(LightningDataModule, ABC):
         self.text_dir, self.cache_dir = text, Path(cache_dir) if cache_dir else default_cache()
         self.on_bad_record = on_bad_record
         self.limits = {TRAIN: max_train, VAL: max_eval, TEST: max_eval}
-        self.num_workers, self.num_proc, self.pool, self.seed = num_workers, num_proc, pool, seed
+        self.num_workers, self.num_proc, self.pool = num_workers, num_proc, pool
+        self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
         self.text: Text | None = None
         self._documents: dict[str, datasets.Dataset] = {}
         self._features: dict[str, datasets.Dataset] = {}
