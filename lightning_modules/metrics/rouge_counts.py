@@ -31,7 +31,10 @@ def score_of(hits: int, predicted: int, reference: int) -> Score:
     """The score that counts make; 0 where nothing is shared."""
     if not hits:
         return Score(0.0, 0.0, 0.0)
-    return Score(hits / predicted, hits / reference, 2 * hits / (predicted + reference))
+    precision, recall = hits / predicted, hits / reference
+    # Not 2 hits / (predicted + reference): to the last bit as `rouge-score`, or two equal references would be ranked
+    # in another order there.
+    return Score(precision, recall, 2 * precision * recall / (precision + recall))
 
 
 class Positions(NamedTuple):
