@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: finish the step, save, end."""
+"""The checkpoint that a run goes on from; Ctrl-C and SIGTERM: finish the step, save it, end."""
 
 import signal
 from pathlib import Path
@@ -10,15 +10,15 @@ from pytorch_lightning.utilities import rank_zero_info
 
 
 class GracefulStop(Checkpoint):
-    """On SIGINT or SIGTERM during training, saves a checkpoint at the next point from which a run resumes exactly, and
-    ends the process.
+    """Saves the last checkpoint: after each validation, at the end, and on SIGINT or SIGTERM, which end the process.
 
-    Such points are the end of an optimizer step (gradients that are accumulated are in no checkpoint) and, where a
-    validation follows or goes on, its end. The handler only sets a flag; a second signal is handled as if this callback
-    were not there. The process ends with 128 + the signal's number, as a shell reports it. Several ranks agree every
-    `agree_every` steps, so that all stop after the same one.
+    A signal is answered at the next point from which a run resumes exactly: the end of an optimizer step (gradients
+    that are accumulated are in no checkpoint) or, where a validation follows or goes on, its end. The handler only sets
+    a flag; a second signal is handled as if this callback were not there. The process ends with 128 + the signal's
+    number, as a shell reports it. Several ranks agree every `agree_every` steps, so that all stop after the same one.
 
-    A `Checkpoint`, so that Lightning calls it last: the best model is saved before.
+    A `Checkpoint`, so that Lightning calls it last: the best model is saved before. (`ModelCheckpoint` leaves out its
+    own last checkpoint where the model has not become better.)
 
     Args:
         path: of the checkpoint.
@@ -30,6 +30,7 @@ class GracefulStop(Checkpoint):
         self.path, self.resume, self.agree_every = Path(path), resume, agree_every
         self.received: int | None = None
         self.stopping = False
+        self._saved = -1  # step of the checkpoint
         self._before: dict[int, object] = {}
 
     # The signal --------------------------------------------------------------------------------------------------
@@ -56,21 +57,19 @@ class GracefulStop(Checkpoint):
             signal.signal(number, handler or signal.SIG_DFL)
         self._before = {}
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._forget()
-
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._forget()
 
     # Saving and ending -------------------------------------------------------------------------------------------
 
-    def _save_if_asked(self, trainer: Trainer) -> bool:
-        self.stopping = self.received is not None
-        if trainer.world_size > 1:
-            self.stopping = trainer.strategy.reduce_boolean_decision(self.stopping, all=False)
-        if self.stopping:
+    def _save(self, trainer: Trainer) -> None:
+        if not trainer.fast_dev_run:
             trainer.save_checkpoint(self.path, weights_only=False)
-        return self.stopping
+            self._saved = trainer.global_step
+
+    def _asked(self, trainer: Trainer) -> bool:
+        asked = self.received is not None
+        return trainer.strategy.reduce_boolean_decision(asked, all=False) if trainer.world_size > 1 else asked
 
     def _end(self, trainer: Trainer) -> None:
         rank_zero_info(f"stopped after step {trainer.global_step}, saved {self.path}; go on with: {self.resume}")
@@ -82,12 +81,22 @@ class GracefulStop(Checkpoint):
         last = batch_idx + 1 == trainer.num_training_batches  # Lightning steps there in any case
         stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or last
         if stepped and (trainer.world_size == 1 or trainer.global_step % self.agree_every == 0 or last):
-            self._save_if_asked(trainer)  # ended after the validation, or before the next batch, whichever comes
+            self.stopping = self._asked(trainer)  # after the validation, or before the next batch
+        # where training ends within an epoch, Lightning counts that as done before `on_train_end`
+        if self.stopping or trainer.should_stop or trainer.global_step == trainer.max_steps:
+            self._save(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.state.fn == "fit" and not trainer.sanity_checking and self._save_if_asked(trainer):
-            self._end(trainer)
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            self._save(trainer)
+            if self._asked(trainer):
+                self._end(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         if self.stopping:
             self._end(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._saved != trainer.global_step:
+            self._save(trainer)
+        self._forget()

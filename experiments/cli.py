@@ -90,7 +90,7 @@ class PrecisCLI(LightningCLI):
                 "checkpoint.monitor": "val/rouge1",
                 "checkpoint.mode": "max",
                 "checkpoint.filename": "best",
-                "checkpoint.save_last": True,
+                "checkpoint.save_on_train_epoch_end": False,
                 "checkpoint.auto_insert_metric_name": False,
                 "checkpoint.enable_version_counter": False,
             }
@@ -119,6 +119,8 @@ class PrecisCLI(LightningCLI):
         folder = self.folder = Path(str(config.run_dir))
         config.wandb = config.wandb or "off"
         fitting = self.subcommand == "fit"
+        if not fitting:
+            warnings.filterwarnings("ignore", ".*The dirpath has changed")  # of a run that was moved
         self.record = self._record() if fitting else ""  # before what holds for this start alone is filled in
         if config.checkpoint.dirpath is None:
             config.checkpoint.dirpath = str(folder / "checkpoints")

@@ -51,7 +51,7 @@ def collect_texts(inputs: list[str]) -> list[tuple[str, str]]:
     """
     if not inputs:
         try:
-            return _with_words([("standard input", sys.stdin.read())])
+            return _with_words([("standard input", sys.stdin.buffer.read().decode("utf-8"))])
         except UnicodeDecodeError as error:
             raise CorpusError(f"standard input: not UTF-8 text (byte {error.start}); convert it") from None
     alone = len(inputs) == 1

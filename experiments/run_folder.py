@@ -93,6 +93,20 @@ def link_arguments(parser: ArgumentParser) -> None:
     parser.link_arguments("model.init_args.vocab_size", "data.init_args.vocab_size")
 
 
+def build(config: dict[str, Any]) -> tuple[Summarizer, SummarizationData]:
+    """Model and data of a config, as `precis fit` makes them.
+
+    Raises:
+        ArgumentError: if there are no such classes or arguments.
+    """
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(Summarizer, "model")
+    parser.add_subclass_arguments(SummarizationData, "data")
+    link_arguments(parser)
+    built = parser.instantiate_classes(parser.parse_object({key: config[key] for key in ("model", "data")}))
+    return built.model, built.data
+
+
 def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = None, **changes: Any) -> Run:
     """Rebuilds a run from its folder: the model with its weights, the data with its own text.
 
@@ -106,14 +120,8 @@ def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = 
         CorpusError: if the folder lacks something, or the checkpoint does not fit.
     """
     config = read_config(run)
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(Summarizer, "model")
-    parser.add_subclass_arguments(SummarizationData, "data")
-    link_arguments(parser)
-    values = {key: config[key] for key in ("model", "data")}
-    values["data"]["init_args"] |= {"text": str(Path(run) / "text"), **changes}
-    built = parser.instantiate_classes(parser.parse_object(values))
-    model, data = built.model, built.data
+    config["data"]["init_args"] |= {"text": str(Path(run) / "text"), **changes}
+    model, data = build(config)
     if corpus is not None:
         data.corpus = corpus
     data.text = data.load_text(Path(run) / "text")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from pytorch_lightning import LightningModule
+from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
 
 from datamodules.batch import Batch
@@ -237,6 +238,8 @@ class Summarizer(LightningModule, ABC):
         if self.trainer.strategy.reduce_boolean_decision(metric.update_count > 0, all=False):
             for name, value in metric.compute().items():
                 self.log(f"{stage}/{name}", value, prog_bar=name == "rouge1", rank_zero_only=False)
+        elif self.trainer.state.fn != "fit":
+            rank_zero_warn("no document has a reference to score against; `precis predict` writes summaries alone")
         metric.reset()
 
     def on_validation_epoch_end(self) -> None:

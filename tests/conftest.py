@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -134,6 +135,12 @@ def trained(tmp_path_factory, tiny_config) -> Path:
     assert main(["fit", "--config", str(tiny_config), "--run_dir", str(folder), "--previews", "2"]) == 0
     sys.argv = before
     return folder
+
+
+@pytest.fixture
+def run_folder(trained, tmp_path) -> Path:
+    """A run folder to work with."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,10 @@ import pytest
 import torch
 from cases import CASES, Case
 from pytorch_lightning import Callback, Trainer, seed_everything
+from pytorch_lightning.callbacks import Checkpoint
 from torch import Tensor
 
+from callbacks import GracefulStop
 from experiments.cli import PrecisCLI
 from experiments.run_folder import load_run
 
@@ -45,7 +47,7 @@ def trainer_with(*callbacks: Callback, **arguments) -> Trainer:
         **{"accelerator": "cpu", "max_epochs": 2, "gradient_clip_val": 2.0, "num_sanity_val_steps": 1} | arguments,
         callbacks=list(callbacks),
         use_distributed_sampler=False,
-        enable_checkpointing=False,
+        enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),
         enable_progress_bar=False,
         enable_model_summary=False,
         logger=False,
@@ -59,12 +61,12 @@ def adam_with_schedule(module):
     return PrecisCLI.configure_optimizers(module, optimizer, schedule)
 
 
-def fit(case: Case, files, recorder: Recorder, schedule=False, ckpt_path=None, **arguments):
+def fit(case: Case, files, *callbacks: Callback, schedule=False, ckpt_path=None, **arguments):
     seed_everything(5, verbose=False)
     model, data = case.build_model(), case.build_data(files)
     if schedule:
         model.configure_optimizers = MethodType(adam_with_schedule, model)
-    trainer_with(*case.callbacks(), recorder, **arguments).fit(model, data, ckpt_path=ckpt_path)
+    trainer_with(*case.callbacks(), *callbacks, **arguments).fit(model, data, ckpt_path=ckpt_path)
     return model, data
 
 
@@ -97,6 +99,17 @@ def test_resumes_to_identical_losses(case, arguments, corpus_files, tmp_path):
         later = {number: loss for number, loss in whole.validated.items() if number >= done}
         assert {number: loss for number, loss in rest.validated.items() if number in later} == later, checkpoint.name
         assert same_weights(resumed, model), checkpoint.name
+
+
+@pytest.mark.parametrize("limit", [{"max_epochs": 1}, {"max_steps": 3}, {"max_steps": 7}], ids=str)
+def test_goes_on_where_training_had_ended(limit, corpus_files, tmp_path):
+    case, last = CASES[-1], GracefulStop(tmp_path / "last.ckpt")  # this is a matter of the loops, not of the model
+    whole, part, rest = Recorder(), Recorder(), Recorder()
+    model, _ = fit(case, corpus_files, whole, limit_val_batches=0)
+    fit(case, corpus_files, part, last, limit_val_batches=0, **limit)
+    resumed, _ = fit(case, corpus_files, rest, limit_val_batches=0, ckpt_path=last.path)
+    assert part.losses + rest.losses == whole.losses and part.losses and rest.losses
+    assert same_weights(resumed, model)
 
 
 @every_model

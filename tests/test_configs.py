@@ -1,0 +1,98 @@
+"""Every config of the suite is accepted by the real parser, makes its model, and says what it is in its header."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonargparse import ArgumentError, Namespace
+from pytorch_lightning import Callback
+from pytorch_lightning.cli import instantiate_class
+
+from experiments.cli import fit_parser
+from experiments.run_folder import build
+
+ROOT = Path(__file__).parents[1]
+CONFIGS = sorted((ROOT / "experiments" / "configs").rglob("*.yaml"))
+SMALL = ["--model.vocab_size=50", "--model.embedding_size=4", "--model.hidden_size=4"]  # quick to make
+every_config = pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return fit_parser()
+
+
+def header(path: Path) -> str:
+    """The comment at the top of a file, without its marks."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    end = next(i for i, line in enumerate(lines) if not line.startswith("#"))
+    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in lines[:end])
+
+
+def parsed(parser, *arguments: object) -> Namespace:
+    return parser.parse_args([str(argument) for argument in arguments])
+
+
+def built(parser, config: Namespace) -> tuple:
+    """Model and data."""
+    return build(yaml.safe_load(parser.dump(config, skip_none=False)))
+
+
+def test_there_are_configs():
+    assert {path.stem for path in CONFIGS} >= {"docstrings", "aeslc", "cnn_dailymail"}
+
+
+@every_config
+def test_is_accepted_and_makes_its_model_and_data(path, parser):
+    config = parsed(parser, f"--config={path}", *SMALL)
+    model, data = built(parser, config)
+    assert data.vocab_size == model.vocab_size == 50
+    for callback in config.trainer.callbacks or []:
+        assert isinstance(instantiate_class((), callback.as_dict()), Callback)
+    optimizer = config.optimizer and instantiate_class(model.parameters(), config.optimizer.as_dict())
+    if config.lr_scheduler:
+        instantiate_class(optimizer, config.lr_scheduler.as_dict())
+
+
+@every_config
+def test_says_its_command_hardware_score_and_deviations(path, parser):
+    text = header(path)
+    assert re.match(r"\S.* .*\n\n  precis fit --config ", text), "a title, an empty line, the command"
+    for word in ("Hardware", "Expected", "Deviates"):
+        assert re.search(rf"^{word}\s+\S+ \S+", text, re.MULTILINE), word
+    commands = [shlex.split(line) for line in text.replace("\\\n", " ").splitlines() if line.startswith("  precis ")]
+    for words in commands:
+        assert words[:2] == ["precis", "fit"] and words[2:4] == ["--config", str(path.relative_to(ROOT))]
+        parsed(parser, f"--config={path}", *words[4:])
+
+
+@every_config
+def test_a_misspelt_key_is_refused(path, parser, tmp_path):
+    text = path.read_text(encoding="utf-8")
+    keys = re.findall(r"^ +(\w+): *\S", text, re.MULTILINE)
+    assert len(keys) > 5
+    for key in sorted(set(keys) - {"class_path"}):
+        copy = tmp_path / f"{key}.yaml"
+        copy.write_text(re.sub(rf"\b{key}:", f"{key}_:", text, count=1), encoding="utf-8")
+        with pytest.raises(ArgumentError, match=f"{key}_"):
+            parsed(parser, f"--config={copy}")
+
+
+PAPERS_ROWS = [(False, False), (True, False), (True, True), (False, True)]
+pointer_generators = pytest.mark.parametrize(
+    "path", [path for path in CONFIGS if path.parent.name == "pointer_generator"], ids=lambda path: path.stem
+)
+
+
+@pointer_generators
+def test_the_rows_of_the_literature_are_made_by_flags(path, parser):
+    sizes = []
+    for pointer, coverage in PAPERS_ROWS:
+        flags = [f"--model.pointer={str(pointer).lower()}", f"--model.coverage={str(coverage).lower()}"]
+        network = built(parser, parsed(parser, f"--config={path}", *SMALL, *flags))[0].network
+        assert (network.pointer is not None, network.attention.coverage is not None) == (pointer, coverage)
+        sizes.append(sum(p.numel() for p in network.parameters() if p.requires_grad))
+    base, with_pointer, both, with_coverage = sizes
+    assert (with_pointer - base, with_coverage - base, both - base) == (21, 8, 29)  # 4 H + E + 1, and 2 H
