@@ -1,0 +1,49 @@
+"""The commands that the README and the configs' headers show are commands that there are."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from experiments import cli, commands
+from experiments.grid import compose, read_sweep
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def shown() -> list[str]:
+    """Command lines of the README's shell blocks and of the configs' headers."""
+    blocks = re.findall(r"```bash\n(.*?)```", README, flags=re.S)
+    lines = [line for block in blocks for line in block.splitlines()]
+    for path in sorted((ROOT / "experiments" / "configs").glob("*/*.yaml")):
+        header = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line.startswith("#"))
+        lines += re.sub(r"\\\n#\s*", "", header).replace("#", "").splitlines()
+    return [line.strip().split("  #")[0] for line in lines if line.strip().startswith("precis ")]
+
+
+def test_there_is_something_to_check():
+    assert len(shown()) >= 12
+
+
+@pytest.mark.parametrize("line", shown())
+def test_a_command_that_is_shown_exists(line, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    _, command, *arguments = shlex.split(line.split(" < ")[0])
+    assert command in (*cli.TRAINING, *commands.COMMANDS)
+    if command == "fit" and "--run" not in arguments:
+        cli.fit_parser().parse_args(arguments)
+    if command == "sweep":
+        assert compose(read_sweep(Path(arguments[0])))
+
+
+def test_make_targets_that_are_named_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M))
+    named = set(re.findall(r"`make ([a-z]+)`|^make ([a-z]+)", README, flags=re.M))
+    assert {name for pair in named for name in pair if name} <= targets
+
+
+def test_every_part_of_the_suite_that_is_named_is_there():
+    for name in re.findall(r"`((?:lightning_modules|datamodules|callbacks|experiments|benchmarks)/[\w/.-]*)`", README):
+        assert (ROOT / name).exists(), name
