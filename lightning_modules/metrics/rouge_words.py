@@ -10,11 +10,11 @@ from pathlib import Path
 _LETTERS = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else ord(" ") for byte in range(256))
 
 
-def _latin(text: str) -> list[str]:
+def _latin(text: str) -> list[bytes]:
     """Runs of a-z and 0-9 in the lower-cased text; a table on bytes takes half the time of a regular expression."""
-    if not text.isascii():
-        text = text.lower()  # some letters become ASCII, as the Kelvin sign does
-    return text.encode("ascii", "replace").translate(_LETTERS).decode("ascii").split()
+    # Lower-casing makes ASCII of some other letters, such as the Kelvin sign; the table does the rest.
+    raw = text.encode() if text.isascii() else text.lower().encode("ascii", "replace")
+    return raw.translate(_LETTERS).split()
 
 
 def _any_script(text: str) -> list[str]:
@@ -34,19 +34,20 @@ class Vocabulary(dict):
     """Words to integers, filled as words are met: a word is stemmed once, and words with one stem share one integer.
 
     Args:
-        split: text to its lower-cased words.
+        split: text to its lower-cased words, in bytes where that is faster.
         stem: word to stem, or None. Words of three characters or fewer are kept as they are, as in ROUGE-1.5.5.
         description: stemmer and tokenizer as a score's signature names them.
     """
 
-    def __init__(self, split: Callable[[str], list[str]], stem: Callable[[str], str] | None, description: str) -> None:
+    def __init__(self, split: Callable[[str], list], stem: Callable[[str], str] | None, description: str) -> None:
         super().__init__()
         self.split, self.stem, self.description = split, stem, description
         self._numbers: dict[str, int] = {}
         self._fresh = itertools.count()
 
-    def __missing__(self, word: str) -> int:
-        stem = self.stem(word) if self.stem and len(word) > 3 else word
+    def __missing__(self, word: str | bytes) -> int:
+        letters = word if isinstance(word, str) else word.decode("ascii")
+        stem = self.stem(letters) if self.stem and len(letters) > 3 else letters
         number = self._numbers.get(stem)
         if number is None:
             number = self._numbers[stem] = next(self._fresh)
