@@ -78,7 +78,7 @@ class PrecisCLI(LightningCLI):
         )
         parser.add_argument(
             "--wandb",
-            type=Literal["auto", "online", "offline", "off", False],  # YAML reads off as false
+            type=Literal["auto", "online", "offline", "off"],
             default="auto",
             help="Weights & Biases; auto is online where there is a key, offline elsewhere",
         )
@@ -117,7 +117,6 @@ class PrecisCLI(LightningCLI):
             config.run_dir = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
             sys.argv.append(f"--run_dir={config.run_dir}")  # for the processes that Lightning starts for other devices
         folder = self.folder = Path(str(config.run_dir))
-        config.wandb = config.wandb or "off"
         fitting = self.subcommand == "fit"
         if not fitting:
             warnings.filterwarnings("ignore", ".*The dirpath has changed")  # of a run that was moved

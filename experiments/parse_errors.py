@@ -36,14 +36,15 @@ def explain(message: str, command: str) -> str:
         return f"{where}there is no class {classes[-1] if classes else found[1] or found[2]}; {look}"
     if found := re.search(r"Expected a dot import path string: (.*)", message):
         return f"{where}no class {found[1]!r} is known; give its whole path, such as package.Class"
-    if found := re.search(r"Expected an? (.+?)\. Got value: (.*)", message):
-        return f"{where}expected {_plain(found[1])}, got {found[2]!r}"
-    expected = re.findall(r"- Expected an? (<class '[^']+'>)", message)
-    if expected and (given := re.search(r"Given value: (.*)", message)):
-        return f"{where}expected {' or '.join(map(_plain, expected))}, got {given[1]!r}"
+    expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
+    given = re.search(r"(?:Got|Given) value: (.*)", message)
+    if expected and given:
+        kinds = [expected[0]] if given[0].startswith("Got") else expected
+        quote = "; put it in quotes: YAML reads on and off as true and false" if given[1] in ("True", "False") else ""
+        return f"{where}expected {' or '.join(map(_plain, kinds))}, got {given[1]!r}{quote}"
     if found := re.search(r"arguments are required: (.*)", message):
         missing = ", ".join(name.removeprefix(f"{command}.") for name in found[1].split(", "))
-        return f"missing: {missing}; give --config, or name it; {look}"
+        return f"missing: {missing}; {'give --config, or name it; ' if 'model' in missing else ''}{look}"
     if found := re.search(r"unrecognized arguments: (.*)", message):
         return f"no such argument: {found[1]}; {look}"
     return f"{' '.join(message.split())}; {look}"
