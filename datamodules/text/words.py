@@ -6,8 +6,8 @@ from typing import Literal
 
 Tokenizer = Literal["words", "whitespace"]
 
-# A word keeps inner apostrophes, hyphens, dots, slashes and underscores (don't, re-use, torch.nn, 10/30/01, 9:00); every
-# other visible character is a token of its own.
+# A word keeps inner apostrophes, hyphens, dots, slashes and underscores (don't, re-use, torch.nn, 10/30/01, 9:00);
+# every other visible character is a token of its own.
 _WORD = re.compile(r"\w+(?:['’.,:/@&-]\w+)*|[^\w\s]")
 _NO_SPACE_BEFORE = frozenset(".,;:!?)]}%’”")
 _NO_SPACE_AFTER = frozenset("([{$#“‘")
