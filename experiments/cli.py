@@ -104,6 +104,17 @@ class PrecisCLI(LightningCLI):
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr_scheduler, "interval": "step"}}
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parses, and looks at the checkpoint that is named, before LightningCLI does.
+
+        Raises:
+            CorpusError: if it is broken.
+        """
+        super().parse_arguments(parser, args)
+        path = self.config[self.config.subcommand].ckpt_path
+        if path and Path(path).is_file():
+            read_checkpoint(Path(path))
+
     def before_instantiate_classes(self) -> None:
         """Chooses the run folder and checks that it is the right one to write to.
 
@@ -131,11 +142,9 @@ class PrecisCLI(LightningCLI):
         if fitting and config.resume:
             if not last.is_file():
                 raise CorpusError(f"{last}: no checkpoint to resume from; start the run without --resume")
-            config.ckpt_path = str(last)
+            config.ckpt_path, self.step = str(last), read_checkpoint(last)["global_step"]
         elif fitting and (folder / "config.yaml").exists():
             raise CorpusError(f"{folder}: a run is there already; pass --resume true, or another --run_dir")
-        if config.ckpt_path and Path(config.ckpt_path).is_file():
-            self.step = read_checkpoint(Path(config.ckpt_path)).get("global_step", 0)
 
     def _record(self) -> str:
         """config.yaml of the run: with it the run can be started once more, under another name too."""

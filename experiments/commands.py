@@ -23,7 +23,7 @@ from datamodules.summarization import default_cache
 from experiments.baseline import baseline
 from experiments.compare import compare
 from experiments.evaluate import evaluate
-from experiments.run_folder import load_run
+from experiments.run_folder import load_run, read_config
 from experiments.sweep import sweep
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.summarizer import Summary, repeated_share
@@ -91,6 +91,7 @@ def summarize(arguments: list[str]) -> None:
     parser.add_argument("--json", type=bool, default=False, help="a JSON line a document instead of text")
     parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words")
     options = parser.parse_args(arguments)
+    read_config(Path(str(options.checkpoint)))  # before anybody types a text for a run that is not there
     texts = collect_texts(options.inputs)
     with TemporaryDirectory(prefix="precis-") as cache:  # nobody asks for the same text twice
         changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}

@@ -113,7 +113,8 @@ def test_a_config_that_is_not_there_is_named(tmp_path, precis):
 def test_what_yaml_makes_of_off_is_explained(tiny_config, tmp_path, precis):
     config = tmp_path / "off.yaml"
     config.write_text(tiny_config.read_text(encoding="utf-8").replace("wandb: 'off'", "wandb: off"), encoding="utf-8")
-    refused(precis("fit", "--config", config, "--run_dir", tmp_path / "run"), tmp_path, "wandb: expected one of", "quotes")
+    done = precis("fit", "--config", config, "--run_dir", tmp_path / "run")
+    refused(done, tmp_path, "wandb: expected one of", "put it in quotes")
 
 
 def test_a_message_that_is_not_known_stays_whole_in_one_line():
