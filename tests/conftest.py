@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,8 @@ import yaml
 
 os.environ["OMP_NUM_THREADS"] = "1"  # of processes that a test starts
 torch.set_num_threads(1)
+# a shell ignores Ctrl-C on behalf of what it starts in the background, and so would the processes that a test interrupts
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ANIMALS = ["otter", "heron", "badger", "lynx", "marten", "stoat"]
 DEEDS = ["guards", "paints", "repairs", "measures", "visits"]
