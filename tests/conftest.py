@@ -16,7 +16,7 @@ import yaml
 
 os.environ["OMP_NUM_THREADS"] = "1"  # of processes that a test starts
 torch.set_num_threads(1)
-# a shell ignores Ctrl-C on behalf of what it starts in the background, and so would the processes that a test interrupts
+# a shell lets what it starts in the background ignore Ctrl-C, and so would the processes that a test interrupts
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ANIMALS = ["otter", "heron", "badger", "lynx", "marten", "stoat"]
