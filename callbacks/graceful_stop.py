@@ -14,8 +14,8 @@ class GracefulStop(Checkpoint):
 
     A signal is answered at the next point from which a run resumes exactly: the end of an optimizer step (gradients
     that are accumulated are in no checkpoint) or, where a validation follows or goes on, its end. The handler only sets
-    a flag; a second signal is handled as if this callback were not there. The process ends with 128 + the signal's
-    number, as a shell reports it. Several ranks agree every `agree_every` steps, so that all stop after the same one.
+    a flag; a second signal ends the process at once. It ends with 128 + the signal's number, as a shell reports it.
+    Several ranks agree every `agree_every` steps, so that all stop after the same one.
 
     A `Checkpoint`, so that Lightning calls it last: the best model is saved before. (`ModelCheckpoint` leaves out its
     own last checkpoint where the model has not become better.)
@@ -37,7 +37,7 @@ class GracefulStop(Checkpoint):
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.received = number
-        signal.signal(number, self._before.get(number) or signal.SIG_DFL)
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         print(f"\n{signal.Signals(number).name}: finishing this step or validation, then saving", flush=True)
 
     def _listen(self) -> None:

@@ -1,0 +1,132 @@
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from callbacks import GracefulStop
+
+ROOT, TESTS = Path(__file__).parents[2], Path(__file__).parents[1]
+
+
+def run_command(arguments: list[str], out: Path) -> None:
+    """Target of a process: the command, its output in a file."""
+    with out.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    from experiments.cli import main
+
+    sys.exit(main(arguments))
+
+
+@pytest.fixture
+def in_a_process(server, tmp_path):
+    """Runs the command in a process of its own; its exit status (minus the signal that killed it) and what it said."""
+    from test_graceful_stop import run_command as target  # by the name under which a new process finds it
+
+    def run(*arguments: object) -> tuple[int, str]:
+        out = tmp_path / "output.txt"
+        process = server.Process(target=target, args=([str(argument) for argument in arguments], out))
+        process.start()
+        process.join(600)
+        assert process.exitcode is not None
+        return process.exitcode, out.read_text(encoding="utf-8")
+
+    return run
+
+
+def interrupted(config: Path, run: Path, number: int, *others: str, **where: int) -> list[str]:
+    """Arguments of a run that is interrupted."""
+    given = [f"--trainer.callbacks.{name}={value}" for name, value in {"number": int(number), **where}.items()]
+    callback = "--trainer.callbacks+=interrupting.Interrupt"
+    return ["fit", f"--config={config}", f"--run_dir={run}", callback, *given, *others]
+
+
+def goes_on(said: str, run: Path, whole: Path, precis) -> None:
+    """The command that was printed makes of the run what it would have been."""
+    command = shlex.split(re.search(r"go on with: precis (.*)", said)[1])
+    done = precis(*command)
+    assert done.status == 0, done.err
+    assert (run / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
+    for name in ("last.ckpt", "best.ckpt"):
+        ours, theirs = (torch.load(folder / "checkpoints" / name, weights_only=True) for folder in (run, whole))
+        assert ours["global_step"] == theirs["global_step"], name
+        assert all(torch.equal(tensor, theirs["state_dict"][key]) for key, tensor in ours["state_dict"].items()), name
+
+
+def step_of(run: Path) -> int:
+    return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+
+
+def test_ctrl_c_in_an_epoch(tiny_config, trained, tmp_path, precis):
+    """The command as a user starts it."""
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "experiments.cli", *interrupted(tiny_config, run, signal.SIGINT, batch=3)]
+    environment = os.environ | {"PYTHONPATH": str(TESTS)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 130, done.stderr
+    assert "SIGINT: finishing this step" in done.stdout and "Traceback" not in done.stderr
+    assert f"stopped after step 4, saved {run}/checkpoints/last.ckpt; go on with: precis fit" in done.stderr
+    assert step_of(run) == 4 and not (run / "checkpoints" / "best.ckpt").exists()
+    goes_on(done.stderr, run, trained, precis)
+
+
+@pytest.mark.parametrize(
+    "number, where, status, step",
+    [
+        (signal.SIGTERM, {"batch": 9}, 143, 10),  # in the second epoch
+        (signal.SIGINT, {"batch": 6}, 130, 7),  # the last batch of the first epoch: its validation is not lost
+        (signal.SIGTERM, {"validation": 1}, 143, 7),
+        (signal.SIGINT, {"sanity": True}, 130, 1),
+    ],
+    ids=["second-epoch", "end-of-epoch", "validation", "sanity-check"],
+)
+def test_a_stopped_run_goes_on(number, where, status, step, tiny_config, trained, tmp_path, precis, in_a_process):
+    run = tmp_path / "run"
+    ended, said = in_a_process(*interrupted(tiny_config, run, number, **where))
+    assert ended == status and "Traceback" not in said, said
+    assert step_of(run) == step and (run / "checkpoints" / "best.ckpt").exists() == (step >= 7)
+    goes_on(said, run, trained, precis)
+
+
+def test_accumulated_gradients_are_not_lost(tiny_config, tmp_path, precis, in_a_process):
+    accumulate = "--trainer.accumulate_grad_batches=3"
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    assert precis("fit", "--config", tiny_config, "--run_dir", whole, accumulate).status == 0
+    ended, said = in_a_process(*interrupted(tiny_config, run, signal.SIGINT, accumulate, batch=3))
+    assert ended == 130 and step_of(run) == 2, said
+    goes_on(said, run, whole, precis)
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 1), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_second_signal_ends_it_at_once(number, status, tiny_config, tmp_path, in_a_process):
+    run = tmp_path / "run"
+    ended, said = in_a_process(*interrupted(tiny_config, run, number, batch=3, times=2))
+    assert ended == status, said
+    assert not (run / "checkpoints" / "last.ckpt").exists() and "go on with" not in said
+
+
+def test_signals_are_as_before_when_training_ends(tiny_config, tmp_path, precis):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    for name, argument in (("good", "--model.dropout=0"), ("bad", "--trainer.callbacks+=interrupting.Broken")):
+        done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / name, "--trainer.max_steps=1", argument)
+        assert (done.status, "broken" in done.err) == ((0, False) if name == "good" else (1, True))
+        assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_without_a_signal_the_last_checkpoint_is_the_last(trained):
+    assert step_of(trained) == 14
+
+
+def test_lightning_calls_it_after_the_best_model_is_saved(tmp_path):
+    from pytorch_lightning import Callback, Trainer
+    from pytorch_lightning.callbacks import ModelCheckpoint
+
+    stop, best, other = GracefulStop(tmp_path / "last.ckpt"), ModelCheckpoint(tmp_path), Callback()
+    trainer = Trainer(callbacks=[best, stop, other], logger=False, accelerator="cpu")
+    assert trainer.callbacks[-2:] == [best, stop] and trainer.checkpoint_callback is best

@@ -1,0 +1,89 @@
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from callbacks import PredictionWriter
+from lightning_modules.metrics.rouge import Rouge
+from lightning_modules.summarizer import Summary
+
+
+def summary(number: int) -> Summary:
+    return Summary(f"doc-{number}", ["Café — one.", f"{number}"], [["reference"]], scores={"rouge1": float(number)})
+
+
+def trainer(rank: int, world: int, fn: str = "test") -> SimpleNamespace:
+    return SimpleNamespace(
+        state=SimpleNamespace(fn=fn),
+        global_rank=rank,
+        world_size=world,
+        is_global_zero=rank == 0,
+        strategy=SimpleNamespace(barrier=lambda name: None),
+        lightning_module=SimpleNamespace(rouge={"test": Rouge(("rouge1",))}),
+    )
+
+
+def write(path, shares: list[list[list[int]]], stage: str = "test") -> None:
+    """Ranks write their batches; rank 0 closes last, as it waits for the others."""
+    writers = [(PredictionWriter(path), trainer(rank, len(shares))) for rank in range(len(shares))]
+    for (writer, told), batches in zip(writers, shares):
+        getattr(writer, f"on_{stage}_start")(told, None)
+        for index, batch in enumerate(batches):
+            getattr(writer, f"on_{stage}_batch_end")(told, None, [summary(i) for i in batch], None, index)
+    for writer, told in reversed(writers):
+        getattr(writer, f"on_{stage}_end")(told, None)
+
+
+def ids(path) -> list[int]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [int(json.loads(line)["id"].removeprefix("doc-")) for line in lines]
+
+
+@pytest.mark.parametrize("stage", ["validation", "test", "predict"])
+def test_a_line_a_document(stage, tmp_path):
+    path = tmp_path / "run" / "predictions.jsonl"
+    write(path, [[[0, 1], [2]]], stage)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert lines == [summary(i).record() for i in range(3)]
+    assert "Café — one." in path.read_text(encoding="utf-8"), "readable without decoding"
+    assert sorted(p.name for p in path.parent.iterdir()) == ["predictions.jsonl", "predictions.signatures.json"]
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        [[[0, 2], [4, 6]], [[1, 3], [5]]],
+        [[[0, 2]], [[1]]],
+        [[[0]], []],  # a rank without a document
+        [[[0, 3], [6]], [[1, 4]], [[2, 5]]],
+    ],
+    ids=["odd", "three", "none-for-one", "three-ranks"],
+)
+def test_shares_of_ranks_come_together_in_the_documents_order(shares, tmp_path):
+    path = tmp_path / "predictions.jsonl"
+    write(path, shares)
+    number = sum(len(batch) for share in shares for batch in share)
+    assert ids(path) == list(range(number))
+    assert not list(tmp_path.glob(".*")), "no rank's share is left"
+
+
+def test_later_predictions_replace_earlier_ones_as_a_whole(tmp_path):
+    path = tmp_path / "predictions.jsonl"
+    write(path, [[[0, 1, 2]]])
+    writer, told = PredictionWriter(path), trainer(0, 1)
+    writer.on_test_start(told, None)
+    writer.on_test_batch_end(told, None, [summary(9)], None, 0)
+    assert ids(path) == [0, 1, 2], "not before all is there"
+    writer.on_exception(told, None, KeyboardInterrupt())
+    assert ids(path) == [0, 1, 2] and not list(tmp_path.glob(".*")), "an interrupted test leaves what was there"
+    write(path, [[[5]]])
+    assert ids(path) == [5]
+
+
+def test_nothing_is_written_in_training(tmp_path):
+    path = tmp_path / "predictions.jsonl"
+    writer, told = PredictionWriter(path), trainer(0, 1, fn="fit")
+    writer.on_validation_start(told, None)
+    writer.on_validation_batch_end(told, None, [summary(1)], None, 0)
+    writer.on_validation_end(told, None)
+    assert not list(tmp_path.iterdir())

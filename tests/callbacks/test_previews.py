@@ -1,0 +1,139 @@
+import struct
+from types import SimpleNamespace
+
+import matplotlib.image
+import numpy as np
+import pytest
+from cases import CASES
+from pytorch_lightning import Trainer
+from pytorch_lightning.loggers import WandbLogger
+
+from callbacks import Previews
+from callbacks.previews import draw_attention, marked
+from lightning_modules.summarizer import Summary
+
+
+class FakeWandb(WandbLogger):
+    """A WandbLogger that keeps what it is given."""
+
+    def __init__(self):
+        self.tables, self.images = [], []
+
+    def log_table(self, key, columns=None, data=None, **others):
+        self.tables.append((key, columns, data))
+
+    def log_image(self, key, images, **others):
+        self.images.append((key, images))
+
+    experiment = property(lambda self: None)
+    save_dir = name = version = property(lambda self: None)
+
+    def log_metrics(self, metrics, step=None): ...
+
+    def log_hyperparams(self, params): ...
+
+    def finalize(self, status): ...
+
+
+def words_and_copies(text: str) -> Summary:
+    """A summary from words, those that are copied in capitals."""
+    words = text.split()
+    return Summary("a", [" ".join(words).lower()], [], [w.lower() for w in words], [w.isupper() for w in words])
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("the OLD MILL burns", "the [old mill] burns"),
+        ("OLD mill BURNS", "[old] mill [burns]"),
+        ("ALL OF IT", "[all of it]"),
+        ("none of it", "none of it"),
+        ("", ""),
+    ],
+)
+def test_runs_of_copied_words_stand_between_marks(text, expected):
+    assert marked(words_and_copies(text)) == expected
+    assert marked(words_and_copies(text), "<", ">") == expected.replace("[", "<").replace("]", ">")
+
+
+def test_without_knowledge_of_copies_the_text_is_plain():
+    assert marked(Summary("a", ["One.", "Two."], [])) == "One. Two."
+
+
+def size_of(path) -> tuple[int, int]:
+    """Width and height of a PNG, from its header."""
+    header = path.read_bytes()[:24]
+    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", header[16:24])
+
+
+def draw(path, source: int, target: int, strength: float = 1.0) -> None:
+    """A heat map of attention that goes straight through the document."""
+    attention = np.zeros((target, source))
+    attention[np.arange(target), np.arange(target) % source] = strength
+    words = [[f"w{i}" for i in range(size)] for size in (source, target)]
+    draw_attention(path, *words, attention, attention.sum(0))
+
+
+@pytest.mark.parametrize("source, target", [(4, 2), (40, 12), (400, 5)])
+def test_the_heat_map_grows_with_the_texts(source, target, tmp_path):
+    path = tmp_path / "deeper" / "map.png"
+    draw(path, source, target)
+    expected = 130 * min(24.0, 2.0 + 0.16 * source), 130 * (1.8 + 0.2 * target)
+    assert size_of(path) == pytest.approx(expected, abs=1)
+
+
+def test_the_heat_map_shows_where_attention_is(tmp_path):
+    draw(tmp_path / "drawn.png", 20, 6)
+    draw(tmp_path / "blank.png", 20, 6, strength=0.0)
+    drawn, blank = (matplotlib.image.imread(tmp_path / f"{name}.png")[..., :3] for name in ("drawn", "blank"))
+    blue = ((drawn[..., 2] - drawn[..., 0] > 0.3) & (blank.min(-1) > 0.9)).sum()
+    orange = ((drawn[..., 0] - drawn[..., 2] > 0.5) & (blank.min(-1) > 0.9)).sum()
+    assert blue > 20 and orange > 20
+
+
+@pytest.fixture(scope="module")
+def shown(corpus_files, tmp_path_factory):
+    """What two validations of a short training show."""
+    case = next(case for case in CASES if case.name == "pointer-coverage")
+    folder, logger, data = tmp_path_factory.mktemp("previews"), FakeWandb(), case.build_data(corpus_files)
+    trainer = Trainer(
+        max_epochs=2, logger=logger, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu",
+        enable_model_summary=False, callbacks=[Previews(folder, documents=3, heat_maps=2)],
+    )  # fmt: skip
+    model = case.build_model()
+    trainer.fit(model, data)
+    return SimpleNamespace(folder=folder, logger=logger, data=data, model=model)
+
+
+def test_the_table_has_the_first_documents(shown):
+    assert [(key, columns) for key, columns, _ in shown.logger.tables] == [
+        ("previews", ["id", "reference", "summary", "rouge1"])
+    ] * 2, "after each validation, not after the sanity check"
+    rows = shown.logger.tables[-1][2]
+    documents = shown.data.documents("val")
+    assert [row[0] for row in rows] == ["doc-26", "doc-27", "doc-28"] == documents["id"][:3]
+    assert [row[1] for row in rows] == [" ".join(references[0]) for references in documents["references"][:3]]
+    features = shown.data.features("val")
+    summaries = shown.model.eval().summarize(shown.data.collate([features[i] for i in range(3)]))
+    assert [row[2] for row in rows] == [marked(summary) for summary in summaries]
+    assert [row[3] for row in rows] == [s.scores["rouge1"] for s in shown.model.scored(summaries)]
+
+
+def test_heat_maps_lie_in_the_run_folder_and_are_logged(shown):
+    files = sorted(path.relative_to(shown.folder).as_posix() for path in shown.folder.rglob("*.png"))
+    assert files == ["step000007/0.png", "step000007/1.png", "step000014/0.png", "step000014/1.png"]
+    logged = [(f"attention/{name[-5]}", [str(shown.folder / name)]) for name in files]
+    assert shown.logger.images == logged
+    features = shown.data.features("val")
+    source, target, attention, coverage = shown.model.attention_of(shown.data.collate([features[0]]), 0)
+    expected = 130 * (2.0 + 0.16 * len(source)), 130 * (1.8 + 0.2 * len(target))
+    assert size_of(shown.folder / "step000014" / "0.png") == pytest.approx(expected, abs=1)
+    np.testing.assert_allclose(attention.sum(1), 1, rtol=1e-5)
+    np.testing.assert_allclose(coverage, attention.sum(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [{"documents": 0}, {"heat_maps": -1}], ids=str)
+def test_what_cannot_be_is_refused(wrong, tmp_path):
+    with pytest.raises(ValueError, match="Previews needs"):
+        Previews(tmp_path, **wrong)
