@@ -3,6 +3,8 @@
 import json
 import os
 import socket
+import subprocess
+import sys
 import time
 import traceback
 from pathlib import Path
@@ -178,3 +180,24 @@ def test_fewer_documents_than_processes_are_refused(corpus_files):
     data.trainer = type("TwoProcesses", (), {"world_size": 2, "global_rank": 1})
     with pytest.raises(CorpusError, match=r"val.* 1 document.* 2 processes"):
         data.val_dataloader()
+
+
+def test_the_command_trains_on_two_processes_and_both_stop_at_a_signal_to_one(tiny_config, trained, tmp_path, precis):
+    signalled = {"number": 15, "batch": 2}  # rank 0 gets it, both stop at the end of the epoch
+    command = [sys.executable, "-m", "experiments.cli", "fit", f"--config={tiny_config}", "--data.batch_size=2"]
+    command += ["--trainer.devices=2", "--trainer.strategy=ddp", "--trainer.callbacks+=interrupting.Interrupt"]
+    command += [f"--trainer.callbacks.{name}={value}" for name, value in signalled.items()]
+    tests = Path(__file__).parent
+    environment = os.environ | {"PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 143, done.stderr
+    (run,) = (tmp_path / "runs" / "pointergenerator").iterdir()
+    assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 7
+    assert f"go on with: precis fit --config runs/pointergenerator/{run.name}/config.yaml" in done.stderr
+    # one process with the double batch goes on and comes to where it would have come alone
+    done = precis("fit", "--run", run, "--trainer.devices=1", "--trainer.strategy=auto", "--data.batch_size=4")
+    assert done.status == 0, done.err
+    ours, theirs = (torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True) for folder in (run, trained))
+    assert ours["global_step"] == theirs["global_step"] == 14
+    for name, tensor in ours["state_dict"].items():
+        torch.testing.assert_close(tensor, theirs["state_dict"][name], rtol=1e-3, atol=1e-5)
