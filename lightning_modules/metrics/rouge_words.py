@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from lightning_modules.metrics.porter import nltk_porter, perl_porter
+
 _LETTERS = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else ord(" ") for byte in range(256))
 
 
@@ -73,8 +75,8 @@ def vocabulary(stem: bool | str = True, tokenizer: str = "rouge", wordnet: str |
     """The vocabulary of a way to cut and stem, one for the whole process.
 
     Args:
-        stem: False or "none"; True or "porter" for NLTK's Porter stemmer, which `rouge-score` uses; "perl" for the
-            stemmer of ROUGE-1.5.5 with WordNet's exception list.
+        stem: False or "none"; True or "porter" for Porter's stemmer as NLTK and so `rouge-score` have it; "perl" for
+            that of ROUGE-1.5.5 with WordNet's exception list.
         tokenizer: "rouge" cuts runs of a-z and 0-9, as ROUGE does, so that text in other scripts has no words at all;
             "unicode" takes letters and digits of every script.
         wordnet: folder with WordNet's `*.exc` files, for "perl"; by default Debian's is looked for. Without it
@@ -96,12 +98,8 @@ def vocabulary(stem: bool | str = True, tokenizer: str = "rouge", wordnet: str |
 
 @cache
 def _vocabulary(name: str, tokenizer: str, wordnet: str | None) -> Vocabulary:
-    function = None
-    if name == "porter":
-        from nltk.stem.porter import PorterStemmer  # slow to import, and not needed without stemming
-
-        function = PorterStemmer().stem
-    elif name == "perl":
+    function = nltk_porter if name == "porter" else None
+    if name == "perl":
         exceptions = read_exceptions(wordnet)
         name = "perl+wordnet" if exceptions else "perl-wordnet"
         function = exceptions_first(exceptions)
@@ -144,80 +142,3 @@ def read_exceptions(folder: str | None = None) -> dict[str, str]:
         stacklevel=5,
     )
     return {}
-
-
-_C, _V = "[^aeiou][^aeiouy]*", "[aeiouy][aeiou]*"
-_HAS_VOWEL = re.compile(f"(?:{_C})?[aeiouy]").match
-_MEASURE_1_UP = re.compile(f"(?:{_C})?{_V}{_C}").match
-_MEASURE_1 = re.compile(f"(?:{_C})?{_V}{_C}(?:{_V})?$").match
-_MEASURE_2_UP = re.compile(f"(?:{_C})?{_V}{_C}{_V}{_C}").match
-_SHORT = re.compile(f"{_C}[aeiouy][^aeiouwxy]$").match
-_DOUBLE = re.compile(r"([^aeiouylsz])\1$").search
-
-
-def _rules(table: str, long_enough: Callable) -> tuple[Callable, dict[str, str], Callable]:
-    """A search for the longest suffix of a table "suffix>replacement ...", the replacements, and their condition."""
-    replace = dict(rule.split(">") for rule in table.split())
-    longest_first = sorted(replace, key=len, reverse=True)
-    return re.compile(f"(?:{'|'.join(longest_first)})$").search, replace, long_enough
-
-
-_STEP_2 = _rules(
-    "ational>ate tional>tion enci>ence anci>ance izer>ize bli>ble alli>al entli>ent eli>e ousli>ous ization>ize "
-    "ation>ate ator>ate alism>al iveness>ive fulness>ful ousness>ous aliti>al iviti>ive biliti>ble logi>log",
-    _MEASURE_1_UP,
-)
-_STEP_3 = _rules("icate>ic ative> alize>al iciti>ic ical>ic ful> ness>", _MEASURE_1_UP)
-_STEP_4 = _rules("al> ance> ence> er> ic> able> ible> ant> ement> ou> ism> ate> iti> ous> ive> ize>", _MEASURE_2_UP)
-
-
-def perl_porter(word: str) -> str:
-    """Porter stem as ROUGE-1.5.5 computes it, of a lower-case word of three letters or more.
-
-    Porter 1980 with the two departures of its author's later versions (-bli, -logi), and with one of ROUGE's own: in
-    step 4, -ment and -ent are tried after the other suffixes rather than in their place, so that several can go.
-    NLTK's stemmer, which `rouge-score` uses, has further rules (dying -> die, -fulli, -ies in short words).
-    """
-    if len(word) < 3:
-        return word
-    if starts_with_y := word[0] == "y":
-        word = "Y" + word[1:]  # an initial y is a consonant
-    word = _step_1(word)
-    for search, replace, long_enough in (_STEP_2, _STEP_3, _STEP_4):
-        if (found := search(word)) and long_enough(word[: found.start()]):
-            word = word[: found.start()] + replace[found.group()]
-    if word.endswith("ment") and _MEASURE_2_UP(word[:-4]):
-        word = word[:-4]
-    if word.endswith("ent"):
-        word = word[:-3] if _MEASURE_2_UP(word[:-3]) else word
-    elif word.endswith(("sion", "tion")) and _MEASURE_2_UP(word[:-3]):
-        word = word[:-3]
-    if word.endswith("e"):
-        stem = word[:-1]
-        if _MEASURE_2_UP(stem) or (_MEASURE_1(stem) and not _SHORT(stem)):
-            word = stem
-    if word.endswith("ll") and _MEASURE_2_UP(word):
-        word = word[:-1]
-    return "y" + word[1:] if starts_with_y else word
-
-
-def _step_1(word: str) -> str:
-    """Plurals, -ed, -ing, and a final y."""
-    if word.endswith(("sses", "ies")):
-        word = word[:-2]
-    elif word.endswith("s") and not word.endswith("ss"):
-        word = word[:-1]
-    if word.endswith("eed"):
-        word = word[:-1] if _MEASURE_1_UP(word[:-3]) else word
-    elif word.endswith(("ed", "ing")):
-        stem = word[:-2] if word.endswith("ed") else word[:-3]
-        if _HAS_VOWEL(stem):
-            if stem.endswith(("at", "bl", "iz")):
-                word = stem + "e"
-            elif _DOUBLE(stem):
-                word = stem[:-1]
-            else:
-                word = stem + "e" if _SHORT(stem) else stem
-    if word.endswith("y") and _HAS_VOWEL(word[:-1]):
-        word = word[:-1] + "i"
-    return word

@@ -1,30 +1,7 @@
 import pytest
-from nltk.stem.porter import PorterStemmer
 
 from lightning_modules.metrics import rouge_words
-from lightning_modules.metrics.rouge_words import perl_porter, read_exceptions, vocabulary
-
-# One word or more for every rule of the paper (Porter 1980), and words that each rule must leave alone.
-RULES = """
-caresses ponies caress cats feed agreed plastered bled motoring sing conflated troubled sized hopping tanned falling
-hissing fizzed failing filing happy relational conditional rational valenci hesitanci digitizer conformabli radicalli
-differentli vileli analogousli vietnamization predication operator feudalism decisiveness hopefulness callousness
-formaliti sensitiviti sensibiliti triplicate formative formalize electriciti electrical hopeful goodness revival
-allowance inference airliner gyroscopic adjustable defensible irritant replacement adoption homologou communism activate
-angulariti homologous effective bowdlerize probate rate cease controll roll yields yellowing playing toying syzygy 1990s
-apology archaeology
-"""
-
-
-def test_perl_stems_are_those_of_the_authors_own_version():
-    theirs = PorterStemmer(PorterStemmer.MARTIN_EXTENSIONS)
-    for word in RULES.split():
-        assert perl_porter(word) == theirs.stem(word), word
-
-
-def test_perl_takes_several_suffixes_off_in_its_fourth_step():
-    assert PorterStemmer(PorterStemmer.MARTIN_EXTENSIONS).stem("complementment") == "complement"  # -ment alone
-    assert perl_porter("complementment") == "complem"  # -ment, then -ent
+from lightning_modules.metrics.rouge_words import read_exceptions, vocabulary
 
 
 def test_words_with_one_stem_share_a_number_and_short_words_are_kept():
