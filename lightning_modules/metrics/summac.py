@@ -58,7 +58,7 @@ class EntailmentModel:
         said = labels or [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
         self.order = [_class_of(label, said, name) for label in LABELS]
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """P(entailment), P(contradiction), P(neutral) of (premise, hypothesis) pairs, [N, 3], on the CPU."""
         found = torch.zeros(len(pairs), 3)
