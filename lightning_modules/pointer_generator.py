@@ -1,5 +1,6 @@
 """The pointer-generator with coverage: See, Liu and Manning, ACL 2017 (arXiv 1704.04368)."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,12 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import sample
 from lightning_modules.networks.copying import (
     best_candidates,
+    best_words,
     copied_mass,
     extended_log_probs,
     first_positions,
     linear_log_prob,
+    log_normalizer,
     mix_log_probs,
     vocabulary_logits,
 )
@@ -129,9 +132,10 @@ class PointerGenerator(Summarizer):
 
     # Generation --------------------------------------------------------------------------------------------------
 
-    def _step(self, tokens: Tensor, state: State, memory: State, count: int | None):
-        """`decoding.Step` of the network."""
+    def _step(self, tokens: Tensor, state: State, memory: State, count: int | None, weight: Tensor | None = None):
+        """`decoding.Step` of the network; `weight` is the output layer's in another memory layout."""
         network = self.network
+        weight = network.output.weight if weight is None else weight
         words = tokens.masked_fill(tokens >= self.vocab_size, UNK)                   # [B, K]
         inputs, attention, _, after = network.step(
             network.feed_word(network.embedding(words)),
@@ -140,12 +144,14 @@ class PointerGenerator(Summarizer):
             self.coverage_gate,
         )
         features, gate = network.features(inputs, after.hidden, after.cell, after.context)
-        logits = vocabulary_logits(features, network.output.weight, network.output.bias)         # [B, K, V]
+        logits = vocabulary_logits(features, weight, network.output.bias)                        # [B, K, V]
         logits[..., len(self.text) :] = float("-inf")  # rows of the output layer without a word
         if gate is None:
-            ids, scores = None, logits.log_softmax(-1)
-            if count is not None:
-                scores, ids = scores.topk(min(count, self.vocab_size), dim=-1)
+            if count is None:
+                ids, scores = None, logits.log_softmax(-1)
+            else:
+                scores, ids = best_words(logits, min(count, self.vocab_size))
+                scores = scores - log_normalizer(logits)
         elif count is None:
             size = self.vocab_size + int(memory["extra"].max())
             ids, scores = None, extended_log_probs(logits, attention, gate, memory["source"].unsqueeze(1), size)
@@ -174,7 +180,9 @@ class PointerGenerator(Summarizer):
             }
             forbidden = (PAD, START) if options.allow_unknown else (PAD, UNK, START)
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
-            arguments = (self._step, state, fixed, torch.full_like(source[:, 0], START), STOP, options)
+            # column after column: a CPU multiplies few rows with it in less time
+            step = partial(self._step, weight=self.network.output.weight.T.contiguous().T)
+            arguments = (step, state, fixed, torch.full_like(source[:, 0], START), STOP, options)
             if options.sample:
                 return sample(*arguments, forbidden, PAD, generator)
             return beam_search(*arguments, forbidden, PAD)

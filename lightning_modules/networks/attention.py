@@ -11,7 +11,7 @@ class _AdditiveEnergy(torch.autograd.Function):
 
     @staticmethod
     def hidden(projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor) -> Tensor:
-        layer = projected.unsqueeze(1) + query.unsqueeze(2)                          # [B, K, S, A]
+        layer = projected.unsqueeze(1) + query.unsqueeze(2)                          # [b, k, S, A]
         if coverage is not None:
             layer.addcmul_(coverage.unsqueeze(-1).to(layer.dtype), w_c.to(layer.dtype))
         return layer.tanh_()
@@ -20,25 +20,39 @@ class _AdditiveEnergy(torch.autograd.Function):
     def forward(ctx, projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, v: Tensor) -> Tensor:
         ctx.has_coverage = coverage is not None
         ctx.save_for_backward(projected, query, *([coverage] if ctx.has_coverage else []), w_c, v)
-        layer = _AdditiveEnergy.hidden(projected, query, coverage, w_c)
-        return layer @ v.to(layer.dtype)                                             # [B, K, S]
+        energy, v = query.new_empty(*query.shape[:2], projected.shape[1]), v.to(query.dtype)
+        for b, k in _parts(query):
+            seen = coverage[b, k] if ctx.has_coverage else None
+            energy[b, k] = _AdditiveEnergy.hidden(projected[b], query[b, k], seen, w_c) @ v
+        return energy                                                                # [B, K, S]
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
         projected, query, *middle, w_c, v = ctx.saved_tensors
-        coverage = middle[0] if ctx.has_coverage else None
-        layer = _AdditiveEnergy.hidden(projected, query, coverage, w_c)              # [B, K, S, A]
-        grad = grad.to(layer.dtype)
-        grad_v = torch.mv(layer.flatten(0, 2).T, grad.flatten()).to(v.dtype)
-        # d tanh = 1 - tanh^2, in place; then times v and the incoming gradient
-        inner = layer.square_().neg_().add_(1).mul_(v.to(layer.dtype)).mul_(grad.unsqueeze(-1))
-        grad_coverage = grad_w_c = None
-        if coverage is not None:
-            grad_coverage = (inner @ w_c.to(inner.dtype)).to(coverage.dtype)         # [B, K, S]
-            grad_w_c = torch.mv(inner.flatten(0, 2).T, coverage.flatten().to(inner.dtype)).to(w_c.dtype)
-        grad_projected = inner.squeeze(1) if inner.shape[1] == 1 else inner.sum(1)   # [B, S, A]
-        return grad_projected, inner.sum(2), grad_coverage, grad_w_c, grad_v
+        grad, weight = grad.to(query.dtype), v.to(query.dtype)
+        grad_projected, grad_query, grad_v = torch.zeros_like(projected), torch.empty_like(query), torch.zeros_like(v)
+        grad_coverage, grad_w_c = (torch.empty_like(middle[0]), torch.zeros_like(w_c)) if middle else (None, None)
+        for b, k in _parts(query):
+            seen = middle[0][b, k] if middle else None
+            inner = _AdditiveEnergy.hidden(projected[b], query[b, k], seen, w_c)     # [b, k, S, A]
+            grad_v += torch.mv(inner.flatten(0, 2).T, grad[b, k].flatten())
+            # d tanh = 1 - tanh^2; v follows where it is cheap
+            inner.square_().neg_().add_(1).mul_(grad[b, k].unsqueeze(-1))
+            grad_query[b, k] = inner.sum(2) * weight
+            grad_projected[b].addcmul_(inner.sum(1) if inner.shape[1] > 1 else inner.squeeze(1), weight)
+            if middle:
+                grad_coverage[b, k] = inner @ (w_c.to(weight.dtype) * weight)
+                grad_w_c += torch.mv(inner.flatten(0, 2).T, seen.flatten().to(weight.dtype)) * weight
+        return grad_projected, grad_query, grad_coverage, grad_w_c, grad_v
+
+
+def _parts(query: Tensor) -> list[tuple[slice, slice]]:
+    """Documents and summaries of [B, K, A] that are computed together: one on a CPU, whose caches hold its layer, all
+    elsewhere."""
+    if query.device.type != "cpu":
+        return [(slice(None), slice(None))]
+    return [(slice(b, b + 1), slice(k, k + 1)) for b in range(query.shape[0]) for k in range(query.shape[1])]
 
 
 class CoverageAttention(nn.Module):

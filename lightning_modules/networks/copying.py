@@ -137,6 +137,34 @@ def extended_log_probs(logits: Tensor, attention: Tensor, gate: Tensor, source: 
     return mix_log_probs(vocabulary, copied, gate.unsqueeze(-1)).masked_fill(absent, float("-inf"))
 
 
+def log_normalizer(logits: Tensor, words: int = 4096) -> Tensor:
+    """logsumexp over the last dimension, which is kept; `words` at a time, as many as a CPU's caches hold."""
+    return torch.stack([part.logsumexp(-1) for part in logits.split(words, -1)], -1).logsumexp(-1, keepdim=True)
+
+
+def best_words(logits: Tensor, count: int, width: int = 128) -> tuple[Tensor, Tensor]:
+    """topk over a vocabulary: the best `count` words stand in the `count` blocks whose maxima are highest.
+
+    Args:
+        logits: [..., V].
+        count: at most V.
+        width: of a block.
+
+    Returns:
+        values and ids, [..., count].
+    """
+    blocks, size = logits.shape[-1] // width, logits.shape[-1]
+    if (count + 1) * width >= size:
+        return logits.topk(count, dim=-1)
+    maxima = logits[..., : blocks * width].unflatten(-1, (blocks, width)).amax(-1)               # [..., blocks]
+    starts = maxima.topk(count, dim=-1).indices.unsqueeze(-1) * width                            # [..., count, 1]
+    inside = (starts + torch.arange(width, device=logits.device)).flatten(-2)                    # [..., count width]
+    rest = torch.arange(blocks * width, size, device=logits.device).expand(*inside.shape[:-1], -1)
+    columns = torch.cat([inside, rest], -1)
+    values, order = logits.gather(-1, columns).topk(count, dim=-1)
+    return values, columns.gather(-1, order)
+
+
 def best_candidates(
     logits: Tensor, attention: Tensor, gate: Tensor, source: Tensor, first: Tensor, in_source: Tensor, count: int
 ) -> tuple[Tensor, Tensor]:
@@ -158,8 +186,8 @@ def best_candidates(
         ids and log-probabilities, [B, K, count + S]; a word that stands there twice has -inf the second time.
     """
     _, beams, vocab_size = logits.shape
-    normalizer = logits.logsumexp(-1, keepdim=True)                                              # [B, K, 1]
-    top, top_ids = logits.topk(min(count, vocab_size), dim=-1)                                   # [B, K, C]
+    normalizer = log_normalizer(logits)                                                          # [B, K, 1]
+    top, top_ids = best_words(logits, min(count, vocab_size))                                    # [B, K, C]
     absent = top.isneginf()
     top = mix_log_probs(top - normalizer, torch.zeros_like(top), gate.unsqueeze(-1)).masked_fill(absent, float("-inf"))
     known = in_source.unsqueeze(1).expand(-1, beams, -1).gather(-1, top_ids)

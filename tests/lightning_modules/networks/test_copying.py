@@ -5,10 +5,12 @@ from torch.nn.functional import log_softmax, logsigmoid, pad
 from lightning_modules.networks import copying
 from lightning_modules.networks.copying import (
     best_candidates,
+    best_words,
     copied_mass,
     extended_log_probs,
     first_positions,
     linear_log_prob,
+    log_normalizer,
     mix_log_probs,
 )
 
@@ -97,6 +99,24 @@ def test_copied_mass_is_the_attention_on_the_word():
         for t in range(2):
             expected = sum(a for a, word in zip(attention[b, t].tolist(), ids[b].tolist()) if word == targets[b, t])
             assert found[b, t].item() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [5, 130, 300, 1000, 1024])
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_the_best_words_are_those_of_topk(size, count):
+    torch.manual_seed(size + count)
+    for logits in (torch.randn(2, 3, size), torch.arange(float(size)).expand(2, 3, -1)):  # the second: all in one block
+        values, ids = best_words(logits, count)
+        expected = logits.topk(count)
+        assert torch.equal(values, expected.values) and torch.equal(ids, expected.indices)
+
+
+def test_the_normalizer_is_logsumexp():
+    torch.manual_seed(4)
+    logits = 9 * torch.randn(2, 3, 1000)
+    logits[..., 300:700] = float("-inf")  # a slice without a word
+    for words in (1, 100, 999, 4096):
+        torch.testing.assert_close(log_normalizer(logits, words), logits.logsumexp(-1, keepdim=True))
 
 
 def candidates(ids, attention, logits, gate, count):
