@@ -54,7 +54,7 @@ def choose_options(name: str, options: Namespace) -> dict[str, Any]:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="precis baseline", description=baseline.__doc__)
+    parser = ArgumentParser(prog="precis baseline", description=baseline.__doc__, exit_on_error=False)
     parser.add_argument("name", type=Literal[*BASELINES], help=f"one of {', '.join(BASELINES)}")
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     parser.add_argument("--run", type=str | None, default=None, help="a run folder: the documents of its corpus")

@@ -4,6 +4,7 @@ import hashlib
 import logging
 import netrc
 import os
+import shlex
 import shutil
 import sys
 import warnings
@@ -160,7 +161,7 @@ class PrecisCLI(LightningCLI):
             extra.append(RichProgressBar(leave=False))
         loggers: list[Any] = []
         if fitting:
-            resume = f"precis fit --config {folder}/config.yaml --resume true"
+            resume = shlex.join(["precis", "fit", "--config", f"{folder}/config.yaml", "--resume", "true"])
             extra += [RunRecord(folder, self.record), GracefulStop(folder / "checkpoints" / "last.ckpt", resume)]
             if config.previews:
                 extra.append(Previews(folder / "previews", documents=config.previews))

@@ -30,7 +30,7 @@ def compare(arguments: list[str]) -> None:
 
     A RUN is a run folder with predictions, a sweep folder for all of its runs, or a file that `precis baseline` wrote.
     """
-    parser = ArgumentParser(prog="precis compare", description=compare.__doc__)
+    parser = ArgumentParser(prog="precis compare", description=compare.__doc__, exit_on_error=False)
     parser.add_argument("runs", type=Path, nargs="+", help="run folders, sweep folders, files of predictions")
     parser.add_argument("--baseline", type=Path | None, default=None, help="the run (or system) to compare to")
     parser.add_argument("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} if not given")

@@ -56,7 +56,7 @@ def evaluate(arguments: list[str]) -> None:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="precis evaluate", description=evaluate.__doc__)
+    parser = ArgumentParser(prog="precis evaluate", description=evaluate.__doc__, exit_on_error=False)
     parser.add_argument("file", type=str, help="the outputs, such as RUN/predictions.jsonl")
     parser.add_argument(
         "--metrics", type=str | None, default=None,

@@ -52,7 +52,7 @@ def sweep(arguments: list[str]) -> None:
     """`precis sweep FILE`: checks every point of a grid, then runs those that are missing, some at a time.
 
     Stopped by Ctrl-C or SIGTERM it lets its runs save; the same command goes on."""
-    parser = ArgumentParser(prog="precis sweep", description=sweep.__doc__)
+    parser = ArgumentParser(prog="precis sweep", description=sweep.__doc__, exit_on_error=False)
     parser.add_argument("file", type=Path, help="a sweep file, such as experiments/sweeps/pointer_generator_rows.yaml")
     parser.add_argument("--launcher", type=Literal["local"], default="local", help="where runs run: on this machine")
     parser.add_argument("--jobs", type=PositiveInt, default=1, help="runs at a time")
