@@ -242,8 +242,9 @@ def main() -> None:
     if arguments.memory_of:
         report_memory(arguments.memory_of)
         return
-    training = interleaved({way: trainer(loss) for way, loss in LOSSES.items()}, arguments.repetitions)
+    # memory first: a process inherits the peak of the one that starts it, which is small as yet
     memory = {way: peak_memory(way) for way in LOSSES}
+    training = interleaved({way: trainer(loss) for way, loss in LOSSES.items()}, arguments.repetitions)
     model, batch = make_model(), make_batch()
     searches = {
         "ours": lambda: model.generate(batch, model.decoding),
