@@ -72,10 +72,11 @@ def as_json(found: Comparison) -> dict[str, Any]:
 def show(found: Comparison, how: list[str], console: Console) -> None:
     """Prints the table."""
     table = Table(show_lines=True)
-    table.add_column("system", overflow="fold")
-    table.add_column("seeds", justify="right")
+    # a narrow terminal folds the numbers, and never hides whose they are
+    table.add_column("system", overflow="fold", min_width=10)
+    table.add_column("seeds", justify="right", min_width=5)
     for name in found.measures:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", overflow="fold")
     for index, (system, row) in enumerate(zip(found.systems, found.cells)):
         name = Text(system.name) + (Text("\n(baseline)", style="dim") if index == found.baseline else Text())
         table.add_row(name, str(len(system.runs)), *("\n".join(cell_lines(cell)) for cell in row))
