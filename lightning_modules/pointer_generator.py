@@ -15,14 +15,17 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import sample
 from lightning_modules.networks.copying import (
     best_candidates,
-    best_words,
     copied_mass,
     extended_log_probs,
     first_positions,
-    linear_log_prob,
-    log_normalizer,
     mix_log_probs,
+)
+from lightning_modules.networks.output_layer import (
+    VocabularySlices,
+    best_words,
+    linear_log_prob,
     vocabulary_logits,
+    wide,
 )
 from lightning_modules.networks.pointer_generator import Decoded, DecoderState, Memory, PointerGeneratorNetwork
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
@@ -132,10 +135,11 @@ class PointerGenerator(Summarizer):
 
     # Generation --------------------------------------------------------------------------------------------------
 
-    def _step(self, tokens: Tensor, state: State, memory: State, count: int | None, weight: Tensor | None = None):
-        """`decoding.Step` of the network; `weight` is the output layer's in another memory layout."""
+    def _step(
+        self, tokens: Tensor, state: State, memory: State, count: int | None, layer: VocabularySlices | None = None
+    ):
+        """`decoding.Step` of the network; with a count it reads the output layer from `layer`."""
         network = self.network
-        weight = network.output.weight if weight is None else weight
         words = tokens.masked_fill(tokens >= self.vocab_size, UNK)                   # [B, K]
         inputs, attention, _, after = network.step(
             network.feed_word(network.embedding(words)),
@@ -144,22 +148,43 @@ class PointerGenerator(Summarizer):
             self.coverage_gate,
         )
         features, gate = network.features(inputs, after.hidden, after.cell, after.context)
-        logits = vocabulary_logits(features, weight, network.output.bias)                        # [B, K, V]
+        if count is None:
+            ids, scores = None, self._all_log_probs(features, attention, gate, memory)
+        else:
+            best = best_words(features, layer, count)
+            ids, scores = best.ids, best.log_probs                                   # [B, K, C]
+            if gate is not None:
+                logits = torch.baddbmm(memory["row_bias"].unsqueeze(1), features, memory["rows"].transpose(1, 2))
+                known = (memory["source"], memory["first"], memory["in_source"])
+                ids, scores = best_candidates(best, wide(logits) - best.normalizer, attention, gate, *known)
+        return ids, scores, after._asdict()
+
+    def _all_log_probs(self, features: Tensor, attention: Tensor, gate: Tensor | None, memory: State) -> Tensor:
+        """log P of every word, [B, K, V], with a pointer [B, K, V + OOV]."""
+        output = self.network.output
+        logits = vocabulary_logits(features, output.weight, output.bias)             # [B, K, V]
         logits[..., len(self.text) :] = float("-inf")  # rows of the output layer without a word
         if gate is None:
-            if count is None:
-                ids, scores = None, logits.log_softmax(-1)
-            else:
-                scores, ids = best_words(logits, min(count, self.vocab_size))
-                scores = scores - log_normalizer(logits)
-        elif count is None:
-            size = self.vocab_size + int(memory["extra"].max())
-            ids, scores = None, extended_log_probs(logits, attention, gate, memory["source"].unsqueeze(1), size)
-        else:
-            ids, scores = best_candidates(
-                logits, attention, gate, memory["source"], memory["first"], memory["in_source"], count
-            )
-        return ids, scores, after._asdict()
+            return logits.log_softmax(-1)
+        size = self.vocab_size + int(memory["extra"].max())
+        return extended_log_probs(logits, attention, gate, memory["source"].unsqueeze(1), size)
+
+    def _decoding_memory(self, batch: PointerGeneratorBatch, memory: Memory) -> State:
+        """What belongs to the documents of a batch in decoding."""
+        source, V = batch.source_extended, self.vocab_size
+        in_source = torch.zeros(len(source), V, dtype=torch.bool, device=source.device)
+        in_source.scatter_(1, batch.source, True)
+        # a word that the vocabulary lacks is read as UNK; UNK itself is no word of the document
+        in_source[:, UNK] = (source == UNK).any(1)
+        output = self.network.output
+        return memory._asdict() | {
+            "source": source,
+            "first": first_positions(source),
+            "in_source": in_source,
+            "extra": (source.amax(1) - V + 1).clamp_min(0),
+            "rows": output.weight[batch.source],  # of the output layer, for the document's words: [B, S, H]
+            "row_bias": output.bias[batch.source].masked_fill(source >= V, float("-inf")),
+        }
 
     def generate(
         self, batch: PointerGeneratorBatch, options: DecodingOptions, generator: torch.Generator | None = None
@@ -167,22 +192,12 @@ class PointerGenerator(Summarizer):
         """Beam search or sampling; tokens are extended ids."""
         with evaluating(self):
             memory, start = self.network.encode(batch.source, batch.lengths)
-            source = batch.source_extended
-            in_source = torch.zeros(len(source), self.vocab_size, dtype=torch.bool, device=source.device)
-            in_source.scatter_(1, batch.source, True)
-            # a word that the vocabulary lacks is read as UNK; UNK itself is no word of the document
-            in_source[:, UNK] = (source == UNK).any(1)
-            fixed = memory._asdict() | {
-                "source": source,
-                "first": first_positions(source),
-                "in_source": in_source,
-                "extra": (source.amax(1) - self.vocab_size + 1).clamp_min(0),
-            }
             forbidden = (PAD, START) if options.allow_unknown else (PAD, UNK, START)
+            output, words = self.network.output, len(self.text)  # rows behind the last word are left out
+            step = partial(self._step, layer=VocabularySlices.of(output.weight[:words], output.bias[:words]))
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
-            # column after column: a CPU multiplies few rows with it in less time
-            step = partial(self._step, weight=self.network.output.weight.T.contiguous().T)
-            arguments = (step, state, fixed, torch.full_like(source[:, 0], START), STOP, options)
+            first = torch.full_like(batch.source[:, 0], START)
+            arguments = (step, state, self._decoding_memory(batch, memory), first, STOP, options)
             if options.sample:
                 return sample(*arguments, forbidden, PAD, generator)
             return beam_search(*arguments, forbidden, PAD)

@@ -1,56 +1,15 @@
 import pytest
 import torch
-from torch.nn.functional import log_softmax, logsigmoid, pad
+from torch.nn.functional import logsigmoid, pad
 
-from lightning_modules.networks import copying
 from lightning_modules.networks.copying import (
     best_candidates,
-    best_words,
     copied_mass,
     extended_log_probs,
     first_positions,
-    linear_log_prob,
-    log_normalizer,
     mix_log_probs,
 )
-
-
-@pytest.mark.parametrize("elements", [1, 7 * 300, 10**6])
-def test_log_prob_of_a_target_equals_log_softmax_in_value_and_gradient(monkeypatch, elements):
-    monkeypatch.setitem(copying.CHUNK_ELEMENTS, "cpu", elements)  # three slices of 256 words at most, two of 300, one
-    torch.manual_seed(0)
-    draw = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)  # noqa: E731
-    features, weight, bias = draw(7, 5), draw(600, 5), draw(600)
-    targets, upstream = torch.randint(0, 600, (7,)), torch.randn(7, dtype=torch.float64)
-    targets[:4] = torch.tensor([0, 255, 256, 599])  # the ends of slices
-    ours = linear_log_prob(features, weight, bias, targets)
-    naive = log_softmax(features @ weight.T + bias, -1).gather(-1, targets[:, None]).squeeze(-1)
-    torch.testing.assert_close(ours, naive)
-    for one, other in zip(
-        torch.autograd.grad(ours, (features, weight, bias), upstream),
-        torch.autograd.grad(naive, (features, weight, bias), upstream),
-    ):
-        torch.testing.assert_close(one, other)
-
-
-def test_no_row_has_no_log_prob():
-    weight = torch.randn(4, 3, requires_grad=True)
-    found = linear_log_prob(torch.randn(0, 3), weight, torch.zeros(4), torch.zeros(0, dtype=torch.long))
-    assert found.shape == (0,)
-
-
-def test_under_autocast_the_result_is_float32_and_close():
-    torch.manual_seed(1)
-    features, weight = torch.randn(6, 16, requires_grad=True), torch.randn(50, 16, requires_grad=True)
-    bias, targets = torch.zeros(50, requires_grad=True), torch.randint(0, 50, (6,))
-    exact = linear_log_prob(features, weight, bias, targets)
-    with torch.autocast("cpu", torch.bfloat16):
-        rough = linear_log_prob(features, weight, bias, targets)
-    assert rough.dtype == torch.float32
-    torch.testing.assert_close(rough, exact, atol=0.1, rtol=0.02)
-    gradients = [torch.autograd.grad(out.sum(), weight)[0] for out in (exact, rough)]
-    assert gradients[1].dtype == torch.float32
-    torch.testing.assert_close(gradients[1], gradients[0], atol=0.1, rtol=0.05)
+from lightning_modules.networks.output_layer import BestWords
 
 
 def document(batch=3, beams=2, source=8, vocab=10, extra=3):
@@ -101,29 +60,15 @@ def test_copied_mass_is_the_attention_on_the_word():
             assert found[b, t].item() == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("size", [5, 130, 300, 1000, 1024])
-@pytest.mark.parametrize("count", [1, 3, 5])
-def test_the_best_words_are_those_of_topk(size, count):
-    torch.manual_seed(size + count)
-    for logits in (torch.randn(2, 3, size), torch.arange(float(size)).expand(2, 3, -1)):  # the second: all in one block
-        values, ids = best_words(logits, count)
-        expected = logits.topk(count)
-        assert torch.equal(values, expected.values) and torch.equal(ids, expected.indices)
-
-
-def test_the_normalizer_is_logsumexp():
-    torch.manual_seed(4)
-    logits = 9 * torch.randn(2, 3, 1000)
-    logits[..., 300:700] = float("-inf")  # a slice without a word
-    for words in (1, 100, 999, 4096):
-        torch.testing.assert_close(log_normalizer(logits, words), logits.logsumexp(-1, keepdim=True))
-
-
 def candidates(ids, attention, logits, gate, count):
-    in_source = torch.zeros(3, 10, dtype=torch.bool)
+    vocabulary, in_source = logits.log_softmax(-1), torch.zeros(3, 10, dtype=torch.bool)
     for b in range(3):
         in_source[b, [word for word in ids[b].tolist() if word < 10]] = True
-    return best_candidates(logits, attention, gate, ids, first_positions(ids), in_source, count)
+    top = vocabulary.topk(min(count, 10))
+    best = BestWords(top.indices, top.values, logits.logsumexp(-1, keepdim=True))
+    padded = pad(vocabulary, (0, 3), value=float("-inf"))
+    generated = padded.gather(-1, ids.unsqueeze(1).expand(-1, 2, -1))
+    return best_candidates(best, generated, attention, gate, ids, first_positions(ids), in_source)
 
 
 @pytest.mark.parametrize("gate", [-200.0, 200.0])

@@ -1,0 +1,140 @@
+"""The output layer over a large vocabulary: what the loss needs and what beam search needs of its softmax."""
+
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear, pad
+
+# logits alive at once: 16 MB stay near a CPU's caches, 512 MB fill a GPU
+CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**27}
+BLOCK = 64  # words of which only the maximum is looked at first
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """A half-precision tensor in float32, any other as it is."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+class _LinearLogProb(torch.autograd.Function):
+    """log softmax(x W^T + b)[target], a slice of the vocabulary at a time, logits recomputed in the backward pass.
+
+    The vocabulary is sliced, not the rows: each part of W and of its gradient passes through the caches once.
+    """
+
+    @staticmethod
+    def logits(part: slice, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return wide(torch.addmm(bias[part], features, weight[part].T))               # [N, words]
+
+    @staticmethod
+    def columns(part: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Where a slice holds the targets, and which of them it holds at all, both [N, 1]."""
+        column = (targets - part.start).unsqueeze(1)
+        return column.clamp(0, part.stop - part.start - 1), (column >= 0) & (column < part.stop - part.start)
+
+    @staticmethod
+    def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+        ctx.dtypes = weight.dtype, bias.dtype
+        weight, bias = weight.to(features.dtype), bias.to(features.dtype)            # once, not once a slice
+        words = max(256, CHUNK_ELEMENTS.get(features.device.type, 2**22) // max(1, len(features)))
+        ctx.parts = [slice(start, min(start + words, len(weight))) for start in range(0, len(weight), words)]
+        sums, chosen = [], 0
+        for part in ctx.parts:
+            logits = _LinearLogProb.logits(part, features, weight, bias)
+            sums.append(logits.logsumexp(-1))
+            column, inside = _LinearLogProb.columns(part, targets)
+            chosen = chosen + logits.gather(-1, column).masked_fill(~inside, 0)      # [N, 1]
+        normalizer = torch.stack(sums).logsumexp(0)                                  # [N]
+        ctx.save_for_backward(features, weight, bias, targets, normalizer)
+        return chosen.squeeze(-1) - normalizer
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        features, weight, bias, targets, normalizer = ctx.saved_tensors
+        scaled = (features * -grad.unsqueeze(-1)).to(features.dtype)                 # [N, H]
+        grad_weight = torch.empty_like(weight, dtype=ctx.dtypes[0])                  # [V, H]
+        grad_bias = torch.empty_like(bias, dtype=ctx.dtypes[1])
+        slope = 0
+        for part in ctx.parts:
+            probabilities = _LinearLogProb.logits(part, features, weight, bias).sub_(normalizer.unsqueeze(-1)).exp_()
+            column, inside = _LinearLogProb.columns(part, targets)
+            probabilities.scatter_add_(-1, column, -inside.to(probabilities.dtype))  # P - onehot
+            grad_bias[part] = -grad @ probabilities
+            probabilities = probabilities.to(features.dtype)
+            grad_weight[part] = probabilities.T @ scaled
+            slope = slope - wide(probabilities @ weight[part])
+        return (slope * grad.unsqueeze(-1)).to(features.dtype), grad_weight, grad_bias, None
+
+
+def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    """Log-probability of one target a row under softmax(features W^T + b), without an [N, V] tensor kept.
+
+    Args:
+        features: [N, H].
+        weight: [V, H].
+        bias: [V].
+        targets: ids below V, [N].
+
+    Returns:
+        [N], in float32 or wider.
+    """
+    if torch.is_autocast_enabled(features.device.type):
+        features = features.to(torch.get_autocast_dtype(features.device.type))
+    return _LinearLogProb.apply(features, weight, bias, targets)
+
+
+class VocabularySlices(NamedTuple):
+    """An output layer as decoding reads it: slice after slice of the vocabulary, so that a CPU's caches hold the part
+    that is multiplied."""
+
+    weight: Tensor  # [slices, H, words]
+    bias: Tensor  # -inf behind the last word, [slices, 1, words]
+    size: int  # words in all
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor, words: int | None = None) -> Self:
+        """Slices a layer of weight [V, H] and bias [V]; on a CPU into slices of 2,048 words if `words` is not given."""
+        size = len(weight)
+        words = words or (2048 if weight.device.type == "cpu" and size > 2048 else size)
+        words += -words % BLOCK
+        missing = -size % words
+        weight, bias = pad(weight, (0, 0, 0, missing)), pad(bias, (0, missing), value=float("-inf"))
+        return cls(weight.unflatten(0, (-1, words)).transpose(1, 2).contiguous(), bias.view(-1, 1, words), size)
+
+
+class BestWords(NamedTuple):
+    """The likeliest words under a softmax."""
+
+    ids: Tensor  # [..., C]
+    log_probs: Tensor  # [..., C]
+    normalizer: Tensor  # log-sum-exp of all logits, [..., 1]
+
+
+def best_words(features: Tensor, layer: VocabularySlices, count: int) -> BestWords:
+    """The likeliest words of each row; they stand in those blocks of the vocabulary whose maxima are highest.
+
+    Args:
+        features: [..., H].
+        layer: the output layer.
+        count: how many words; all if there are fewer.
+    """
+    rows, count = features.flatten(0, -2), min(count, layer.size)                    # [N, H]
+    slices = len(layer.weight)
+    logits = wide(torch.baddbmm(layer.bias, rows.expand(slices, -1, -1), layer.weight))          # [slices, N, words]
+    # a slice at a time, which a CPU's caches hold
+    normalizer = torch.stack([part.logsumexp(-1) for part in logits]).logsumexp(0).unsqueeze(-1)  # [N, 1]
+    blocks = logits.unflatten(-1, (-1, BLOCK))                                       # [slices, N, blocks, BLOCK]
+    maxima = blocks.amax(-1).transpose(0, 1).flatten(1)                              # [N, slices blocks]
+    chosen = maxima.topk(min(count, maxima.shape[1]), dim=-1).indices                # [N, chosen]
+    part, row = chosen // blocks.shape[2], torch.arange(len(rows), device=rows.device).unsqueeze(1)
+    values, order = blocks[part, row, chosen % blocks.shape[2]].flatten(1).topk(count, dim=-1)   # [N, C]
+    ids = chosen.gather(1, order // BLOCK) * BLOCK + order % BLOCK
+    found = BestWords(ids, values - normalizer, normalizer)
+    return BestWords(*(column.view(*features.shape[:-1], -1) for column in found))
+
+
+def vocabulary_logits(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Logits over the vocabulary, in float32 or wider: [..., H] -> [..., V]."""
+    return wide(linear(features, weight, bias))
