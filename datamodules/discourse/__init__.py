@@ -1,0 +1,1 @@
+"""Discourse: treebanks, RST trees, and what is made of them."""

@@ -1,0 +1,102 @@
+"""RST trees as dependencies between EDUs, and back."""
+
+from collections import Counter, defaultdict
+from itertools import pairwise
+from typing import NamedTuple
+
+from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
+
+
+class Dependencies(NamedTuple):
+    """A tree as dependencies between EDUs, a value an EDU.
+
+    The head of a node is that of its first nucleus; the heads of its other children depend on it. Nodes with the same
+    head are told apart by their depth, 0 for the innermost: it makes the conversion lossless for every tree whose
+    nuclei of one node share their relation.
+
+    Attributes:
+        heads: the EDU that each depends on, -1 for the root.
+        relations: `ROOT` for the root.
+        nuclearity: `m` for a further nucleus, `s` for a satellite, `root`.
+        depths: order in which the dependents of one head are attached; those of one node have the same.
+    """
+
+    heads: tuple[int, ...]
+    relations: tuple[str, ...]
+    nuclearity: tuple[str, ...]
+    depths: tuple[int, ...]
+
+
+def to_dependencies(tree: Tree) -> Dependencies:
+    """The dependencies between EDUs that a tree implies (see `Dependencies`)."""
+    head_of = {(edu, edu): edu for edu in range(tree.size)}
+    heads, relations = [-1] * tree.size, ["ROOT"] * tree.size
+    kinds, depths = ["root"] * tree.size, [0] * tree.size
+    level: Counter[int] = Counter()
+    for node in reversed(tree.nodes):  # inner nodes first
+        first = node.nuclearity.index("N")
+        children = [head_of[child] for child in node.children]
+        head = head_of[node.start, node.end] = children[first]
+        for place, child in enumerate(children):
+            if place != first:
+                heads[child], depths[child] = head, level[head]
+                relations[child], kinds[child] = node.relations[place], "ms"[node.nuclearity[place] == "S"]
+        level[head] += 1
+    return Dependencies(tuple(heads), tuple(relations), tuple(kinds), tuple(depths))
+
+
+def from_dependencies(dependencies: Dependencies) -> Tree:
+    """The tree that dependencies stand for.
+
+    Raises:
+        TreeError: if there is not one root, there is a cycle, or dependencies cross.
+    """
+    heads, relations, kinds, depths = dependencies
+    if not len(heads) == len(relations) == len(kinds) == len(depths):
+        lengths = ", ".join(str(len(column)) for column in dependencies)
+        raise TreeError(f"heads, relations, nuclearity and depths have {lengths} values; they need one an EDU")
+    dependents = _dependents(heads)
+    order = list(dependents[-1])
+    for edu in order:
+        order.extend(dependents[edu])
+    if len(order) < len(heads):
+        raise TreeError(f"EDU {min(set(range(len(heads))) - set(order))} depends on itself in a cycle")
+    extents: dict[int, tuple[int, int]] = {}
+    nodes = []
+    for head in reversed(order):  # dependents before their head
+        start = end = head
+        for depth in sorted({depths[edu] for edu in dependents[head]}):
+            group = [(*extents[edu], edu) for edu in dependents[head] if depths[edu] == depth]
+            children = sorted([(start, end, head), *group])
+            _check_contiguous(children)
+            nodes.append(_node_of(children, head, relations, kinds))
+            start, end = children[0][0], children[-1][1]
+        extents[head] = start, end
+    return Tree(len(heads), tuple(nodes))
+
+
+def _dependents(heads: tuple[int, ...]) -> dict[int, list[int]]:
+    """The EDUs that depend on each; raises TreeError if there is not one root or a head does not exist."""
+    roots = [edu for edu, head in enumerate(heads) if head == -1]
+    if len(roots) != 1:
+        raise TreeError(f"{len(roots)} roots{': EDUs ' + ', '.join(map(str, roots)) if roots else ''}; a tree has one")
+    dependents: dict[int, list[int]] = defaultdict(list)
+    for edu, head in enumerate(heads):
+        if not -1 <= head < len(heads):
+            raise TreeError(f"EDU {edu} depends on EDU {head}, which does not exist")
+        dependents[head].append(edu)
+    return dependents
+
+
+def _check_contiguous(children: list[tuple[int, int, int]]) -> None:
+    for (_, end, one), (start, _, other) in pairwise(children):
+        if start != end + 1:
+            raise TreeError(f"EDUs {one} and {other} are attached next to each other, but are apart or cross")
+
+
+def _node_of(children: list[tuple[int, int, int]], head: int, relations: tuple, kinds: tuple) -> Node:
+    """The node in which the given heads of children depend on one of them."""
+    letters = "".join("N" if edu == head or kinds[edu] == "m" else "S" for *_, edu in children)
+    shared = next((relations[edu] for *_, edu in children if edu != head and kinds[edu] == "m"), SPAN)
+    names = tuple(shared if edu == head else relations[edu] for *_, edu in children)
+    return Node(tuple(start for start, *_ in children), children[-1][1], letters, names)

@@ -1,0 +1,119 @@
+"""JSON and JSON Lines: a document a record, its tree as nested lists."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from datamodules.discourse.dependencies import Dependencies, from_dependencies, to_dependencies
+from datamodules.discourse.records import TreebankDocument, TreebankError, checked
+from datamodules.discourse.trees import Tree, TreeError
+
+DEPENDENCIES = ("heads", "relations", "nuclearity", "depths")
+
+
+def read_lines(text: str, name: str) -> list[TreebankDocument]:
+    """The documents of a JSON Lines file; blank lines are passed over.
+
+    A record has `id`, `text` and `edus`; `sentences`, `paragraphs`, `genre` and `license` as far as known; the tree as
+    `tree_nary` or `tree` (see `Tree.nested`), or as dependencies in `heads`, `relations`, `nuclearity`, `depths`. What
+    it has of these must agree.
+
+    Raises:
+        TreebankError: if a line is not JSON or not such a record, or the document is not sound.
+    """
+    lines = ((f"{name}:{number}", line) for number, line in enumerate(text.split("\n"), 1))
+    return [_document(_parsed(line, where), where) for where, line in lines if line.strip()]
+
+
+def read_whole(text: str, name: str) -> list[TreebankDocument]:
+    """The documents of a JSON file: a list of records as in `read_lines`, or one."""
+    records = _parsed(text, name)
+    if not isinstance(records, list):
+        return [_document(records, name)]
+    return [_document(record, f"{name}, record {number}") for number, record in enumerate(records)]
+
+
+def write(documents: Iterable[TreebankDocument]) -> str:
+    """Documents as JSON Lines that `read_lines` reads back."""
+    return "".join(_line(document) + "\n" for document in documents)
+
+
+def _line(document: TreebankDocument) -> str:
+    record = _record(document)
+    try:
+        return json.dumps(record, ensure_ascii=False)
+    except RecursionError:  # a tree of a thousand levels: the dependencies tell it as well
+        return json.dumps({**record, "tree": None, "tree_nary": None}, ensure_ascii=False)
+
+
+def _record(document: TreebankDocument) -> dict[str, Any]:
+    record: dict[str, Any] = {"id": document.id, "genre": document.genre, "license": document.licence}
+    record |= {"text": document.text, "edus": document.edus}
+    record |= {"sentences": document.sentences, "paragraphs": document.paragraphs}
+    if document.tree is not None:
+        record |= to_dependencies(document.tree)._asdict()
+        record |= {"tree": document.tree.binary().nested(), "tree_nary": document.tree.nested()}
+    return record
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TreebankError(f"{where}: not JSON ({error.msg}, column {error.colno}); is the file whole?") from error
+    except RecursionError as error:
+        raise TreebankError(f"{where}: lists nested too deep for JSON; give the tree as dependencies") from error
+
+
+def _document(record: Any, where: str) -> TreebankDocument:
+    if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+        raise TreebankError(f"{where}: not a document; it needs `id`, `text` and `edus`")
+    place = f"{where}: {record['id']}"
+    if not isinstance(record.get("text"), str):
+        raise TreebankError(f"{place}: `text` is no string; it is what EDUs are cut from")
+    try:
+        tree = _tree(record)
+    except TreeError as error:
+        raise TreebankError(f"{place}: no tree: {error}; mend or leave out this record") from error
+    document = TreebankDocument(
+        id=record["id"],
+        text=record["text"],
+        edus=_offsets(record, "edus", place),
+        sentences=_offsets(record, "sentences", place),
+        paragraphs=_offsets(record, "paragraphs", place),
+        tree=tree,
+        genre=str(record.get("genre") or ""),
+        licence=str(record.get("license") or ""),
+    )
+    return checked(document, where)
+
+
+def _offsets(record: dict, name: str, place: str) -> list[tuple[int, int]]:
+    offsets = record.get(name) or []
+    pairs = isinstance(offsets, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in offsets)
+    if not pairs or not all(type(value) is int for pair in offsets for value in pair):
+        raise TreebankError(f"{place}: `{name}` is no list of [start, end]")
+    return [(start, end) for start, end in offsets]
+
+
+def _tree(record: dict) -> Tree | None:
+    """The tree of a record, n-ary where it is told; raises TreeError if its forms differ."""
+    trees = {name: Tree.from_nested(record[name]) for name in ("tree_nary", "tree") if record.get(name) is not None}
+    if all(record.get(name) is not None for name in DEPENDENCIES):
+        trees["heads"] = from_dependencies(_dependencies(record))
+    if not trees:
+        return None
+    tree = next(iter(trees.values()))
+    for name, other in trees.items():
+        if other.binary() != tree.binary():
+            raise TreeError(f"`{name}` is another tree than `{next(iter(trees))}`")
+    return tree
+
+
+def _dependencies(record: dict) -> Dependencies:
+    columns = [record[name] for name in DEPENDENCIES]
+    kinds = (int, str, str, int)
+    for name, column, kind in zip(DEPENDENCIES, columns, kinds, strict=True):
+        if not isinstance(column, list) or not all(type(value) is kind for value in column):
+            raise TreeError(f"`{name}` is no list of {kind.__name__}")
+    return Dependencies(*(tuple(column) for column in columns))

@@ -1,0 +1,63 @@
+"""Reads treebanks: a file or a folder becomes `TreebankDocument`s."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+from datamodules.discourse.formats import nested_json
+from datamodules.discourse.records import TreebankDocument, TreebankError
+from datamodules.discourse.trees import Span, Tree
+
+__all__ = ["Span", "Tree", "TreebankDocument", "TreebankError", "read_treebank"]
+
+Reader = Callable[[str, str], list[TreebankDocument]]  # from the text of a file and its name
+READERS: dict[str, Reader] = {
+    ".jsonl": nested_json.read_lines,
+    ".json": nested_json.read_whole,
+}
+
+
+def read_treebank(path: str | Path) -> list[TreebankDocument]:
+    """The documents of a file, or of all treebank files of a folder and those in it, sorted by name.
+
+    Args:
+        path: `.jsonl` or `.json` (the form of `formats.nested_json`), `.rs3`, `.rs4`, `.dis` or `.conllu`; any of them
+            with `.gz` behind. Other files of a folder are passed over.
+
+    Raises:
+        TreebankError: if there is nothing to read, a file is none of these or not in its format, a document is not
+            sound (see `records.checked`), or an id comes twice.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise TreebankError(f"{path}: no such file or folder; check the path")
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file() and _reader(file))
+    if not files:
+        raise TreebankError(f"{path}: no treebank file in this folder; known are {', '.join(READERS)}")
+    documents: list[TreebankDocument] = []
+    seen: dict[str, Path] = {}
+    for file in files:
+        for document in _read_file(file):
+            if document.id in seen:
+                raise TreebankError(f"{file}: {document.id} is in {seen[document.id]} already; ids must be unique")
+            seen[document.id] = file
+            documents.append(document)
+    return documents
+
+
+def _reader(file: Path) -> Reader | None:
+    return READERS.get(Path(file.name.removesuffix(".gz")).suffix)
+
+
+def _read_file(file: Path) -> list[TreebankDocument]:
+    reader = _reader(file)
+    if reader is None:
+        raise TreebankError(f"{file}: not a treebank; known are {', '.join(READERS)}, also with .gz")
+    try:
+        data = file.read_bytes()
+        text = (gzip.decompress(data) if file.name.endswith(".gz") else data).decode("utf-8-sig")
+    except (OSError, EOFError) as error:
+        raise TreebankError(f"{file}: cannot be read ({error}); is it whole?") from error
+    except UnicodeDecodeError as error:
+        raise TreebankError(f"{file}: not UTF-8 at byte {error.start}; convert it") from error
+    return reader(text, str(file))
