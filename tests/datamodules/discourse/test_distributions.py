@@ -1,0 +1,151 @@
+"""Bands, their bytes, and the LDD of a tree against a plain loop over pairs."""
+
+import random
+
+import pytest
+import torch
+
+from datamodules.discourse.distributions import (
+    check_tree,
+    decode,
+    encode,
+    inside,
+    nucleus_leaves,
+    random_ldd,
+    resize,
+    to_band,
+    to_dense,
+    tree_ldd,
+)
+
+
+def random_tree(size: int, relations: int, rng: random.Random) -> torch.Tensor:
+    """A random binary tree over EDUs, its nodes in random order, [E - 1, 5]."""
+    nodes, todo = [], [(0, size - 1)]
+    while todo:
+        start, end = todo.pop()
+        if start == end:
+            continue
+        split = rng.randrange(start, end)
+        nodes.append((start, split, end, rng.randrange(3), rng.randrange(relations)))
+        todo += [(start, split), (split + 1, end)]
+    rng.shuffle(nodes)
+    return torch.tensor(nodes, dtype=torch.int32).reshape(-1, 5)
+
+
+def by_hand(tree: torch.Tensor, size: int, relations: int, rows: str) -> torch.Tensor:
+    """The LDD, one pair at a time: climb to the smallest node that holds both."""
+    nodes = tree.tolist()
+    dense = torch.zeros(size, size, relations)
+    for a in range(size):
+        for b in range(size):
+            if a == b:
+                continue
+            both = [node for node in nodes if node[0] <= min(a, b) and max(a, b) <= node[2]]
+            start, split, end, nuclearity, relation = min(both, key=lambda node: node[2] - node[0])
+            assert start <= min(a, b) <= split < max(a, b) <= end
+            nucleus = ("NS", "SN", "NN")[nuclearity][0 if a < b else 1] == "N"
+            if rows == "nucleus":
+                above = min((node for node in nodes if node[0] <= a <= node[2]), key=lambda node: node[2] - node[0])
+                nucleus = nucleus and ("NS", "SN", "NN")[above[3]][0 if a <= above[1] else 1] == "N"
+            dense[a, b, relation] = float(nucleus)
+    return dense
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 19])
+def test_the_ldd_of_a_tree_is_that_of_a_loop_over_pairs(size, rows):
+    rng = random.Random(size)
+    for _ in range(8):
+        tree = random_tree(size, 4, rng)
+        expected = by_hand(tree, size, 4, rows)
+        assert torch.equal(to_dense(tree_ldd(tree, size, 4, rows)), expected)
+        for band in (0, 1, 3, 30):
+            assert torch.equal(tree_ldd(tree, size, 4, rows, band), to_band(expected, band))
+
+
+def test_rows_of_the_papers_example():
+    """((EDU1) <-elaboration- (EDU2 -concession-> EDU3)): rows of EDU1 and EDU3 alone are filled."""
+    elaboration, concession = 0, 1
+    tree = torch.tensor([[0, 0, 2, 0, elaboration], [1, 1, 2, 1, concession]])
+    for rows in ("side", "nucleus"):
+        filled = to_dense(tree_ldd(tree, 3, 2, rows)).nonzero().tolist()
+        assert filled == [[0, 1, elaboration], [0, 2, elaboration], [2, 1, concession]]
+
+
+def test_rows_differ_for_a_satellite_on_a_nucleus_side():
+    tree = torch.tensor([[0, 1, 2, 0, 0], [0, 0, 1, 0, 0]])  # ((1 NS 2) NS 3)
+    assert to_dense(tree_ldd(tree, 3, 1, "side"))[1, 2, 0] == 1
+    assert to_dense(tree_ldd(tree, 3, 1, "nucleus"))[1, 2, 0] == 0
+    assert nucleus_leaves(tree, 3).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "nodes, named",
+    [
+        ([[0, 0, 2, 0, 0]], "nodes"),
+        ([[0, 0, 2, 0, 0], [0, 0, 1, 0, 0]], "tree"),  # (1, 2) is no node, (0, 1) crosses
+        ([[0, 0, 2, 0, 0], [0, 0, 2, 0, 0]], "tree"),
+        ([[0, 2, 2, 0, 0], [0, 0, 1, 0, 0]], "node \\[0, 2, 2"),
+        ([[0, 0, 2, 3, 0], [1, 1, 2, 0, 0]], "node \\[0, 0, 2, 3"),
+        ([[0, 0, 2, 0, 5], [1, 1, 2, 0, 0]], "node \\[0, 0, 2, 0, 5"),
+    ],
+)
+def test_what_is_no_tree_is_refused(nodes, named):
+    with pytest.raises(ValueError, match=named):
+        check_tree(torch.tensor(nodes), 3, 2)
+
+
+def test_band_and_dense_are_the_same_pairs():
+    torch.manual_seed(0)
+    dense = torch.rand(6, 6, 2)
+    dense.diagonal().zero_()
+    for half in (0, 2, 5, 9):
+        band = to_band(dense, half)
+        for i in range(6):
+            for d in range(-half, half + 1):
+                expected = dense[i, i + d] if 0 <= i + d < 6 else torch.zeros(2)
+                assert torch.equal(band[i, half + d], expected)
+        assert torch.equal(inside(6, half), to_band(torch.ones(6, 6, 1) - torch.eye(6)[..., None], half)[..., 0] > 0)
+        assert torch.equal(resize(to_band(dense, 9), half), band)
+        assert torch.equal(resize(band, 9)[:, 9 - half : 10 + half], band)
+    assert torch.equal(to_dense(to_band(dense, 7)), dense)
+    with pytest.raises(ValueError, match="all pairs of 6 EDUs"):
+        to_dense(to_band(dense, 4))
+
+
+def test_the_error_of_a_byte_is_as_stated():
+    p = torch.cat([torch.linspace(0, 1, 100_001), torch.logspace(-9, 0, 10_000)]).double()
+    error = (decode(encode(p)).double() - p).abs()
+    assert (error <= p.sqrt() / 255 + 4e-6 + 1e-7).all()
+    assert decode(torch.tensor([0, 255], dtype=torch.uint8)).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
+def test_what_is_no_probability_is_refused(value):
+    with pytest.raises(ValueError, match="probabilities"):
+        encode(torch.tensor([0.5, value]))
+
+
+def test_chance_is_the_same_for_every_document_and_band():
+    wide, short = random_ldd(40, 20, 3), random_ldd(12, 5, 3)
+    within = inside(12, 5)
+    assert torch.equal(short[within], wide[:12, 15:26][within])
+    assert not torch.equal(random_ldd(12, 5, 3, seed=1), short)
+    values = wide[inside(40, 20)]
+    assert values.min() >= 0 and values.max() < 1
+    counts = torch.histc(values, 10, 0, 1)
+    assert (counts / counts.sum() - 0.1).abs().max() < 0.02  # uniform: 0.1 +- 0.0042 a tenth, five deviations
+    assert wide[:, 20].eq(0).all() and wide[~inside(40, 20)].eq(0).all()
+    # neighbours know nothing of each other
+    pairs = torch.stack([wide[:20, 21:40, 0].flatten(), wide[1:21, 21:40, 0].flatten()])
+    assert torch.corrcoef(pairs)[0, 1].abs() < 0.2
+
+
+def test_sparse_chance_keeps_values_and_their_share():
+    dense, sparse = random_ldd(60, 30, 5), random_ldd(60, 30, 5, share=0.1)
+    kept = sparse > 0
+    assert torch.equal(sparse[kept], dense[kept])
+    assert abs(kept[inside(60, 30)].float().mean() - 0.1) < 0.02
+    wider = random_ldd(60, 30, 5, share=0.2) > 0
+    assert (wider | ~kept).all()
