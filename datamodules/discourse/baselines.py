@@ -1,0 +1,42 @@
+"""Trees that need no parser: what a parser has to beat."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+from datamodules.discourse.records import Offsets, TreebankDocument
+from datamodules.discourse.trees import Span, Tree
+
+
+def right_branching(document: TreebankDocument, nuclearity: str = "NS", relation: str = "elaboration") -> Tree:
+    """The binary tree that branches to the right within sentences, over those of a paragraph, and over paragraphs.
+
+    An EDU belongs to the sentence and the paragraph that it begins in. Without offsets of sentences or paragraphs
+    that level is left out: with neither the tree is one right branch.
+
+    Args:
+        document: its EDUs, sentences and paragraphs.
+        nuclearity: of every node; the default is the most frequent in GUM.
+        relation: of every node; the default is the most frequent coarse one in GUM.
+    """
+    edus = list(range(len(document.edus)))
+    spans: list[Span] = []
+    sentences = _groups(edus, document, document.sentences)
+    paragraphs = _groups([group[0] for group in sentences], document, document.paragraphs)
+    for level in (sentences, paragraphs, [[group[0] for group in paragraphs]]):
+        ends = [following[0] - 1 for following in level[1:]] + [edus[-1]]
+        for group, end in zip(level, ends, strict=True):
+            branches = pairwise(group)
+            spans += [Span(start, split - 1, end, nuclearity, relation) for start, split in branches]
+    return Tree.from_spans(spans, len(edus))
+
+
+def _groups(starts: list[int], document: TreebankDocument, offsets: Sequence[Offsets]) -> list[list[int]]:
+    """EDUs that units begin with, in one list for each of `offsets`; one list each without offsets."""
+    if not offsets:
+        return [[edu] for edu in starts]
+    begins = [start for start, _ in offsets]
+    groups: dict[int, list[int]] = {}
+    for edu in starts:
+        groups.setdefault(bisect_right(begins, document.edus[edu][0]), []).append(edu)
+    return list(groups.values())
