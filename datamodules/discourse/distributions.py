@@ -67,7 +67,7 @@ def encode(p: Tensor) -> Tensor:
 
 def decode(code: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """Probabilities of `encode`'s bytes, on their device."""
-    return code.to(torch.float32).div(255).square().to(dtype)
+    return code.to(torch.float32).div_(255).square_().to(dtype)
 
 
 def tree_ldd(tree: Tensor, size: int, relations: int, rows: Rows = "side", band: int | None = None) -> Tensor:
