@@ -7,27 +7,31 @@ from itertools import pairwise
 from datamodules.discourse.records import Offsets, TreebankDocument
 from datamodules.discourse.trees import Span, Tree
 
+Label = tuple[str, str]  # nuclearity and relation
 
-def right_branching(document: TreebankDocument, nuclearity: str = "NS", relation: str = "elaboration") -> Tree:
+
+def right_branching(
+    document: TreebankDocument, within: Label = ("NS", "elaboration"), between: Label = ("NN", "joint")
+) -> Tree:
     """The binary tree that branches to the right within sentences, over those of a paragraph, and over paragraphs.
 
     An EDU belongs to the sentence and the paragraph that it begins in. Without offsets of sentences or paragraphs
-    that level is left out: with neither the tree is one right branch.
+    that level is left out; without either all nodes are `between`.
 
     Args:
         document: its EDUs, sentences and paragraphs.
-        nuclearity: of every node; the default is the most frequent in GUM.
-        relation: of every node; the default is the most frequent coarse one in GUM.
+        within: nuclearity and relation of the nodes within sentences, by default the most frequent there in GUM.
+        between: of all others; the default is the most frequent of all coarse labels in GUM.
     """
     edus = list(range(len(document.edus)))
     spans: list[Span] = []
     sentences = _groups(edus, document, document.sentences)
     paragraphs = _groups([group[0] for group in sentences], document, document.paragraphs)
-    for level in (sentences, paragraphs, [[group[0] for group in paragraphs]]):
+    whole = [[group[0] for group in paragraphs]]
+    for level, label in ((sentences, within), (paragraphs, between), (whole, between)):
         ends = [following[0] - 1 for following in level[1:]] + [edus[-1]]
         for group, end in zip(level, ends, strict=True):
-            branches = pairwise(group)
-            spans += [Span(start, split - 1, end, nuclearity, relation) for start, split in branches]
+            spans += [Span(start, split - 1, end, *label) for start, split in pairwise(group)]
     return Tree.from_spans(spans, len(edus))
 
 

@@ -1,0 +1,194 @@
+"""RSTTool's and rstWeb's XML: `.rs3` and `.rs4`."""
+
+import xml.etree.ElementTree as ElementTree
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import PurePath
+from xml.sax.saxutils import escape, quoteattr
+
+from datamodules.discourse.records import TreebankDocument, TreebankError, checked, joined
+from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
+
+Extent = tuple[int, int]
+
+
+@dataclass
+class _Unit:
+    """A segment or group of the file, and what hangs on it."""
+
+    id: str
+    parent: str
+    relation: str
+    kind: str  # segment, span, multinuc
+    edu: int = -1
+    nuclei: list["_Unit"] = field(default_factory=list)
+    satellites: list["_Unit"] = field(default_factory=list)
+
+
+def read(text: str, name: str) -> list[TreebankDocument]:
+    """The document of a file; its id is the file's name without suffixes, its text the EDUs joined by a space.
+
+    A satellite hangs on its nucleus: both make a node, with all satellites that hang there. A multinuclear group is a
+    node, a span group none of its own. A relation that the header gives both kinds, or none, is a nucleus's where it
+    hangs on a multinuclear group whose other children bear it too. The secondary edges and signals of `.rs4` are no
+    part of the tree and are read past.
+
+    Raises:
+        TreebankError: if the file is not XML, has no EDU, or its tree is none: a parent that does not exist, no root or
+            several, a cycle, a group without children, children that are not next to each other.
+    """
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise TreebankError(f"{name}: not XML ({error}); is the file whole?") from error
+    kinds: dict[str, set[str]] = defaultdict(set)
+    for relation in root.iter("rel"):
+        kinds[relation.get("name", "")].add("multinuc" if relation.get("type") == "multinuc" else "rst")
+    texts = [" ".join("".join(segment.itertext()).split()) for segment in root.iter("segment")]
+    identifier = PurePath(name.removesuffix(".gz")).stem
+    if not texts:
+        raise TreebankError(f"{name}: no segment in this file; is it RST?")
+    units = _units(root, name)
+    for unit in units.values():
+        if unit.edu >= 0 and not texts[unit.edu]:
+            raise TreebankError(f"{name}: segment {unit.id} has no text; mend or take it out")
+    try:
+        tree = Tree(len(texts), tuple(_nodes(_linked(units, kinds))))
+    except TreeError as error:
+        raise TreebankError(f"{name}: no tree: {error}; mend it in RSTTool or rstWeb") from error
+    joined_text, edus = joined(texts)
+    return [checked(TreebankDocument(identifier, joined_text, edus, tree=tree), name)]
+
+
+def write(document: TreebankDocument) -> str:
+    """The text of an `.rs3` file, which is an `.rs4` file as well.
+
+    A node with satellites beside several nuclei, which the format does not know, is written as a multinuclear group
+    that they hang on.
+
+    Raises:
+        TreebankError: if there is no tree, or a satellite hangs on a multinuclear node of its own relation, so that it
+            could not be told from the nuclei.
+    """
+    if document.tree is None:
+        raise TreebankError(f"{document.id}: has no tree to write")
+    parents = _parents(document.tree, document.id)
+    relations = {("rst", name) for kind, _, name in parents.values() if kind == "S"}
+    relations |= {("multinuc", name) for kind, _, name in parents.values() if kind == "N" and name != SPAN}
+    lines = ["<rst>", "\t<header>", "\t\t<relations>"]
+    lines += [f'\t\t\t<rel name={quoteattr(name)} type="{kind}"/>' for kind, name in sorted(relations)]
+    lines += ["\t\t</relations>", "\t</header>", "\t<body>"]
+    size = document.tree.size
+    numbers = {(edu, edu): edu + 1 for edu in range(size)}
+    numbers |= {(node.start, node.end): size + 1 + place for place, node in enumerate(document.tree.nodes)}
+    for extent, number in numbers.items():
+        _, parent, relation = parents.get(extent, ("", None, ""))
+        link = f' parent="{numbers[parent]}" relname={quoteattr(relation)}' if parent else ""
+        if number <= size:
+            content = escape(" ".join(document.edu_texts[extent[0]].split()))
+            lines.append(f'\t\t<segment id="{number}"{link}>{content}</segment>')
+        else:
+            kind = "multinuc" if document.tree.node(*extent).nuclearity.count("N") > 1 else "span"
+            lines.append(f'\t\t<group id="{number}" type="{kind}"{link}/>')
+    return "\n".join([*lines, "\t</body>", "</rst>", ""])
+
+
+def _parents(tree: Tree, identifier: str) -> dict[Extent, tuple[str, Extent, str]]:
+    """Of each EDU and node but the root: nucleus or satellite, what it hangs on, and by which relation."""
+    parents = {}
+    for node in tree.nodes:
+        several = node.nuclearity.count("N") > 1
+        whole = (node.start, node.end)
+        nucleus = node.children[node.nuclearity.index("N")]
+        for child, letter, relation in zip(node.children, node.nuclearity, node.relations, strict=True):
+            on = whole if several or letter == "N" else nucleus
+            parents[child] = (letter, on, relation)
+            group = tree.node(*on)
+            nuclear = {name for name, kind in zip(group.relations, group.nuclearity) if kind == "N"} if group else ()
+            if letter == "S" and group and group.nuclearity.count("N") > 1 and relation in nuclear:
+                raise TreebankError(
+                    f"{identifier}: EDUs {child[0]} to {child[1]} are a satellite `{relation}` of a multinuclear node "
+                    f"`{relation}`, which .rs3 cannot tell apart; rename one of them"
+                )
+    return parents
+
+
+def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
+    units: dict[str, _Unit] = {}
+    edus = 0
+    for element in root.iter():
+        if element.tag not in ("segment", "group"):
+            continue
+        kind = "segment" if element.tag == "segment" else element.get("type", SPAN)
+        unit = _Unit(element.get("id", ""), element.get("parent", ""), element.get("relname", ""), kind)
+        if unit.kind == "segment":
+            unit.edu, edus = edus, edus + 1
+        if not unit.id or unit.id in units:
+            raise TreebankError(f"{name}: the id {unit.id!r} of a {element.tag} is empty or taken; ids must be unique")
+        units[unit.id] = unit
+    return units
+
+
+def _linked(units: dict[str, _Unit], kinds: dict[str, set[str]]) -> _Unit:
+    """The root, with all units hung where they belong."""
+    roots = [unit for unit in units.values() if not unit.parent]
+    if len(roots) != 1:
+        raise TreeError(f"{len(roots)} roots{': ' if roots else ''}{', '.join(unit.id for unit in roots[:9])}")
+    children: dict[str, list[_Unit]] = defaultdict(list)
+    for unit in units.values():
+        if unit.parent and unit.parent not in units:
+            raise TreeError(f"{unit.id} hangs on {unit.parent}, which does not exist")
+        children[unit.parent].append(unit)
+    reached = list(roots)
+    for unit in reached:
+        shared = _nuclear_relation(unit, children[unit.id], kinds)
+        for child in children[unit.id]:
+            nucleus = unit.kind != "segment" and child.relation in (SPAN, shared)
+            (unit.nuclei if nucleus else unit.satellites).append(child)
+        if unit.kind != "segment" and not unit.nuclei:
+            raise TreeError(f"group {unit.id} has no nucleus")
+        if unit.kind == SPAN and len(unit.nuclei) > 1:
+            raise TreeError(f"the span {unit.id} has {len(unit.nuclei)} nuclei")
+        reached += children[unit.id]
+    if len(reached) < len(units):
+        lost = next(unit for unit in units.values() if unit not in reached)
+        raise TreeError(f"{lost.id} hangs on itself in a cycle")
+    return roots[0]
+
+
+def _nuclear_relation(unit: _Unit, children: list[_Unit], kinds: dict[str, set[str]]) -> str:
+    """The relation of a multinuclear group: one that cannot be a satellite's if it has one, else the most frequent."""
+    if unit.kind == SPAN or unit.kind == "segment":
+        return SPAN
+    names = [child.relation for child in children if kinds.get(child.relation) != {"rst"}]
+    certain = [name for name in names if kinds.get(name) == {"multinuc"}]
+    return Counter(certain or names).most_common(1)[0][0] if names else SPAN
+
+
+def _nodes(root: _Unit) -> list[Node]:
+    """The nodes of the tree, children before parents."""
+    order = [root]
+    for unit in order:
+        order += unit.nuclei + unit.satellites
+    nodes: list[Node] = []
+    extents: dict[str, Extent] = {}
+    for unit in reversed(order):
+        inner = [(extents[nucleus.id], "N", nucleus.relation) for nucleus in unit.nuclei]
+        extent = (unit.edu, unit.edu) if unit.edu >= 0 else _node(inner, unit, nodes)
+        if unit.satellites:
+            outer = [(extents[satellite.id], "S", satellite.relation) for satellite in unit.satellites]
+            extent = _node([(extent, "N", SPAN), *outer], unit, nodes)
+        extents[unit.id] = extent
+    return nodes
+
+
+def _node(children: list[tuple[Extent, str, str]], unit: _Unit, nodes: list[Node]) -> Extent:
+    """Adds the node over these children, unless it is only one; where it begins and ends."""
+    extents, letters, names = zip(*sorted(children), strict=True)
+    for (_, end), (start, _) in pairwise(extents):
+        if start != end + 1:
+            raise TreeError(f"what hangs on {unit.id} is not next to each other: EDUs to {end} and from {start}")
+    if len(extents) > 1:
+        nodes.append(Node(tuple(start for start, _ in extents), extents[-1][1], "".join(letters), names))
+    return extents[0][0], extents[-1][1]
