@@ -4,7 +4,7 @@ import gzip
 from collections.abc import Callable
 from pathlib import Path
 
-from datamodules.discourse.formats import nested_json
+from datamodules.discourse.formats import conllu, dis, nested_json, rs3
 from datamodules.discourse.records import TreebankDocument, TreebankError
 from datamodules.discourse.trees import Span, Tree
 
@@ -14,6 +14,10 @@ Reader = Callable[[str, str], list[TreebankDocument]]  # from the text of a file
 READERS: dict[str, Reader] = {
     ".jsonl": nested_json.read_lines,
     ".json": nested_json.read_whole,
+    ".rs3": rs3.read,
+    ".rs4": rs3.read,
+    ".dis": dis.read,
+    ".conllu": conllu.read,
 }
 
 

@@ -13,7 +13,7 @@ from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
 Extent = tuple[int, int]
 
 
-@dataclass
+@dataclass(eq=False)  # a unit is itself alone
 class _Unit:
     """A segment or group of the file, and what hangs on it."""
 
@@ -152,7 +152,8 @@ def _linked(units: dict[str, _Unit], kinds: dict[str, set[str]]) -> _Unit:
             raise TreeError(f"the span {unit.id} has {len(unit.nuclei)} nuclei")
         reached += children[unit.id]
     if len(reached) < len(units):
-        lost = next(unit for unit in units.values() if unit not in reached)
+        found = {unit.id for unit in reached}
+        lost = next(unit for unit in units.values() if unit.id not in found)
         raise TreeError(f"{lost.id} hangs on itself in a cycle")
     return roots[0]
 

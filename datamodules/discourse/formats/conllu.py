@@ -1,0 +1,224 @@
+"""CoNLL-U with GUM's `Discourse=` in the column MISC (Zeldes 2017; UD_English-GUM from release 2.9 of 2021 on)."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import PurePath
+
+from datamodules.discourse.dependencies import Dependencies, from_dependencies, to_dependencies
+from datamodules.discourse.records import Offsets, TreebankDocument, TreebankError, checked
+from datamodules.discourse.trees import Tree, TreeError
+
+# relation, with _m behind it for a further nucleus : EDU -> its head : depth : signals; the root has no arrow
+EDGE = re.compile(r"(?P<relation>[^:]+?)(?P<nucleus>_m)?:(?P<edu>\d+)(->(?P<head>\d+))?(:(?P<depth>\d+))?(:.*)?")
+COLUMNS = 10
+
+
+@dataclass
+class _Lines:
+    """The lines of a document and what its comments say."""
+
+    id: str
+    place: int
+    lines: list[tuple[int, str]] = field(default_factory=list)
+    genre: str = ""
+
+
+@dataclass
+class _Text:
+    """A document as it is put together."""
+
+    text: str = ""
+    space: str = ""  # what stands before the next word
+    edges: list[tuple[int, int, re.Match]] = field(default_factory=list)  # offset, line, Discourse=
+    sentences: list[Offsets] = field(default_factory=list)
+    paragraphs: list[int] = field(default_factory=list)  # where each begins
+
+
+def read(text: str, name: str) -> list[TreebankDocument]:
+    """The documents of a file, one after each `# newdoc id = ...`; without any, one named as the file.
+
+    The text is that of the words, or of the ranges like `1-2` that words stand for, with a space behind each but where
+    SpaceAfter=No; a paragraph (`# newpar`) begins on a line of its own. The tree is made of the dependencies and their
+    depths (see `dependencies`). Behind a semicolon stand secondary edges, which are no part of the tree and are read
+    past, as are signals.
+
+    Raises:
+        TreebankError: if a line has not 10 columns, `Discourse=` is missing, not understood, without a depth or not
+            numbered one after the other, words are blanked out, or the dependencies are no tree; with the line.
+    """
+    return [_document(part, name) for part in _parts(text, name)]
+
+
+def write(documents: Iterable[TreebankDocument]) -> str:
+    """Documents as CoNLL-U: words are what stands between spaces, and columns beside FORM and MISC are empty.
+
+    Sentences are those of the document, or its paragraphs, or the whole; the text between them is written as a space,
+    or as a new paragraph.
+
+    Raises:
+        TreebankError: if a document has no tree, or a sentence ends within a word.
+    """
+    return "".join(_written(document) for document in documents)
+
+
+def _parts(text: str, name: str) -> Iterator[_Lines]:
+    part = _Lines(PurePath(name.removesuffix(".gz")).stem, 1)
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.rstrip("\r")
+        key, _, value = line[1:].partition("=") if line.startswith("#") else ("", "", "")
+        if key.strip() == "newdoc id":
+            if any(not line.startswith("#") for _, line in part.lines):
+                yield part
+            part = _Lines(value.strip(), number)
+        elif key.strip() == "meta::genre":
+            part.genre = value.strip()
+        elif line.strip():
+            part.lines.append((number, line))
+        else:
+            part.lines.append((number, ""))
+    if not any(line and not line.startswith("#") for _, line in part.lines):
+        raise TreebankError(f"{name}:{part.place}: {part.id} has no words; is the file whole?")
+    yield part
+
+
+def _document(part: _Lines, name: str) -> TreebankDocument:
+    put = _Text()
+    _put_together(part, put, name)
+    place = f"{name}:{part.place}: {part.id}"
+    if not put.edges:
+        raise TreebankError(f"{place}: no word has Discourse= in MISC; there is nothing to read here")
+    if set(put.text) <= set("_ \n"):
+        raise TreebankError(f"{place}: the words are blanked out; restore them with GUM's get_text.py")
+    starts = [at for at, _, _ in put.edges]
+    edus = _cut(put.text, starts)
+    document = TreebankDocument(
+        id=part.id,
+        text=put.text,
+        edus=edus,
+        sentences=put.sentences,
+        paragraphs=_cut(put.text, put.paragraphs),
+        tree=_tree(put.edges, name, part.id),
+        genre=part.genre,
+    )
+    return checked(document, f"{name}:{part.place}")
+
+
+def _put_together(part: _Lines, put: _Text, name: str) -> None:
+    """Reads lines into text, sentences, paragraphs and edges."""
+    range_end, range_start, inner = 0, 0, 0  # the last word of a range, where it begins, how far its words have come
+    sentence = None
+    for number, line in [*part.lines, (0, "")]:
+        if not line:
+            if sentence is not None:
+                put.sentences.append((sentence, len(put.text)))
+            sentence, range_end = None, 0
+            continue
+        if line.startswith("#"):
+            if line[1:].partition("=")[0].strip() == "newpar":
+                put.paragraphs.append(-1)
+                put.space = "\n" if put.text else ""
+            continue
+        columns = line.split("\t")
+        if len(columns) != COLUMNS:
+            raise TreebankError(f"{name}:{number}: {len(columns)} columns instead of {COLUMNS}; tabs part them")
+        identifier, form, misc = columns[0], columns[1], columns[-1]
+        if "." in identifier:  # an empty node, which is no word of the text
+            continue
+        in_range = identifier.isdecimal() and int(identifier) <= range_end
+        if in_range:
+            at = min(range_start + inner, len(put.text) - 1)
+            inner += len(form)
+        else:
+            put.text += put.space
+            at = len(put.text)
+            put.text += form
+            put.space = "" if "SpaceAfter=No" in misc.split("|") else " "
+            sentence = at if sentence is None else sentence
+            if put.paragraphs and put.paragraphs[-1] == -1:
+                put.paragraphs[-1] = at
+        if "-" in identifier:
+            range_end, range_start, inner = int(identifier.split("-")[1]), at, 0
+        _note_edge(put, at, number, misc, name)
+
+
+def _note_edge(put: _Text, at: int, number: int, misc: str, name: str) -> None:
+    for entry in misc.split("|"):
+        key, _, value = entry.partition("=")
+        if key != "Discourse":
+            continue
+        edge = EDGE.fullmatch(value.split(";")[0])
+        if edge is None:
+            raise TreebankError(f"{name}:{number}: {entry!r} is not Discourse=relation:EDU->head:depth")
+        if int(edge["edu"]) != len(put.edges) + 1:
+            raise TreebankError(f"{name}:{number}: EDU {edge['edu']} where EDU {len(put.edges) + 1} should begin")
+        if edge["depth"] is None:
+            raise TreebankError(
+                f"{name}:{number}: {entry!r} has no depth, without which there is no tree; take a newer release of GUM"
+            )
+        put.edges.append((at, number, edge))
+
+
+def _tree(edges: list[tuple[int, int, re.Match]], name: str, identifier: str) -> Tree:
+    heads, kinds = [], []
+    for _, number, edge in edges:
+        head = int(edge["head"]) - 1 if edge["head"] else -1
+        if edge["head"] and not 0 <= head < len(edges):
+            raise TreebankError(f"{name}:{number}: {identifier}: the head {edge['head']} does not exist")
+        heads.append(head)
+        kinds.append("root" if head < 0 else "m" if edge["nucleus"] else "s")
+    relations = [edge["relation"] if head >= 0 else "ROOT" for head, (_, _, edge) in zip(heads, edges, strict=True)]
+    depths = [int(edge["depth"]) for _, _, edge in edges]
+    try:
+        return from_dependencies(Dependencies(tuple(heads), tuple(relations), tuple(kinds), tuple(depths)))
+    except TreeError as error:
+        line = edges[0][1]
+        raise TreebankError(f"{name}:{line}: {identifier}: no tree: {error} (EDUs counted from 0)") from error
+
+
+def _cut(text: str, starts: list[int]) -> list[Offsets]:
+    """Offsets of what begins at each of `starts` and goes on to the next, without space at its end."""
+    ends = [*starts[1:], len(text)]
+    return [(start, start + len(text[start:end].rstrip())) for start, end in zip(starts, ends)]
+
+
+def _written(document: TreebankDocument) -> str:
+    if document.tree is None:
+        raise TreebankError(f"{document.id}: has no tree to write")
+    edges = _edges(document)
+    begins = {start for start, _ in document.paragraphs}
+    sentences = document.sentences or document.paragraphs or [(0, len(document.text))]
+    lines = [f"# newdoc id = {document.id}"]
+    lines += [f"# meta::genre = {document.genre}"] if document.genre else []
+    for number, (start, end) in enumerate(sentences, 1):
+        lines += [f"# sent_id = {document.id}-{number}"]
+        lines += [f"# text = {' '.join(document.text[start:end].split())}"]
+        lines += ["# newpar"] if start in begins else []
+        for place, (at, form) in enumerate(_words(document.text, start, end, edges), 1):
+            after = document.text[at + len(form) : at + len(form) + 1]
+            misc = [edges[at]] if at in edges else []
+            misc += ["SpaceAfter=No"] if after and not after.isspace() else []
+            lines.append("\t".join([str(place), form, *["_"] * (COLUMNS - 3), "|".join(misc) or "_"]))
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def _words(text: str, start: int, end: int, edges: dict[int, str]) -> Iterator[tuple[int, str]]:
+    """What stands between spaces, cut where an EDU begins."""
+    for match in re.finditer(r"\S+", text[start:end]):
+        first, last = start + match.start(), start + match.end()
+        cuts = [first, *(at for at in range(first + 1, last) if at in edges), last]
+        yield from ((one, text[one:other]) for one, other in pairwise(cuts))
+
+
+def _edges(document: TreebankDocument) -> dict[int, str]:
+    """`Discourse=...` by the offset where each EDU begins."""
+    edges = {}
+    columns = zip(document.edus, *to_dependencies(document.tree), strict=True)
+    for edu, ((start, _), head, relation, kind, depth) in enumerate(columns, 1):
+        if head < 0:
+            edges[start] = f"Discourse=ROOT:{edu}:{depth}"
+        else:
+            edges[start] = f"Discourse={relation}{'_m' if kind == 'm' else ''}:{edu}->{head + 1}:{depth}"
+    return edges
