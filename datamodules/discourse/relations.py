@@ -1,0 +1,145 @@
+"""Inventories of relations: from the fine relations of a treebank to its coarse classes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from datamodules.discourse.records import TreebankDocument, TreebankError
+from datamodules.discourse.trees import SPAN
+
+# GUM from release 8 on: the class is the part before the hyphen.
+_GUM = {
+    "adversative": "antithesis concession contrast",
+    "attribution": "negative positive",
+    "causal": "cause result",
+    "context": "background circumstance",
+    "contingency": "condition",
+    "elaboration": "additional attribute",
+    "evaluation": "comment",
+    "explanation": "evidence justify motivation",
+    "joint": "disjunction list other sequence",
+    "mode": "manner means",
+    "organization": "heading phatic preparation",
+    "purpose": "attribute goal",
+    "restatement": "partial repetition",
+    "same-unit": "",
+    "topic": "question solutionhood",
+}
+
+# RST-DT: the classes of Carlson and Marcu's tagging manual (2001, ISI-TR-545).
+_RST_DT = {
+    "attribution": "attribution attribution-negative",
+    "background": "background circumstance",
+    "cause": "cause cause-result consequence result",
+    "comparison": "analogy comparison preference proportion",
+    "condition": "condition contingency hypothetical otherwise",
+    "contrast": "antithesis concession contrast",
+    "elaboration": "definition elaboration-additional elaboration-general-specific elaboration-object-attribute "
+    "elaboration-part-whole elaboration-process-step elaboration-set-member example",
+    "enablement": "enablement purpose",
+    "evaluation": "comment conclusion evaluation interpretation",
+    "explanation": "evidence explanation-argumentative reason",
+    "joint": "disjunction list",
+    "manner-means": "manner means",
+    "same-unit": "same-unit",
+    "summary": "restatement summary",
+    "temporal": "inverted-sequence sequence temporal-after temporal-before temporal-same-time",
+    "textual-organization": "textualorganization",
+    "topic-change": "topic-drift topic-shift",
+    "topic-comment": "comment-topic problem-solution question-answer rhetorical-question statement-response "
+    "topic-comment",
+}
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The relations of a treebank and the classes that they belong to.
+
+    Attributes:
+        name: of the inventory.
+        classes: class of each fine relation, in lower case; a class belongs to itself.
+        suffixes: what may stand behind a fine relation without changing its class, as `-e` of RST-DT for embedded.
+    """
+
+    name: str
+    classes: dict[str, str]
+    suffixes: tuple[str, ...] = ()
+
+    @property
+    def coarse(self) -> list[str]:
+        """The classes, sorted."""
+        return sorted(set(self.classes.values()))
+
+    def class_of(self, relation: str, unknown: str = "error") -> str:
+        """The class of a relation in whatever case.
+
+        Args:
+            relation: fine relation, or a class.
+            unknown: `error`, or `keep` to return a relation that is not in the inventory as it is.
+
+        Raises:
+            TreebankError: if the relation is unknown and `unknown` is `error`.
+            ValueError: if `unknown` is neither.
+        """
+        if unknown not in ("error", "keep"):
+            raise ValueError(f"unknown={unknown!r} is neither 'error' nor 'keep'")
+        name = relation.lower()
+        while name not in self.classes:
+            suffix = next((suffix for suffix in self.suffixes if name.endswith(suffix)), None)
+            if suffix is None:
+                break
+            name = name.removesuffix(suffix)
+        if name in self.classes:
+            return self.classes[name]
+        if unknown == "keep":
+            return relation
+        raise TreebankError(
+            f"the relation {relation!r} is not one of {self.name}; take its treebank's inventory, or keep unknown ones"
+        )
+
+
+def _inventory(name: str, groups: dict[str, list[str]], suffixes: tuple[str, ...] = ()) -> Inventory:
+    classes = {fine: group for group, names in groups.items() for fine in names}
+    return Inventory(name, classes | {group: group for group in groups}, suffixes)
+
+
+GUM = _inventory("GUM", {group: [f"{group}-{kind}" for kind in kinds.split()] for group, kinds in _GUM.items()})
+RST_DT = _inventory(
+    "RST-DT",
+    {group: names.split() for group, names in _RST_DT.items()},
+    ("-e", "-n", "-s"),  # embedded; whether the nucleus or the satellite is, say, the consequence
+)
+INVENTORIES = {"gum": GUM, "rst_dt": RST_DT}
+
+
+def coarsened(
+    documents: Iterable[TreebankDocument], inventory: Inventory = GUM, unknown: str = "error", where: str = ""
+) -> list[TreebankDocument]:
+    """The documents with the classes of their relations; those without a tree as they are.
+
+    Args:
+        documents: with trees of that treebank.
+        inventory: `GUM` or `RST_DT`.
+        unknown: what becomes of a relation that is not in it: `error`, or `keep`.
+        where: file or folder that they come from, for the message.
+
+    Raises:
+        TreebankError: for an unknown relation, with the document's id and the EDUs of the node that bears it.
+    """
+    result = []
+    for document in documents:
+        if document.tree is not None:
+            _check(document, inventory, unknown, where)
+            tree = document.tree.map_relations(lambda name: inventory.class_of(name, unknown))
+            document = replace(document, tree=tree)
+        result.append(document)
+    return result
+
+
+def _check(document: TreebankDocument, inventory: Inventory, unknown: str, where: str) -> None:
+    for node in document.tree.nodes:
+        for relation in sorted(set(node.relations) - {SPAN}):
+            try:
+                inventory.class_of(relation, unknown)
+            except TreebankError as error:
+                place = f"{where}: {document.id}" if where else document.id
+                raise TreebankError(f"{place}, EDUs {node.start} to {node.end}: {error}") from error
