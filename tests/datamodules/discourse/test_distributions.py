@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from made_up_parses import random_tree
 
 from datamodules.discourse.distributions import (
     check_tree,
@@ -17,20 +18,6 @@ from datamodules.discourse.distributions import (
     to_dense,
     tree_ldd,
 )
-
-
-def random_tree(size: int, relations: int, rng: random.Random) -> torch.Tensor:
-    """A random binary tree over EDUs, its nodes in random order, [E - 1, 5]."""
-    nodes, todo = [], [(0, size - 1)]
-    while todo:
-        start, end = todo.pop()
-        if start == end:
-            continue
-        split = rng.randrange(start, end)
-        nodes.append((start, split, end, rng.randrange(3), rng.randrange(relations)))
-        todo += [(start, split), (split + 1, end)]
-    rng.shuffle(nodes)
-    return torch.tensor(nodes, dtype=torch.int32).reshape(-1, 5)
 
 
 def by_hand(tree: torch.Tensor, size: int, relations: int, rows: str) -> torch.Tensor:

@@ -1,0 +1,317 @@
+"""The cache: what is written is read, by many, after a kill, and never when it is not what was written."""
+
+import errno
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from made_up_parses import RELATIONS, made_up_document, made_up_parse, same
+from safetensors import safe_open
+
+from datamodules.discourse import cache as cache_module
+from datamodules.discourse import shards
+from datamodules.discourse.cache import MissingParse, ParseCache, parse_key
+from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.documents import CorpusError
+
+ROOT = Path(__file__).parents[3]
+
+
+def made_up(number: int) -> tuple[str, DiscourseParse]:
+    request = ParseRequest.of(made_up_document(number))
+    return parse_key(request, "made up", "side", 8), made_up_parse(request)
+
+
+PARSES = dict(made_up(number) for number in range(12))
+KEYS = list(PARSES)
+
+
+def write(folder: Path, keys: list[str], rank: int = 0, **limits: float) -> ParseCache:
+    cache = ParseCache(folder)
+    with cache.writer(rank, **limits) as writer:
+        for key in keys:
+            writer.add(key, PARSES[key])
+    return ParseCache(folder)
+
+
+def only_shard(folder: Path) -> Path:
+    (path,) = folder.glob("*.safetensors")
+    return path
+
+
+def test_what_is_written_is_read(tmp_path):
+    cache = write(tmp_path / "cache", KEYS[:7], documents=3)
+    assert len(list((tmp_path / "cache").glob("*.safetensors"))) == 3
+    assert cache.missing(KEYS) == KEYS[7:] and len(cache) == 7 and KEYS[0] in cache
+    assert all(same(cache.get(key), PARSES[key]) for key in KEYS[:7])
+    assert cache.verify() == {} and cache.nbytes == sum(p.stat().st_size for p in cache.folder.glob("*.safetensors"))
+    assert cache.get(KEYS[0], id="other").id == "other"
+    with pytest.raises(MissingParse, match="no parse of document 'doc-9'; run `precis parse`"):
+        cache.get(KEYS[9], id="doc-9")
+
+
+def test_shards_are_what_safetensors_reads(tmp_path):
+    write(tmp_path, KEYS[:2])
+    with safe_open(only_shard(tmp_path), "pt") as file:
+        said = json.loads(file.metadata()["parses"])
+        for key in KEYS[:2]:
+            number = said["documents"][key][0]
+            assert all(torch.equal(file.get_tensor(f"{number}.{f}"), getattr(PARSES[key], f)) for f in ("edus", "ldd"))
+
+
+def test_one_edu_is_kept_too(tmp_path):
+    request = ParseRequest("one", "word", ((0, 4),), ((0, 4),))
+    parse = DiscourseParse.of(request, [(0, 4)], RELATIONS, torch.empty(0, 5), torch.zeros(1, 7, 3))
+    cache = ParseCache(tmp_path)
+    with cache.writer() as writer:
+        writer.add("key", parse)
+    assert same(cache.get("key"), parse)
+
+
+def test_readers_see_the_union_of_what_writers_add(tmp_path):
+    reader = ParseCache(tmp_path)
+    writers = [ParseCache(tmp_path).writer(rank) for rank in range(3)]
+    for rank, writer in enumerate(writers):
+        for key in [*KEYS[rank::3], KEYS[0]]:  # one document by all of them
+            writer.add(key, PARSES[key])
+    assert reader.missing(KEYS) == KEYS
+    for writer in writers:
+        writer.flush()
+    assert reader.missing(KEYS) == []
+    assert all(same(reader.get(key), PARSES[key]) for key in KEYS)
+    copy = pickle.loads(pickle.dumps(reader))
+    assert same(copy.get(KEYS[5]), PARSES[KEYS[5]])
+
+
+def test_the_key_covers_all_that_a_parse_depends_on():
+    request = ParseRequest.of(made_up_document(1))
+    base = parse_key(request, "weights", "side", 8)
+    changed = [
+        parse_key(ParseRequest("x", *vars_of(request, text=request.text + "!")), "weights", "side", 8),
+        parse_key(ParseRequest("x", *vars_of(request, sentences=request.sentences[:-1])), "weights", "side", 8),
+        parse_key(ParseRequest("x", *vars_of(request, paragraphs=())), "weights", "side", 8),
+        parse_key(ParseRequest("x", *vars_of(request, edus=((0, 3),))), "weights", "side", 8),
+        parse_key(request, "others", "side", 8),
+        parse_key(request, "weights", "nucleus", 8),
+        parse_key(request, "weights", "side", 9),
+    ]
+    assert len({base, *changed}) == 8
+    assert parse_key(ParseRequest("other id", *vars_of(request)), "weights", "side", 8) == base
+
+
+def vars_of(request: ParseRequest, **changes: object) -> list:
+    return [changes.get(name, getattr(request, name)) for name in ("text", "sentences", "paragraphs", "edus")]
+
+
+def test_the_key_of_the_version(monkeypatch):
+    request = ParseRequest.of(made_up_document(1))
+    before = parse_key(request, "weights", "side", 8)
+    monkeypatch.setattr(cache_module, "VERSION", 99)
+    assert parse_key(request, "weights", "side", 8) != before
+
+
+# What is broken --------------------------------------------------------------------------------------------------
+
+
+def damage(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0x10
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("place", ["length", "header", "data", "cut", "longer", "empty"])
+def test_a_damaged_shard_is_named_left_out_and_parsed_again(tmp_path, place):
+    write(tmp_path, KEYS[:3])
+    path = only_shard(tmp_path)
+    size = path.stat().st_size
+    write(tmp_path, KEYS[3:5], rank=1)
+    if place == "cut":
+        os.truncate(path, size - 5)
+    elif place == "longer":
+        path.write_bytes(path.read_bytes() + b"more")
+    elif place == "empty":
+        path.write_bytes(b"")
+    else:
+        damage(path, {"length": 1, "header": 30, "data": size - 10}[place])
+    with pytest.warns(UserWarning, match=f"{path.name}: not used: .*parsed again"):
+        cache = ParseCache(tmp_path)
+        assert cache.missing(KEYS[:5]) == KEYS[:3]
+    with pytest.raises(MissingParse):
+        cache.get(KEYS[1])
+    assert list(cache.verify()) == [path.name]
+    with cache.writer() as writer:
+        for key in KEYS[:3]:
+            writer.add(key, PARSES[key])
+    again = ParseCache(tmp_path)  # nothing to warn of any more
+    assert again.verify() == {} and again.missing(KEYS[:5]) == []
+    assert path.with_name(f"{path.name}.broken").exists()
+
+
+def test_every_byte_is_covered(tmp_path):
+    write(tmp_path, KEYS[:1])
+    path = only_shard(tmp_path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        damage(path, place)
+        with pytest.warns(UserWarning, match="not used"):
+            assert ParseCache(tmp_path).missing(KEYS[:1]) == KEYS[:1]
+        path.write_bytes(whole)
+    assert ParseCache(tmp_path).missing(KEYS[:1]) == []
+
+
+def test_a_shard_that_breaks_under_a_reader_is_not_used(tmp_path):
+    cache = write(tmp_path, KEYS[:2])
+    assert same(cache.get(KEYS[0]), PARSES[KEYS[0]])
+    path = only_shard(tmp_path)
+    os.truncate(path, path.stat().st_size - 8)
+    with pytest.warns(UserWarning, match="not used"), pytest.raises(MissingParse):
+        cache.get(KEYS[1])
+
+
+def test_a_foreign_file_is_named_and_left_where_it_is(tmp_path):
+    cache = write(tmp_path, KEYS[:1])
+    content = only_shard(tmp_path).read_bytes()
+    foreign = tmp_path / "model.safetensors"
+    foreign.write_bytes(content)
+    with pytest.warns(UserWarning, match="model.safetensors: not used: a foreign file"):
+        cache = ParseCache(tmp_path)
+    cache.writer()
+    assert foreign.exists() and cache.missing(KEYS[:1]) == []
+
+
+def test_a_folder_of_another_version_or_kind(tmp_path):
+    write(tmp_path, KEYS[:1])
+    manifest = tmp_path / "manifest.json"
+    said = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(said | {"version": 0}))
+    with pytest.raises(CorpusError, match="format version 0, and this is version 1; name another folder"):
+        ParseCache(tmp_path)
+    for other in ('{"documents": 3}', "[]", "no json"):
+        manifest.write_text(other)
+        with pytest.raises(CorpusError, match="not that of a folder of discourse parses"):
+            ParseCache(tmp_path)
+    with pytest.raises(CorpusError, match="a file; name a folder"):
+        ParseCache(manifest)
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CorpusError, match=r"cannot be written .*check the path"):
+        ParseCache(tmp_path / "file" / "cache").writer()
+    if os.geteuid():
+        (tmp_path / "closed").mkdir(mode=0o500)
+        with pytest.raises(CorpusError, match=r"cannot be written \(Permission denied\)"):
+            ParseCache(tmp_path / "closed").writer()
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
+    writer = ParseCache(tmp_path).writer()
+    writer.add(KEYS[0], PARSES[KEYS[0]])
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shards.os, "fsync", full)
+    with pytest.raises(CorpusError, match=r"cannot be written \(No space left on device\); free some space"):
+        writer.flush()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json"]
+    monkeypatch.undo()
+    writer.flush()  # what was collected is still there
+    assert same(ParseCache(tmp_path).get(KEYS[0]), PARSES[KEYS[0]])
+
+
+def test_when_a_shard_is_written(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(cache_module.time, "monotonic", lambda: now[0])
+
+    def shards_after(keys: list[str], **limits: float) -> int:
+        folder = tmp_path / json.dumps(limits)
+        writer = ParseCache(folder).writer(**limits)
+        for key in keys:
+            writer.add(key, PARSES[key])
+            now[0] += 10
+        return len(list(folder.glob("*.safetensors")))
+
+    assert shards_after(KEYS[:4]) == 0
+    assert shards_after(KEYS[:5], documents=2) == 2
+    assert shards_after(KEYS[:5], megabytes=1e-6) == 5
+    assert shards_after(KEYS[:6], seconds=20) == 2
+    with pytest.raises(KeyboardInterrupt), ParseCache(tmp_path / "interrupted").writer() as writer:
+        writer.add(KEYS[0], PARSES[KEYS[0]])
+        raise KeyboardInterrupt
+    assert ParseCache(tmp_path / "interrupted").missing(KEYS[:2]) == KEYS[1:2]
+
+
+def test_leftovers_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path):
+    write(tmp_path, KEYS[:1])
+    old, new = tmp_path / ".writing-old", tmp_path / ".writing-new"
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+    cache = write(tmp_path, KEYS[1:2])
+    assert not old.exists() and new.exists() and cache.missing(KEYS[:3]) == KEYS[2:3]
+
+
+# Kills -----------------------------------------------------------------------------------------------------------
+
+WRITER = """
+import os, signal, sys
+sys.path[:0] = [{root!r}, {tests!r}]
+import torch
+torch.set_num_threads(1)
+from datamodules.discourse import shards
+from datamodules.discourse.cache import ParseCache, parse_key
+from datamodules.discourse.parses import ParseRequest
+from made_up_parses import made_up_document, made_up_parse
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+stage, at = sys.argv[2], int(sys.argv[3])
+cache = ParseCache(sys.argv[1])
+requests = [ParseRequest.of(made_up_document(number)) for number in range(12)]
+keys = [parse_key(request, "made up", "side", 8) for request in requests]
+wanted, written = set(cache.missing(keys)), 0
+with cache.writer(documents=1) as writer:
+    for key, request in zip(keys, requests):
+        if key in wanted:
+            if written == at and stage == "half":
+                def half(handle):
+                    os.ftruncate(handle, os.fstat(handle).st_size // 2)
+                    die()
+                shards.os.fsync = half
+            if written == at and stage == "unnamed":
+                shards.os.replace = die
+            writer.add(key, made_up_parse(request))
+            written += 1
+            if written == at and stage == "named":
+                die()
+            print(key, flush=True)
+"""
+
+
+@pytest.mark.parametrize("stage", ["half", "unnamed", "named"])
+def test_a_kill_at_any_moment_leaves_a_cache_that_goes_on(tmp_path, stage):
+    script = WRITER.format(root=str(ROOT), tests=str(ROOT / "tests"))
+    folder, done = tmp_path / "cache", []
+    for at in (5, 4):
+        command = [sys.executable, "-c", script, str(folder), stage, str(at)]
+        killed = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        done += killed.stdout.split()
+        cache = ParseCache(folder)
+        assert cache.verify() == {}
+        # all that was said to be done is there, and nothing is half there
+        assert set(cache.missing(KEYS)).isdisjoint(done)
+        assert all(same(cache.get(key), PARSES[key]) for key in KEYS if key in cache)
+    left = len(ParseCache(folder).missing(KEYS))
+    assert left == 3
+    finished = subprocess.run([*command[:-2], "none", "0"], capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 0 and len(finished.stdout.split()) == left
+    assert ParseCache(folder).missing(KEYS) == []

@@ -1,0 +1,179 @@
+"""Requests, parses, their bands and variants, and tokens to EDUs."""
+
+import random
+from itertools import pairwise
+
+import pytest
+import torch
+from made_up_parses import RELATIONS, made_up_document, made_up_parse, random_tree
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from datamodules.discourse.distributions import inside, tree_ldd
+from datamodules.discourse.parses import DiscourseParse, ParseRequest, align, text_digest
+from datamodules.documents import Document
+
+ODD = "Ａ naïve 😀😀 cafe\u0301 …  said\u00a0“no”, then 🏳️‍🌈 left;\n\nשלום, she said, 𝔴hen it ended.\u2028Done \ufffd."
+
+
+def whole(text: str) -> ParseRequest:
+    return ParseRequest("odd", text, ((0, len(text)),), ((0, len(text)),))
+
+
+def parse_of(text: str, edus: list[tuple[int, int]], half_width: int = 3) -> DiscourseParse:
+    tree = random_tree(max(1, len(edus)), 3, random.Random(0))
+    return DiscourseParse.of(whole(text), edus, RELATIONS, tree, torch.rand(len(edus), 2 * half_width + 1, 3))
+
+
+def test_a_request_knows_sentences_and_paragraphs():
+    document = Document("d", [["One.", "Two 😀."], ["Three."], ["Four.", "Five."]])
+    request = ParseRequest.of(document)
+    assert [request.text[a:b] for a, b in request.sentences] == document.sentences
+    assert [request.text[a:b] for a, b in request.paragraphs] == [" ".join(part) for part in document.parts]
+    assert request.edus is None and not request.empty
+    assert ParseRequest.of(document, edus=torch.tensor([[0, 4]])).edus == ((0, 4),)
+    assert ParseRequest.of(Document("e", [])).empty and ParseRequest.of(Document("e", [[" "]])).empty
+    hash(request)  # frozen, through and through
+
+
+def test_a_parse_keeps_what_it_was_given():
+    request = ParseRequest.of(made_up_document(1))
+    parse = made_up_parse(request)
+    assert parse.size == 6 and parse.half_width == 5 and parse.ldd.dtype == torch.uint8
+    assert parse.text_digest == text_digest(request.text)
+    for start, end in parse.edus.tolist():
+        assert request.text[start:end] == request.text[start:end].strip() != ""
+    assert parse.edus.dtype == parse.tree.dtype == torch.int32
+    band = torch.rand(6, 7, 3)
+    parse = DiscourseParse.of(request, parse.edus, RELATIONS, parse.tree, band)
+    stored = parse.band(3)
+    within = inside(6, 3)
+    assert (stored[within] - band[within]).abs().max() < 1 / 255
+    assert stored[~within].eq(0).all()
+
+
+def test_a_wider_band_than_is_stored_is_refused():
+    parse = parse_of("a b c d e f g", [(i, i + 1) for i in range(0, 13, 2)])
+    assert parse.band(2).shape == (7, 5, 3)
+    assert torch.equal(parse.band(2), parse.band(3)[:, 1:6])
+    with pytest.raises(ValueError, match="document 'odd': 4 EDUs to each side were asked for, its parse holds 3"):
+        parse.band(4)
+    with pytest.raises(ValueError, match="6 EDUs"):
+        parse.dense()
+    # a band that holds every pair may be filled up as far as one likes
+    whole_parse = parse_of("a b c", [(0, 1), (2, 3), (4, 5)])
+    assert whole_parse.half_width == 2 and whole_parse.band(50).shape == (3, 101, 3)
+    dense = whole_parse.dense()
+    assert dense.shape == (3, 3, 3) and dense.diagonal().eq(0).all()
+    assert dense[0, 2].equal(whole_parse.band(2)[0, 4]) and dense[2, 0].equal(whole_parse.band(2)[2, 0])
+
+
+def test_variants():
+    parse = made_up_parse(ParseRequest.of(made_up_document(4, sentences=9)), half_width=20)
+    full, size = parse.band(6), parse.size
+    assert torch.equal(parse.band(6, "one_best"), tree_ldd(parse.tree, size, 3, "side", 6))
+    for relation in range(3):
+        torch.testing.assert_close(parse.band(6, "no_labels")[..., relation], full.mean(-1))
+    other = made_up_parse(ParseRequest.of(made_up_document(5, sentences=4)))
+    shared = inside(other.size, 6)
+    assert torch.equal(other.band(6, "random")[shared], parse.band(6, "random")[: other.size][shared])
+    assert not torch.equal(parse.band(6, "random", seed=2), parse.band(6, "random"))
+    sparse = parse.band(17, "random_sparse")
+    share = (parse.dense() >= 0.0099).sum() / (size * (size - 1) * 3)
+    assert parse.share() == pytest.approx(share.item(), abs=1e-6)
+    assert (sparse > 0).float()[inside(size, 17)].mean().item() == pytest.approx(share.item(), abs=0.05)
+    with pytest.raises(ValueError, match="no variant 'none'; there are full"):
+        parse.band(2, "none")
+
+
+def test_one_edu():
+    parse = parse_of("  word ", [(0, 7)])
+    assert parse.edus.tolist() == [[2, 6]] and parse.tree.shape == (0, 5) and parse.share() == 0
+    for variant in ("full", "one_best", "no_labels", "random", "random_sparse"):
+        assert parse.band(2, variant).shape == (1, 5, 3) and parse.band(2, variant).eq(0).all()
+        assert parse.dense(variant).shape == (1, 1, 3)
+
+
+@pytest.mark.parametrize(
+    "edus, problem",
+    [
+        ([], "there is no EDU"),
+        ([(0, 3), (2, 5)], r"EDU \[2, 5\) is empty, overlaps"),
+        ([(0, 3), (3, 3)], r"EDU \[3, 3\) is empty"),
+        ([(0, 3), (3, 99)], r"EDU \[3, 99\) .*text at 9"),
+        ([(0, 3), (3, 4)], "nothing but whitespace"),
+    ],
+)
+def test_edus_that_are_none_are_refused_by_document(edus, problem):
+    with pytest.raises(ValueError, match=f"document 'odd': .*{problem}"):
+        parse_of("one two x", edus)
+
+
+def test_values_outside_the_document_do_not_matter_and_others_do():
+    request, tree = whole("a b"), torch.tensor([[0, 0, 1, 2, 0]])
+    band = torch.full((2, 3, 3), float("nan"))
+    band[0, 2], band[1, 0] = 0.25, 0.5
+    parse = DiscourseParse.of(request, [(0, 1), (2, 3)], RELATIONS, tree, band)
+    torch.testing.assert_close(parse.dense()[0, 1], torch.full((3,), 0.25), atol=0.003, rtol=0)
+    band[0, 2, 1] = float("nan")
+    with pytest.raises(ValueError, match=r"document 'odd'.*probabilities"):
+        DiscourseParse.of(request, [(0, 1), (2, 3)], RELATIONS, tree, band)
+    with pytest.raises(ValueError, match=r"band of its LDD is \[2, 4, 3\]"):
+        DiscourseParse.of(request, [(0, 1), (2, 3)], RELATIONS, tree, torch.rand(2, 4, 3))
+    with pytest.raises(ValueError, match="binary tree over 2 EDUs"):
+        DiscourseParse.of(request, [(0, 1), (2, 3)], RELATIONS, tree[:0], torch.rand(2, 3, 3))
+
+
+# Tokens to EDUs --------------------------------------------------------------------------------------------------
+
+
+def by_hand(text: str, offsets: list[tuple[int, int]], edus: list[list[int]]) -> list[int]:
+    """The EDU that holds a token's first character that is in one, one character at a time."""
+    found = []
+    for start, end in offsets:
+        holders = [e for c in range(start, end) for e, (a, b) in enumerate(edus) if a <= c < b]
+        found.append(holders[0] if holders else -1)
+    return found
+
+
+def byte_level(text: str, spaces_in_offsets: bool) -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer as GPT-2's, BART's and LED's."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=not spaces_in_offsets)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<s>", "</s>"], show_progress=False)
+    tokenizer.train_from_iterator([text] * 3, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+
+
+def word_pieces(text: str) -> PreTrainedTokenizerFast:
+    """Words and pieces of words."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=40, special_tokens=["[UNK]"], show_progress=False)
+    tokenizer.train_from_iterator([text], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+
+
+@pytest.mark.parametrize("kind", ["bytes", "bytes and spaces", "pieces"])
+def test_tokens_go_to_the_edu_of_their_first_character(kind):
+    rng = random.Random(kind)
+    tokenizer = word_pieces(ODD) if kind == "pieces" else byte_level(ODD, kind == "bytes and spaces")
+    encoded = tokenizer(ODD, return_offsets_mapping=True, add_special_tokens=False)
+    offsets = [(0, 0), *encoded["offset_mapping"], (0, 0)]
+    assert len(offsets) > 20
+    for _ in range(50):
+        # EDUs cut anywhere, within tokens too, some of the text in none
+        cuts = [0, *sorted(rng.sample(range(1, len(ODD)), 8)), len(ODD)]
+        edus = [(a, b) for a, b in pairwise(cuts) if ODD[a:b].strip() and rng.random() < 0.8] or [(0, 5)]
+        parse = parse_of(ODD, edus)
+        aligned = parse.align(torch.tensor(offsets))
+        assert aligned.tolist() == by_hand(ODD, offsets, parse.edus.tolist())
+        assert aligned[0] == aligned[-1] == -1 and aligned.dtype == torch.int64
+
+
+def test_a_token_over_two_edus_and_one_in_none():
+    edus = torch.tensor([[0, 3], [4, 6], [9, 12]])
+    offsets = torch.tensor([[0, 6], [3, 6], [3, 4], [2, 5], [6, 9], [5, 10], [12, 14], [8, 10], [4, 4]])
+    assert align(offsets, edus).tolist() == [0, 1, -1, 0, -1, 1, -1, 2, -1]
+    assert align(torch.empty(0, 2, dtype=torch.long), edus).shape == (0,)

@@ -1,0 +1,50 @@
+"""Parses of made-up documents."""
+
+import random
+
+import torch
+
+from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.documents import Document
+
+RELATIONS = ("elaboration", "contrast", "cause")
+
+
+def random_tree(size: int, relations: int, rng: random.Random) -> torch.Tensor:
+    """A random binary tree over EDUs, its nodes in random order, [E - 1, 5]."""
+    nodes, todo = [], [(0, size - 1)]
+    while todo:
+        start, end = todo.pop()
+        if start == end:
+            continue
+        split = rng.randrange(start, end)
+        nodes.append((start, split, end, rng.randrange(3), rng.randrange(relations)))
+        todo += [(start, split), (split + 1, end)]
+    rng.shuffle(nodes)
+    return torch.tensor(nodes, dtype=torch.int32).reshape(-1, 5)
+
+
+def made_up_document(number: int, sentences: int = 3) -> Document:
+    """Sentences of two clauses, some beyond the basic plane, two paragraphs."""
+    lines = [f"Nº {number}.{i} — the 😀 otter swims , and the naïve heron 𝔴atches ." for i in range(sentences)]
+    return Document(f"doc-{number}", [part for part in (lines[:1], lines[1:]) if part])
+
+
+def made_up_parse(request: ParseRequest, half_width: int = 8) -> DiscourseParse:
+    """A parse whose EDUs end at commas and sentences' ends, with a random tree and random probabilities."""
+    rng = random.Random(request.text)
+    generator = torch.Generator().manual_seed(rng.randrange(2**31))
+    edus = []
+    for start, end in request.sentences:
+        comma = request.text.find(",", start, end)
+        edus += [(start, end)] if comma < 0 else [(start, comma + 1), (comma + 1, end)]
+    band = torch.rand(len(edus), 2 * half_width + 1, len(RELATIONS), generator=generator) / 2
+    return DiscourseParse.of(request, edus, RELATIONS, random_tree(len(edus), len(RELATIONS), rng), band)
+
+
+def same(one: DiscourseParse, other: DiscourseParse) -> bool:
+    """Whether two parses are equal in every field."""
+    plain = ("id", "text_digest", "relations", "rows")
+    return all(getattr(one, name) == getattr(other, name) for name in plain) and all(
+        torch.equal(getattr(one, name), getattr(other, name)) for name in ("edus", "tree", "ldd")
+    )
