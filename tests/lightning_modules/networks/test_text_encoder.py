@@ -1,0 +1,142 @@
+import pytest
+import torch
+from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+
+from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder, plan_windows, positions
+
+SPECIAL = ([1], [2])
+
+
+def bert(layers: int = 2) -> BertModel:
+    """A tiny one."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=50, hidden_size=8, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=12,
+        max_position_embeddings=12,
+    )  # fmt: skip
+    return BertModel(config).eval()
+
+
+def encoder(**options) -> TextEncoder:
+    return TextEncoder(bert(), SPECIAL, **{"window": 10, "batch_size": 3} | options).eval()
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 7, 8, 9, 12, 13, 29, 64])
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 9])
+def test_every_token_is_as_central_as_can_be(length, size):
+    starts, width, window = plan_windows(length, size)
+    assert width == min(size, length) and len(window) == length
+    assert all(0 <= start <= length - width for start in starts.tolist())
+    for token, chosen in enumerate(window.tolist()):
+        room = {i: min(token - s, s + width - 1 - token) for i, s in enumerate(starts.tolist())}
+        assert room[chosen] == max(room.values()) >= 0
+    if length > size >= 4:
+        inner = [t for t in range(length) if size // 4 <= t < length - size // 4]
+        assert all(min(t - starts[window[t]], starts[window[t]] + size - 1 - t) >= size // 4 - 1 for t in inner)
+
+
+def test_a_window_must_hold_something():
+    with pytest.raises(ValueError, match="at least one token"):
+        plan_windows(3, 0)
+
+
+def test_a_short_text_is_what_the_model_says():
+    text = torch.tensor([7, 30, 12, 9])
+    with torch.no_grad():
+        states = bert()(torch.tensor([[1, 7, 30, 12, 9, 2]]), output_hidden_states=True).hidden_states
+    got = encoder(layers=(0, 2))([text])[0]
+    torch.testing.assert_close(got, torch.cat([states[0], states[2]], -1)[0, 1:-1])
+
+
+def test_long_texts_in_batches_equal_one_window_at_a_time():
+    torch.manual_seed(1)
+    documents = [torch.randint(3, 50, (length,)) for length in (31, 5, 0, 8, 9, 1)]
+    layer, model = encoder(), bert()
+    for document, got in zip(documents, layer(documents)):
+        assert got.shape == (len(document), 8)
+        plan = plan_windows(len(document), 8)
+        for token, window in enumerate(plan.window.tolist()):
+            start = plan.starts[window].item()
+            ids = torch.cat([torch.tensor([1]), document[start : start + plan.size], torch.tensor([2])])
+            with torch.no_grad():
+                expected = model(ids[None]).last_hidden_state[0, 1 + token - start]
+            torch.testing.assert_close(got[token], expected)
+
+
+def test_no_document_and_empty_documents():
+    assert encoder()([]) == []
+    assert [tuple(v.shape) for v in encoder()([torch.zeros(0, dtype=torch.long)])] == [(0, 8)]
+
+
+def test_a_frozen_model_has_no_gradient_and_no_dropout():
+    layer = encoder().train()
+    text = torch.arange(3, 20)
+    assert not layer([text])[0].requires_grad
+    torch.testing.assert_close(layer([text])[0], layer([text])[0])
+    assert not [p for p in layer.parameters() if p.requires_grad]
+
+
+def test_a_model_that_is_fine_tuned_learns():
+    layer = encoder(frozen=False).train()
+    layer([torch.arange(3, 20)])[0].sum().backward()
+    assert layer.model.embeddings.word_embeddings.weight.grad[3:20].abs().sum() > 0
+
+
+def test_positions_that_begin_late_are_counted():
+    config = RobertaConfig(
+        vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12,
+        max_position_embeddings=14, pad_token_id=1,
+    )  # fmt: skip
+    assert positions(config) == 12
+    layer = TextEncoder(RobertaModel(config), ([0], [2]), window=12, pad_id=1)
+    assert layer([torch.randint(3, 50, (30,))])[0].shape == (30, 8)  # the last position exists
+    with pytest.raises(ValueError, match="reads 12 tokens"):
+        TextEncoder(RobertaModel(config), ([0], [2]), window=13)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"layers": (3,)}, "0 to 2"),
+        ({"layers": ()}, "0 to 2"),
+        ({"window": 13}, "12 tokens"),
+        ({"window": 2}, "room for a token"),
+        ({"batch_size": 0}, "batch of one"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        encoder(**options)
+
+
+def small(**options) -> SmallEncoder:
+    torch.manual_seed(2)
+    groups = ((1, 11, 4), (2, 7, 3))
+    return SmallEncoder(groups, **{"hidden_size": 5, "window": 6, "dropout": 0.0, "word_dropout": 0.0} | options)
+
+
+def test_the_small_encoder_equals_a_plain_loop():
+    layer = small()
+    features = torch.randint(0, 2**32, (6, 3))
+    words = []
+    for word, *affixes in features.tolist():
+        whole, parts = layer.tables[0].weight[word % 11], sum(layer.tables[1].weight[a % 7] for a in affixes)
+        words.append(torch.cat([whole, parts]))
+    expected = layer.lstm(torch.stack(words)[None])[0][0]
+    torch.testing.assert_close(layer([features])[0], expected)
+
+
+def test_the_small_encoder_reads_texts_of_any_length():
+    layer = small(batch_size=2).eval()
+    documents = [torch.randint(0, 2**32, (length, 3)) for length in (0, 1, 6, 7, 25)]
+    together = layer(documents)
+    for document, got in zip(documents, together):
+        assert got.shape == (len(document), layer.size)
+        torch.testing.assert_close(got, layer([document])[0])
+    assert together[4][12:18].ne(layer([documents[4][12:18]])[0]).any()  # context of a window, not of a part of one
+
+
+def test_every_part_of_the_small_encoder_learns():
+    layer = small(word_dropout=0.5).train()
+    sum(v.sum() for v in layer([torch.randint(0, 2**32, (40, 3))])).backward()
+    assert all(p.grad is not None and p.grad.ne(0).any() for p in layer.parameters())
