@@ -1,8 +1,9 @@
 """Distributions over the binary trees of a sequence of EDUs: the inside algorithm, exact marginals, the best tree.
 
-A tree over EDUs 0..E-1 has a node for every span (i, j) that it splits after k into (i, k) and (k + 1, j). With scores
-s(i, j) of the nodes, P(tree) = exp(sum of the scores of its nodes) / Z. All functions take a batch of documents padded
-to E EDUs and work through the widths of spans, every document and start at a time.
+A tree over EDUs 0..E-1 has a node for every span (i, j) that it splits after k into (i, k) and (k + 1, j). A node has
+the score s(i, j) + u(i, k) . v(k + 1, j): of the span, and of how its two parts fit each other. Then
+P(tree) = exp(sum of the scores of its nodes) / Z. All functions take a batch of documents padded to E EDUs and work
+through the widths of spans, every document and start at a time.
 
 Charts are stored by width, twice, so that what is added up lies side by side: `left[b, i, w]` and
 `right[b, j, E - 1 - w]` both belong to the span of w + 1 EDUs that starts at i or ends at j.
@@ -18,16 +19,33 @@ from torch.autograd.function import once_differentiable
 class Chart(NamedTuple):
     """A value for every span, by width, filed under its start and under its end."""
 
-    left: Tensor  # [B, E, E]
-    right: Tensor  # [B, E, E]
+    left: Tensor  # [B, E, E, ...]
+    right: Tensor  # [B, E, E, ...]
 
     @classmethod
     def zeros(cls, like: Tensor) -> "Chart":
         """An empty chart for scores [B, E, E]."""
         return cls(torch.zeros_like(like), torch.zeros_like(like))
 
+    @classmethod
+    def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
+        """Files what spans have as left parts and as right parts.
+
+        Args:
+            spans: document, start and end, each [N].
+            left, right: values, [N, ...].
+            batch: documents B.
+            size: EDUs E that documents are padded to.
+        """
+        document, start, end = spans
+        empty = left.new_zeros(batch, size, size, *left.shape[1:])
+        width = end - start
+        return cls(
+            empty.index_put((document, start, width), left), empty.index_put((document, end, size - 1 - width), right)
+        )
+
     def splits(self, width: int, starts: int) -> tuple[Tensor, Tensor]:
-        """Values of the left and right parts of all spans of `width` + 1 EDUs, both [B, starts, width]."""
+        """Values of the left and right parts of all spans of `width` + 1 EDUs, both [B, starts, width, ...]."""
         size = self.left.shape[1]
         return self.left[:, :starts, :width], self.right[:, width : width + starts, size - width :]
 
@@ -38,21 +56,41 @@ class Chart(NamedTuple):
         self.right[:, width : width + starts, self.left.shape[1] - 1 - width] = values
 
 
+class Potentials(NamedTuple):
+    """Scores of nodes. What lies behind a document's end must be finite and is not read.
+
+    Attributes:
+        spans: s(i, j), [B, E, E]; i < j is read.
+        fits: u of spans as left parts and v of spans as right parts, [B, E, E, D]; None if spans alone have scores.
+    """
+
+    spans: Tensor
+    fits: Chart | None = None
+
+    def splits(self, chart: Chart, width: int, starts: int) -> Tensor:
+        """I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j) of all splits of all spans of `width` + 1 EDUs,
+        [B, starts, width]."""
+        left, right = chart.splits(width, starts)
+        if self.fits is None:
+            return left + right
+        u, v = self.fits.splits(width, starts)
+        return left + right + (u * v).sum(-1)
+
+
 def _widths(size: int) -> list[tuple[int, int]]:
     """Widths of spans from 1 (two EDUs) on, and how many spans each has."""
     return [(width, size - width) for width in range(1, size)]
 
 
-def inside(scores: Tensor) -> Chart:
-    """Log of the summed weights of all trees over every span: I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j)).
+def inside(potentials: Potentials) -> Chart:
+    """Log of the summed weights of all trees over every span,
 
-    Args:
-        scores: s(i, j), [B, E, E]; only i < j is read.
+    I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0.
     """
-    chart = Chart.zeros(scores)
-    for width, starts in _widths(scores.shape[1]):
-        left, right = chart.splits(width, starts)
-        chart.put(width, (left + right).logsumexp(-1) + scores.diagonal(width, 1, 2))
+    chart = Chart.zeros(potentials.spans)
+    for width, starts in _widths(potentials.spans.shape[1]):
+        total = potentials.splits(chart, width, starts).logsumexp(-1)
+        chart.put(width, total + potentials.spans.diagonal(width, 1, 2))
     return chart
 
 
@@ -61,11 +99,12 @@ def roots(chart: Chart, sizes: Tensor) -> Tensor:
     return chart.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1]
 
 
-def split_marginals(chart: Chart, sizes: Tensor):
+def split_marginals(potentials: Potentials, chart: Chart, sizes: Tensor):
     """Posterior probabilities, widest spans first.
 
     Args:
-        chart: the `inside` of all spans.
+        potentials: the scores.
+        chart: their `inside`.
         sizes: EDUs of each document, [B].
 
     Yields:
@@ -74,52 +113,61 @@ def split_marginals(chart: Chart, sizes: Tensor):
     """
     size = chart.left.shape[1]
     below = Chart.zeros(chart.left)  # what the nodes above give to their parts
-    document = torch.arange(len(sizes), device=sizes.device)
-    below.left[document, 0, sizes - 1] = 1
+    below.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1] = 1
     for width, starts in reversed(_widths(size)):
-        left, right = chart.splits(width, starts)
         nodes = below.left[:, :starts, width] + below.right[:, width:, size - 1 - width]         # [B, starts]
-        splits = (left + right).softmax(-1) * nodes.unsqueeze(-1)                                # [B, starts, width]
-        for part, share in zip(below.splits(width, starts), (splits, splits)):
-            part += share
+        splits = potentials.splits(chart, width, starts).softmax(-1) * nodes.unsqueeze(-1)       # [B, starts, width]
+        for part in below.splits(width, starts):
+            part += splits
         yield width, nodes, splits
 
 
-def span_marginals(chart: Chart, sizes: Tensor) -> Tensor:
+def span_marginals(potentials: Potentials, sizes: Tensor) -> Tensor:
     """P(span (i, j) is a node), [B, E, E]; zero unless i < j."""
-    marginals = torch.zeros_like(chart.left)
-    for width, nodes, _ in split_marginals(chart, sizes):
+    marginals = torch.zeros_like(potentials.spans)
+    for width, nodes, _ in split_marginals(potentials, inside(potentials), sizes):
         marginals.diagonal(width, 1, 2).copy_(nodes)
     return marginals
 
 
 class _LogPartition(torch.autograd.Function):
-    """log Z with its gradient, the span marginals, by the outside pass; autograd's own tape is much longer."""
+    """log Z with its gradient by the outside pass; autograd's own tape is much longer.
+
+    The gradient by s(i, j) is P(i, j), that by u(i, k) is the sum over j of mu(i, k, j) v(k + 1, j).
+    """
 
     @staticmethod
-    def forward(ctx, scores: Tensor, sizes: Tensor) -> Tensor:
-        chart = inside(scores)
-        ctx.save_for_backward(chart.left, chart.right, sizes)
+    def forward(ctx, sizes: Tensor, spans: Tensor, *fits: Tensor) -> Tensor:
+        chart = inside(Potentials(spans, Chart(*fits) if fits else None))
+        ctx.save_for_backward(sizes, *chart, spans, *fits)
         return roots(chart, sizes)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        left, right, sizes = ctx.saved_tensors
-        return span_marginals(Chart(left, right), sizes) * grad.view(-1, 1, 1), None
+        sizes, left, right, spans, *fits = ctx.saved_tensors
+        potentials = Potentials(spans, Chart(*fits) if fits else None)
+        marginals, slopes = torch.zeros_like(spans), [torch.zeros_like(table) for table in fits]
+        for width, nodes, splits in split_marginals(potentials, Chart(left, right), sizes):
+            marginals.diagonal(width, 1, 2).copy_(nodes)
+            if fits:
+                u, v = potentials.fits.splits(width, nodes.shape[1])
+                for slope, other in zip(Chart(*slopes).splits(width, nodes.shape[1]), (v, u)):
+                    slope.addcmul_(splits.unsqueeze(-1), other)
+        return None, *(slope * grad.view(-1, *[1] * (slope.dim() - 1)) for slope in (marginals, *slopes))
 
 
-def log_partition(scores: Tensor, sizes: Tensor) -> Tensor:
-    """log Z of every document; its gradient by the scores are the exact span marginals.
+def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
+    """log Z of every document; its gradient by the scores of spans are the exact span marginals.
 
     Args:
-        scores: s(i, j), [B, E, E]; only i < j is read.
+        potentials: the scores.
         sizes: EDUs of each document, at least 1, [B].
 
     Returns:
         [B]; 0 for a document of one EDU.
     """
-    return _LogPartition.apply(scores, sizes)
+    return _LogPartition.apply(sizes, potentials.spans, *(potentials.fits or ()))
 
 
 class SplitPosterior(NamedTuple):
@@ -132,44 +180,43 @@ class SplitPosterior(NamedTuple):
     probability: Tensor  # mu(i, k, j), [N]
 
 
-def node_marginals(chart: Chart, sizes: Tensor, least: float = 0.0) -> SplitPosterior:
+def node_marginals(potentials: Potentials, sizes: Tensor, least: float = 0.0) -> SplitPosterior:
     """mu(i, k, j) = P(the tree has a node over i..j that is split after k), of all nodes above `least`.
 
     Args:
-        chart: the `inside` of all spans.
+        potentials: the scores.
         sizes: EDUs of each document, [B].
         least: nodes of this probability or less are left out.
     """
     found = []
-    for width, _, splits in split_marginals(chart, sizes):
+    for width, _, splits in split_marginals(potentials, inside(potentials), sizes):
         document, start, part = (splits > least).nonzero(as_tuple=True)
         found.append((document, start, start + part, start + width, splits[document, start, part]))
     if not found:  # documents of one EDU
         none = sizes.new_empty(0)
-        return SplitPosterior(none, none, none, none, chart.left.new_empty(0))
+        return SplitPosterior(none, none, none, none, potentials.spans.new_empty(0))
     return SplitPosterior(*(torch.cat(column) for column in zip(*found)))
 
 
-def best_trees(scores: Tensor, sizes: Tensor) -> list[Tensor]:
+def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
     """The tree with the highest sum of node scores of every document (CKY); of equal ones, the earliest split.
 
-    With s(i, j) = log-potentials this is the most probable tree; with span marginals it is the tree with the most
-    spans right in expectation (minimum Bayes risk).
+    With the scores themselves this is the most probable tree; with span marginals as scores it is the tree with the
+    most spans right in expectation (minimum Bayes risk).
 
     Args:
-        scores: s(i, j), [B, E, E].
+        potentials: the scores.
         sizes: EDUs of each document, [B].
 
     Returns:
         Nodes (start, split, end) of each document, a parent before its parts and the left part before the right,
         int64 [E - 1, 3] on the CPU.
     """
-    chart = Chart.zeros(scores)
-    choice = torch.zeros(scores.shape, dtype=torch.int32, device=scores.device)
-    for width, starts in _widths(scores.shape[1]):
-        left, right = chart.splits(width, starts)
-        best, part = (left + right).max(-1)
-        chart.put(width, best + scores.diagonal(width, 1, 2))
+    spans = potentials.spans
+    chart, choice = Chart.zeros(spans), torch.zeros(spans.shape, dtype=torch.int32, device=spans.device)
+    for width, starts in _widths(spans.shape[1]):
+        best, part = potentials.splits(chart, width, starts).max(-1)
+        chart.put(width, best + spans.diagonal(width, 1, 2))
         choice.diagonal(width, 1, 2).copy_(part + torch.arange(starts, device=part.device))
     return [_walk(table, size) for table, size in zip(choice.cpu().numpy(), sizes.tolist())]
 

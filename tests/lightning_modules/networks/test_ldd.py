@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from lightning_modules.networks.chart import SplitPosterior, inside, node_marginals
+from lightning_modules.networks.chart import Potentials, SplitPosterior, node_marginals
 from lightning_modules.networks.ldd import LabelClasses, band_of, banded, discourse_distribution, nucleus_leaves
 from tests.lightning_modules.networks.brute_trees import ancestor, labelled, parent_is_nucleus, trees
 
@@ -16,7 +16,7 @@ RELATION = [0, 1, 0]
 def posterior(size, seed):
     generator = torch.Generator().manual_seed(seed)
     scores = 2 * torch.randn(1, size, size, generator=generator, dtype=torch.double)
-    nodes = node_marginals(inside(scores), torch.tensor([size]))
+    nodes = node_marginals(Potentials(scores), torch.tensor([size]))
     labels = torch.randn(len(nodes.start), 3, generator=generator, dtype=torch.double).mul(2).softmax(-1)
     return scores[0], nodes, labels
 
