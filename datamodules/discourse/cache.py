@@ -12,6 +12,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,6 +104,11 @@ class ParseCache:
             for key in shard.documents:
                 self._where.setdefault(key, []).append(path)
 
+    def size(self, key: str) -> int:
+        """Number of EDUs of a parse that is there; of it nothing is read."""
+        entry = self._shards[self._where[key][0]].documents[key]
+        return entry.tensors["edus"][1][0]
+
     def missing(self, keys: Iterable[str], deep: bool = True) -> list[str]:
         """Which of some parses are not there, or cannot be used; each once, in order.
 
@@ -149,17 +155,17 @@ class ParseCache:
                 self._read(path, key)
         return self.broken
 
-    def writer(self, rank: int = 0, **limits: float) -> "ParseWriter":
+    def writer(self, rank: int = 0, **limits: float) -> "ShardWriter":
         """A writer; broken shards are put aside first (`.broken` behind their names).
 
         Args:
             rank: of the process, for people who look into the folder.
-            limits: see `ParseWriter`.
+            limits: see `ShardWriter`.
 
         Raises:
             CorpusError: if the folder cannot be written to.
         """
-        return ParseWriter(self, rank, **limits)
+        return ShardWriter(self, rank, **limits)
 
     # Finding and checking ----------------------------------------------------------------------------------------
 
@@ -231,17 +237,19 @@ class ParseCache:
             if not (self.folder / "manifest.json").exists():
                 write_whole(self.folder / "manifest.json", text.encode())
             for path in self.folder.glob(f"{WRITING}*"):
-                if time.time() - path.stat().st_mtime > _LEFT_BEHIND:
-                    path.unlink(missing_ok=True)
-            for path in [path for path in self._broken if is_shard_name(path.name) and path.exists()]:
-                path.rename(path.with_name(f"{path.name}.broken"))
+                with suppress(FileNotFoundError):  # another writer was faster, here and below
+                    if time.time() - path.stat().st_mtime > _LEFT_BEHIND:
+                        path.unlink()
+            for path in filter(lambda path: is_shard_name(path.name), self._broken):
+                with suppress(FileNotFoundError):
+                    path.rename(path.with_name(f"{path.name}.broken"))
             write_whole(self.folder / f"{WRITING}try", b"")  # permissions do not say all: disks are full or read-only
             (self.folder / f"{WRITING}try").unlink(missing_ok=True)
         except OSError as error:
             raise cannot_write(self.folder, error) from None
 
 
-class ParseWriter:
+class ShardWriter:
     """Collects parses and writes them as shards: a shard is there whole or not at all.
 
     A kill loses at most what was collected since the last shard. Use it in a `with` block: what is collected is written
@@ -264,7 +272,7 @@ class ParseWriter:
         self._size, self._since = 0, 0.0
         cache.prepare()
 
-    def __enter__(self) -> "ParseWriter":
+    def __enter__(self) -> "ShardWriter":
         return self
 
     def __exit__(self, *_: object) -> None:

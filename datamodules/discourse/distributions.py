@@ -70,7 +70,14 @@ def decode(code: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return code.to(torch.float32).div_(255).square_().to(dtype)
 
 
-def tree_ldd(tree: Tensor, size: int, relations: int, rows: Rows = "side", band: int | None = None) -> Tensor:
+def tree_ldd(
+    tree: Tensor,
+    size: int,
+    relations: int,
+    rows: Rows = "side",
+    band: int | None = None,
+    probability: Tensor | None = None,
+) -> Tensor:
     """The LDD of one binary tree: 1 where edu_i is the nucleus of edu_j at their lowest common ancestor.
 
     With `side`, i lies on a nucleus side of that node; with `nucleus`, i's own leaf is a nucleus besides. Each node is
@@ -84,9 +91,10 @@ def tree_ldd(tree: Tensor, size: int, relations: int, rows: Rows = "side", band:
         relations: number of relations R.
         rows: the reading of "only nucleus EDUs carry probability".
         band: half-width b; None is E - 1, that is every pair.
+        probability: value of each node instead of 1, [E - 1].
 
     Returns:
-        The band [E, 2b + 1, R], float32, of zeros and ones.
+        The band [E, 2b + 1, R], float32; of zeros and ones where no probabilities are given.
 
     Raises:
         ValueError: if the nodes are no binary tree over the EDUs.
@@ -97,8 +105,10 @@ def tree_ldd(tree: Tensor, size: int, relations: int, rows: Rows = "side", band:
     reach = min(band, size - 1)
     if reach <= 0:
         return out
-    by_split = torch.zeros(size - 1, 5, dtype=torch.long)
+    by_split, value = torch.zeros(size - 1, 5, dtype=torch.long), torch.ones(size - 1)
     by_split[tree[:, 1]] = tree
+    if probability is not None:
+        value[tree[:, 1]] = probability.float()
     # the longest span wins, and its split is carried along; behind the document there are zeros
     key = (by_split[:, 2] - by_split[:, 0]) * size + torch.arange(size - 1)
     key = torch.cat([key, key.new_zeros(reach)])
@@ -106,10 +116,10 @@ def tree_ldd(tree: Tensor, size: int, relations: int, rows: Rows = "side", band:
     first = torch.arange(size - 1)[:, None].expand(-1, reach)
     offset = torch.arange(1, reach + 1).expand(size - 1, -1)
     real = first + offset < size
-    first, offset, node = first[real], offset[real], by_split[top[real]]
+    first, offset, node, value = first[real], offset[real], by_split[top[real]], value[top[real]]
     left, right = (torch.isin(node[:, 3], torch.tensor(ids)) for ids in (_LEFT_NUCLEUS, _RIGHT_NUCLEUS))
-    out[first[left], band + offset[left], node[left, 4]] = 1
-    out[(first + offset)[right], band - offset[right], node[right, 4]] = 1
+    out[first[left], band + offset[left], node[left, 4]] = value[left]
+    out[(first + offset)[right], band - offset[right], node[right, 4]] = value[right]
     if rows == "nucleus":
         out *= nucleus_leaves(tree, size)[:, None, None]
     return out

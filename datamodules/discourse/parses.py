@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from datamodules.discourse.distributions import (
+    NUCLEARITIES,
     Rows,
     check_tree,
     decode,
@@ -19,6 +20,7 @@ from datamodules.discourse.distributions import (
     to_dense,
     tree_ldd,
 )
+from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import Document
 
 Offsets = tuple[tuple[int, int], ...]
@@ -203,9 +205,29 @@ class DiscourseParse:
         least = int(encode(torch.tensor(floor)))
         return int((self.ldd >= least).sum()) / (pairs * len(self.relations)) if pairs else 0.0
 
+    def best_tree(self) -> Tree:
+        """The best tree, with the relations' names."""
+        nodes = self.tree.tolist()
+        spans = [Span(a, k, b, NUCLEARITIES[nuclearity], self.relations[label]) for a, k, b, nuclearity, label in nodes]
+        return Tree.from_spans(spans, self.size)
+
     def align(self, offsets: Tensor) -> Tensor:
         """The EDU of each token, see `align`."""
         return align(offsets, self.edus)
+
+
+def nodes_of(tree: Tree, relations: Sequence[str]) -> Tensor:
+    """The nodes of a binary tree as `DiscourseParse` has them, int32 [E - 1, 5].
+
+    Raises:
+        ValueError: if a relation is none of those given.
+    """
+    index = {name: i for i, name in enumerate(relations)}
+    spans = tree.spans()
+    if unknown := [span.relation for span in spans if span.relation not in index]:
+        raise ValueError(f"relation {unknown[0]!r} is none of {', '.join(relations)}")
+    rows = [(s.start, s.split, s.end, NUCLEARITIES.index(s.nuclearity), index[s.relation]) for s in spans]
+    return torch.tensor(rows, dtype=torch.int32).reshape(-1, 5)
 
 
 def trimmed(edus: Tensor, text: str) -> Tensor:

@@ -136,3 +136,16 @@ def test_sparse_chance_keeps_values_and_their_share():
     assert abs(kept[inside(60, 30)].float().mean() - 0.1) < 0.02
     wider = random_ldd(60, 30, 5, share=0.2) > 0
     assert (wider | ~kept).all()
+
+
+def test_nodes_of_less_than_certainty():
+    tree = random_tree(9, 3, random.Random(5))
+    probability = torch.rand(8)
+    weighted = torch.zeros(9, 9, 3)
+    for node, p in zip(tree, probability):
+        start, split, end = node[:3].tolist()
+        for a in range(start, split + 1):
+            for b in range(split + 1, end + 1):
+                weighted[a, b], weighted[b, a] = p, p
+    expected = by_hand(tree, 9, 3, "side") * weighted
+    assert torch.equal(to_dense(tree_ldd(tree, 9, 3, probability=probability)), expected)

@@ -1,0 +1,74 @@
+"""The parser that needs no training: EDUs end at punctuation, trees branch to the right."""
+
+import hashlib
+import re
+
+import torch
+from pytorch_lightning import LightningModule
+
+from datamodules.discourse.baselines import right_branching
+from datamodules.discourse.distributions import Rows, tree_ldd
+from datamodules.discourse.parses import DiscourseParse, ParseRequest, nodes_of
+from datamodules.discourse.records import TreebankDocument
+from datamodules.discourse.relations import GUM
+
+# Raised whenever the same document would get another parse.
+VERSION = 1
+_BREAK = re.compile(r"(?:[;:—–]|,(?=\s+(?:and|but|or|so|yet|which|who|because|although|while|if|when)\b)),?\s+")
+_SHORTEST = 3  # words an EDU
+
+
+class RightBranchingParser(LightningModule):
+    """What every parser has to beat, behind the same interface.
+
+    Sentences are cut after semicolons, colons, dashes, and commas before a conjunction or relative pronoun, where at
+    least three words stand on both sides. Trees branch to the right within sentences, over those of a paragraph, and
+    over paragraphs (`datamodules.discourse.baselines`); their distribution is that of one tree, zeros and ones.
+
+    Args:
+        rows: reading of the LDD.
+        band: half-width of the band to keep.
+    """
+
+    def __init__(self, rows: Rows = "side", band: int = 128) -> None:
+        super().__init__()
+        self.rows, self.band = rows, band
+        self.relations = tuple(GUM.coarse)
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies its answers."""
+        return hashlib.sha256(f"right branching {VERSION} {self.relations}".encode()).hexdigest()
+
+    def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]:
+        """Parses each document of a batch."""
+        return [self.parse(request) for request in batch]
+
+    def parse(self, request: ParseRequest) -> DiscourseParse:
+        """The parse of one document.
+
+        Raises:
+            ValueError: if it is empty.
+        """
+        edus = list(request.edus) if request.edus is not None else segment(request)
+        document = TreebankDocument(
+            request.id, request.text, edus, list(request.sentences), list(request.paragraphs)
+        )
+        tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)
+        band = min(self.band, max(0, len(edus) - 1))
+        ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, band)
+        return DiscourseParse.of(request, edus, self.relations, tree, ldd, self.rows)
+
+
+def segment(request: ParseRequest) -> list[tuple[int, int]]:
+    """EDUs by punctuation, none across the end of a sentence; offsets [start, end) in the text."""
+    edus = []
+    for start, end in request.sentences or ((0, len(request.text)),):
+        sentence, first = request.text[start:end], 0
+        for found in _BREAK.finditer(sentence):
+            before, after = sentence[first : found.end()], sentence[found.end() :]
+            if min(len(before.split()), len(after.split())) >= _SHORTEST:
+                edus.append((start + first, start + found.end()))
+                first = found.end()
+        edus.append((start + first, end))
+    return [(start, end) for start, end in edus if request.text[start:end].strip()]
