@@ -1,0 +1,46 @@
+"""Random trees and documents for property tests."""
+
+from hypothesis import strategies as st
+
+from datamodules.discourse.records import TreebankDocument, joined
+from datamodules.discourse.trees import SPAN, Node, Tree, multinuclear
+
+RELATIONS = ["elaboration", "cause", "same-unit"]
+
+
+@st.composite
+def trees(draw, most_edus: int = 12, binary: bool = False, satellites: bool = True) -> Tree:
+    """A tree whose nodes are parted at random; nuclei of one node share their relation, which no satellite has.
+
+    Without `satellites`, only nodes of two children have one; with them, a single nucleus may have several.
+    """
+    size = draw(st.integers(1, most_edus))
+    nodes, open_spans = [], [(0, size - 1)]
+    while open_spans:
+        start, end = open_spans.pop()
+        if start == end:
+            continue
+        most = 1 if binary else end - start
+        cuts = draw(st.sets(st.integers(start + 1, end), min_size=1, max_size=most))
+        starts = (start, *sorted(cuts))
+        if draw(st.booleans()) or (len(starts) > 2 and not satellites):
+            node = multinuclear(starts, end, draw(st.sampled_from(["list", "contrast"])))
+        else:
+            nucleus = draw(st.integers(0, len(starts) - 1))
+            names = [SPAN if i == nucleus else draw(st.sampled_from(RELATIONS)) for i in range(len(starts))]
+            node = Node(starts, end, "".join("NS"[i != nucleus] for i in range(len(starts))), tuple(names))
+        nodes.append(node)
+        open_spans += node.children
+    return Tree(size, tuple(nodes))
+
+
+WORDS = st.text(st.sampled_from("abcé(&<>\"'ß漢_|;:=->"), min_size=1, max_size=8).filter(lambda word: "_!" not in word)
+
+
+@st.composite
+def documents(draw, **options) -> TreebankDocument:
+    """A document whose EDUs are a few odd words each."""
+    tree = draw(trees(**options))
+    texts = [" ".join(draw(st.lists(WORDS, min_size=1, max_size=3))) for _ in range(tree.size)]
+    text, edus = joined(texts)
+    return TreebankDocument("doc", text, edus, tree=tree)

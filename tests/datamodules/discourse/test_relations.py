@@ -1,0 +1,60 @@
+from dataclasses import replace
+
+import pytest
+
+from datamodules.discourse.records import TreebankDocument, TreebankError
+from datamodules.discourse.relations import GUM, INVENTORIES, RST_DT, coarsened
+from datamodules.discourse.trees import Span, Tree
+
+
+def test_classes_of_gum_are_what_stands_before_the_hyphen():
+    fine = [name for name, group in GUM.classes.items() if name not in GUM.coarse or name == "same-unit"]
+    assert len(fine) == 32 and len(GUM.coarse) == 15
+    for name in fine:
+        assert GUM.class_of(name) == ("same-unit" if name == "same-unit" else name.split("-")[0])
+
+
+@pytest.mark.parametrize(
+    "relation, group",
+    [
+        ("elaboration-object-attribute-e", "elaboration"),
+        ("Consequence-N-e", "cause"),
+        ("Cause-Result", "cause"),
+        ("attribution-n", "attribution"),
+        ("Same-Unit", "same-unit"),
+        ("TextualOrganization", "textual-organization"),
+        ("Inverted-Sequence", "temporal"),
+        ("statement-response-s", "topic-comment"),
+        ("summary-n", "summary"),
+        ("purpose", "enablement"),
+        ("circumstance-e", "background"),
+        ("antithesis", "contrast"),
+        ("Topic-Drift", "topic-change"),
+        ("otherwise", "condition"),
+        ("manner", "manner-means"),
+    ],
+)
+def test_classes_of_rst_dt(relation, group):
+    assert RST_DT.class_of(relation) == group
+
+
+def test_inventories():
+    assert len(RST_DT.coarse) == 18
+    for inventory in INVENTORIES.values():
+        assert all(inventory.class_of(group) == group for group in inventory.coarse)
+
+
+def test_documents_get_coarse_trees():
+    tree = Tree.from_spans([Span(0, 1, 2, "NN", "joint-list"), Span(0, 0, 1, "NS", "causal-cause")], 3)
+    document = TreebankDocument("doc", "a b c", [(0, 1), (2, 3), (4, 5)], tree=tree)
+    bare = replace(document, tree=None)
+    found = coarsened([document, bare])
+    assert [span.relation for span in found[0].tree.spans()] == ["joint", "causal"]
+    assert found[1] == bare
+    with pytest.raises(
+        TreebankError, match=r"a\.dis: doc, EDUs 0 to 2: the relation 'joint-list' is not one of RST-DT"
+    ):
+        coarsened([document], RST_DT, where="a.dis")
+    assert coarsened([document], RST_DT, unknown="keep") == [document]
+    with pytest.raises(ValueError, match="neither 'error' nor 'keep'"):
+        GUM.class_of("x", "ignore")

@@ -1,0 +1,136 @@
+import gzip
+import json
+import re
+
+import pytest
+from conftest import write_lines
+from hypothesis import given
+from random_trees import documents
+
+from datamodules.discourse.formats import conllu, dis, nested_json, rs3
+from datamodules.discourse.records import TreebankDocument
+from datamodules.discourse.treebanks import TreebankError, read_treebank
+from datamodules.discourse.trees import Span, Tree
+from datamodules.documents import CorpusError
+
+RECORD = {
+    "id": "doc",
+    "genre": "news",
+    "license": "CC BY 4.0",
+    "text": "It rained, so we left. The end.",
+    "edus": [[0, 10], [11, 22], [23, 31]],
+    "sentences": [[0, 22], [23, 31]],
+    "paragraphs": [[0, 31]],
+    "tree": ["NN", "list", ["SN", "cause", 0, 1], 2],
+}
+DOCUMENT = TreebankDocument(
+    id="doc",
+    text=RECORD["text"],
+    edus=[(0, 10), (11, 22), (23, 31)],
+    sentences=[(0, 22), (23, 31)],
+    paragraphs=[(0, 31)],
+    tree=Tree.from_spans([Span(0, 1, 2, "NN", "list"), Span(0, 0, 1, "SN", "cause")], 3),
+    genre="news",
+    licence="CC BY 4.0",
+)
+
+
+def test_a_record(tmp_path):
+    assert read_treebank(write_lines(tmp_path / "a.jsonl", [RECORD, ""])) == [DOCUMENT]
+    assert DOCUMENT.edu_texts == ["It rained,", "so we left.", "The end."]
+    bare = {"id": "doc", "text": "a", "edus": [[0, 1]]}
+    (tmp_path / "b.json").write_text(json.dumps(bare))
+    assert read_treebank(tmp_path / "b.json") == [TreebankDocument("doc", "a", [(0, 1)])]
+
+
+@given(documents())
+def test_json_written_and_read(document):
+    assert nested_json.read_lines(nested_json.write([document]), "x.jsonl") == [document]
+
+
+def test_a_tree_too_deep_for_json_is_told_by_its_dependencies():
+    size = 3000
+    tree = Tree.from_spans([Span(i, i, size - 1, "NS", "cause") for i in range(size - 1)], size)
+    text = " ".join("a" * size)
+    document = TreebankDocument("deep", text, [(2 * i, 2 * i + 1) for i in range(size)], tree=tree)
+    assert nested_json.read_lines(nested_json.write([document]), "x.jsonl") == [document]
+
+
+def test_a_folder_of_all_formats(tmp_path):
+    files = {"a.rs3": rs3.write(DOCUMENT), "b.rs4": rs3.write(DOCUMENT), "c.dis": dis.write(DOCUMENT)}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "d.conllu.gz").write_bytes(gzip.compress(conllu.write([DOCUMENT]).encode()))
+    (inner / "e.json").write_text(json.dumps([{**RECORD, "id": "e"}]))
+    (inner / "notes.txt").write_text("no treebank")
+    found = read_treebank(tmp_path)
+    assert [document.id for document in found] == ["a", "b", "c", "doc", "e"]
+    assert all(document.tree == DOCUMENT.tree for document in found)
+    assert all(document.edu_texts == DOCUMENT.edu_texts for document in found)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (
+            {"edus": [[0, 10], [9, 22], [23, 31]]},
+            "edus[1] is characters 9 to 22, which overlaps",
+        ),
+        (
+            {"edus": [[0, 10], [23, 31]]},
+            "'so we left.' (characters 10 to 23) belongs to no EDU; one is",
+        ),
+        ({"edus": [[0, 10], [11, 22]], "tree": None}, "'The end.' (characters 22 to 31) belongs to no EDU"),
+        ({"edus": [[0, 10], [11, 22], [23, 40]]}, "outside the text of 31 characters"),
+        ({"edus": [[0, 10], [11, 22], [23, 23]]}, "which is empty or outside"),
+        ({"edus": [[0, 10], [11, "22"]]}, "`edus` is no list of [start, end]"),
+        ({"edus": []}, "there is no EDU"),
+        ({"edus": [[0, 31]]}, "the tree has 3 EDUs, the text 1"),
+        ({"sentences": [[0, 22], [20, 31]]}, "sentences[1] is characters 20 to 31, which overlaps"),
+        ({"tree": ["NN", "list", 0, 2]}, "no tree: EDU 2 where EDU 1"),
+        ({"tree_nary": ["NN", "list", 0, 1, 2]}, "`tree` is another tree than `tree_nary`"),
+        (
+            {"tree": None, "heads": [-1], "relations": 3, "nuclearity": [], "depths": []},
+            "`relations` is no list",
+        ),
+        ({"text": None}, "`text` is no string"),
+    ],
+)
+def test_what_is_not_sound(tmp_path, change, said):
+    path = write_lines(tmp_path / "a.jsonl", ["", {**RECORD, **change}])
+    with pytest.raises(TreebankError, match=re.escape(said)) as caught:
+        read_treebank(path)
+    assert isinstance(caught.value, CorpusError)
+    assert str(caught.value).startswith(f"{path}:2: doc: ") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name, content, said",
+    [
+        ("a.jsonl", b"{", "a.jsonl:1: not JSON"),
+        ("a.jsonl", b"[]", "a.jsonl:1: not a document"),
+        ("a.json", b'[{"id": 3}]', "a.json, record 0: not a document"),
+        ("a.jsonl", b"[" * 100_000, "a.jsonl:1: lists nested too deep"),
+        ("a.jsonl", b"\xff", "not UTF-8 at byte 0"),
+        ("a.jsonl.gz", b"no gzip", "cannot be read"),
+        ("a.jsonl.gz", gzip.compress(b"{}" * 99)[:-9], "cannot be read"),
+        ("a.txt", b"text", "not a treebank; known are .jsonl"),
+    ],
+)
+def test_what_cannot_be_read(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TreebankError, match=re.escape(said)):
+        read_treebank(tmp_path / name)
+
+
+def test_nothing_there_and_an_id_twice(tmp_path):
+    with pytest.raises(TreebankError, match="no such file"):
+        read_treebank(tmp_path / "absent.dis")
+    with pytest.raises(TreebankError, match="no treebank file in this folder"):
+        read_treebank(tmp_path)
+    write_lines(tmp_path / "a.jsonl", [RECORD])
+    write_lines(tmp_path / "b.jsonl", [RECORD])
+    with pytest.raises(TreebankError, match=r"b.jsonl: doc is in .*a.jsonl already"):
+        read_treebank(tmp_path)

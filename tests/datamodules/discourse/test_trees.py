@@ -1,0 +1,221 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from random_trees import trees
+
+from datamodules.discourse.baselines import right_branching
+from datamodules.discourse.dependencies import Dependencies, from_dependencies, to_dependencies
+from datamodules.discourse.records import TreebankDocument
+from datamodules.discourse.treebanks import read_treebank
+from datamodules.discourse.trees import SPAN, Node, Span, Tree, TreeError
+
+GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
+needs_gum = pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")
+
+# ((0 <- 1) and 2 and 3) <- 4
+FIVE = ["NS", "cause", ["NN", "list", ["NS", "elaboration", 0, 1], 2, 3], 4]
+
+
+def nested_by_recursion(tree: Tree, start: int, end: int) -> list | int:
+    """What `nested` does, for nodes that are NS, SN or all nuclei."""
+    node = tree.node(start, end)
+    if node is None:
+        return start
+    letters = "NN" if set(node.nuclearity) == {"N"} else node.nuclearity
+    return [letters, node.relation, *(nested_by_recursion(tree, *child) for child in node.children)]
+
+
+def test_a_tree_by_hand():
+    tree = Tree.from_nested(FIVE)
+    assert tree.size == 5 and not tree.is_binary
+    assert tree.nodes == (
+        Node((0, 4), 4, "NS", (SPAN, "cause")),
+        Node((0, 2, 3), 3, "NNN", ("list", "list", "list")),
+        Node((0, 1), 1, "NS", (SPAN, "elaboration")),
+    )
+    assert tree.nodes[1].children == [(0, 1), (2, 2), (3, 3)]
+    assert tree.node(0, 3) is tree.nodes[1] and tree.node(2, 3) is None and tree.node(4, 4) is None
+    assert tree.nested() == FIVE == nested_by_recursion(tree, 0, 4)
+    assert tree.binary().spans() == [
+        Span(0, 3, 4, "NS", "cause"),
+        Span(0, 1, 3, "NN", "list"),
+        Span(0, 0, 1, "NS", "elaboration"),
+        Span(2, 2, 3, "NN", "list"),
+    ]
+    assert tree.binary().nary() == tree
+    assert tree.map_relations(str.upper).nested()[1] == "CAUSE"
+
+
+def test_dependencies_by_hand():
+    # 1 and 4 are satellites of 0, 2 and 3 further nuclei beside (0 1): attached in the order 1, then 2 and 3, then 4
+    expected = Dependencies(
+        heads=(-1, 0, 0, 0, 0),
+        relations=("ROOT", "elaboration", "list", "list", "cause"),
+        nuclearity=("root", "s", "m", "m", "s"),
+        depths=(0, 0, 1, 1, 2),
+    )
+    assert to_dependencies(Tree.from_nested(FIVE)) == expected
+    assert from_dependencies(expected) == Tree.from_nested(FIVE)
+
+
+def test_one_edu():
+    tree = Tree(1)
+    assert tree.spans() == [] and tree.nested() == 0 and tree == Tree.from_nested(0) == tree.binary() == tree.nary()
+    assert from_dependencies(to_dependencies(tree)) == tree
+
+
+@pytest.mark.parametrize(
+    "letters, expected",
+    [
+        ("SNS", [(0, 0, 2, "SN", "r0"), (1, 1, 2, "NS", "r2")]),
+        ("NSS", [(0, 1, 2, "NS", "r2"), (0, 0, 1, "NS", "r1")]),
+        ("SSN", [(0, 0, 2, "SN", "r0"), (1, 1, 2, "SN", "r1")]),
+        ("NNS", [(0, 1, 2, "NS", "r2"), (0, 0, 1, "NN", "list")]),
+        ("NSN", [(0, 1, 2, "NN", "list"), (0, 0, 1, "NS", "r1")]),
+        ("SNN", [(0, 0, 2, "SN", "r0"), (1, 1, 2, "NN", "list")]),
+    ],
+)
+def test_satellites_are_attached_one_after_the_other(letters, expected):
+    shared = "list" if letters.count("N") > 1 else SPAN
+    names = tuple(shared if letter == "N" else f"r{place}" for place, letter in enumerate(letters))
+    tree = Tree(3, (Node((0, 1, 2), 2, letters, names),))
+    assert tree.binary().spans() == [Span(*span) for span in expected]
+    assert Tree.from_nested(json.loads(json.dumps(tree.nested()))) == tree
+
+
+@given(trees())
+def test_forms_are_lossless(tree):
+    assert Tree.from_nested(json.loads(json.dumps(tree.nested()))) == tree
+    assert from_dependencies(to_dependencies(tree)) == tree
+    binary = tree.binary()
+    assert binary.is_binary and binary.binary() == binary and len(binary.nodes) == tree.size - 1
+    assert Tree.from_spans(reversed(binary.spans()), tree.size) == binary
+    assert {(node.start, node.end) for node in tree.nodes} <= {(node.start, node.end) for node in binary.nodes}
+
+
+@given(trees(satellites=False))
+def test_nary_takes_back_what_binary_did(tree):
+    again = tree.binary().nary()
+    assert again.binary() == tree.binary()
+    nested_in_last = any(
+        len(set(node.relations)) == 1
+        and (last := tree.node(*node.children[-1])) is not None
+        and set(last.relations) == set(node.relations)
+        for node in tree.nodes
+    )
+    assert nested_in_last or again == tree
+
+
+@given(trees(satellites=False))
+def test_nested_is_the_recursive_one(tree):
+    assert tree.nested() == nested_by_recursion(tree, 0, tree.size - 1)
+
+
+def test_deep_trees_need_no_recursion():
+    size = 2000
+    tree = Tree.from_spans([Span(i, i, size - 1, "NS", "list") for i in range(size - 1)], size)
+    assert Tree.from_nested(tree.nested()) == tree == from_dependencies(to_dependencies(tree)) == tree.binary()
+    assert len(tree.spans()) == size - 1 and hash(tree) == hash(tree.nary())
+
+
+@pytest.mark.parametrize(
+    "nested, said",
+    [
+        (["NS", "x", 0, 2], "EDU 2 where EDU 1"),
+        (["NS", "x", 1, 0], "EDU 1 where EDU 0"),
+        (["NS", "x", 0, 0], "EDU 0 where EDU 1"),
+        (["NS", "x", 0, 1, 2], "'NS', 'x' do not fit 3 children"),
+        (["SS", "x", 0, 1], "'SS', 'x' do not fit"),
+        (["SS", ["x", "y"], 0, 1], "nuclearity 'SS'"),
+        (["NS", ["y", "x"], 0, 1], "single nucleus is `span`"),
+        (["SNS", ["x", "span"], 0, 1, 2], "has 3 children, but"),
+        (["NN", "x", 0], "neither an EDU nor"),
+        (["NN", "x", 0, True], "neither an EDU nor"),
+        (["NN", "x", 0, {"a": 1}], "neither an EDU nor"),
+        ("tree", "neither an EDU nor"),
+    ],
+)
+def test_what_is_no_nested_tree(nested, said):
+    with pytest.raises(TreeError, match=said.replace("(", r"\(")):
+        Tree.from_nested(nested)
+
+
+@pytest.mark.parametrize(
+    "spans, size, said",
+    [
+        ([], 2, "no node covers EDUs 0 to 1"),
+        ([(0, 0, 2, "NS", "x")], 3, "no node covers EDUs 1 to 2"),
+        ([(0, 0, 1, "NS", "x"), (0, 0, 1, "NS", "x")], 2, "twice"),
+        ([(0, 1, 2, "NS", "x"), (1, 1, 2, "NS", "x")], 3, "no node covers EDUs 0 to 1, but one over EDUs 1 to 2"),
+        ([(0, 0, 1, "NX", "x")], 2, "nuclearity 'NX'"),
+        ([(0, 1, 1, "NS", "x")], 2, "empty child"),
+        ([], 0, "at least one EDU"),
+    ],
+)
+def test_what_are_no_spans_of_a_tree(spans, size, said):
+    with pytest.raises(TreeError, match=said):
+        Tree.from_spans(spans, size)
+
+
+def test_spans_are_of_binary_trees():
+    with pytest.raises(TreeError, match=r"EDUs 0 to 3 has 3 children; call binary\(\)"):
+        Tree.from_nested(FIVE).spans()
+
+
+@pytest.mark.parametrize(
+    "heads, said",
+    [
+        ((-1, -1), "2 roots: EDUs 0, 1"),
+        ((1, 0), "0 roots; a tree has one"),
+        ((-1, 2, 1), "EDU 1 depends on itself in a cycle"),
+        ((-1, 7), "EDU 7, which does not exist"),
+        ((2, 3, -1, 2), "cross"),
+    ],
+)
+def test_what_are_no_dependencies_of_a_tree(heads, said):
+    size = len(heads)
+    with pytest.raises(TreeError, match=said):
+        from_dependencies(Dependencies(heads, ("x",) * size, ("s",) * size, tuple(range(size))))
+
+
+def test_columns_of_dependencies_are_equally_long():
+    with pytest.raises(TreeError, match="2, 1, 1, 1 values"):
+        from_dependencies(Dependencies((-1, 0), ("x",), ("s",), (0,)))
+
+
+def test_right_branching_by_hand():
+    # two paragraphs: (0 1 | 2) and (3); sentences 0-1, 2, 3
+    text = "aa bb cc dd"
+    edus = [(0, 2), (3, 5), (6, 8), (9, 11)]
+    sentences, paragraphs = [(0, 5), (6, 8), (9, 11)], [(0, 8), (9, 11)]
+    document = TreebankDocument("x", text, edus, sentences, paragraphs)
+    within, between = ("NS", "elaboration"), ("NN", "joint")
+    assert right_branching(document).spans() == [
+        Span(0, 2, 3, *between),
+        Span(0, 1, 2, *between),
+        Span(0, 0, 1, *within),
+    ]
+    bare = right_branching(TreebankDocument("x", text, edus))
+    assert [span[:3] for span in bare.spans()] == [(0, 0, 3), (1, 1, 3), (2, 2, 3)]
+    assert right_branching(TreebankDocument("x", "a", [(0, 1)], [(0, 1)])) == Tree(1)
+
+
+@needs_gum
+def test_all_of_gum():
+    documents = {document.id: document for document in read_treebank(GUM)}
+    lines = [line for file in sorted(GUM.glob("*.gz")) for line in gzip.decompress(file.read_bytes()).splitlines()]
+    assert len(lines) == len(documents) == 208
+    changed = 0
+    for record in map(json.loads, lines):
+        tree = documents[record["id"]].tree
+        assert tree.nested() == record["tree_nary"]
+        assert tree.binary().nested() == record["tree"]
+        columns = [tuple(record[name]) for name in ("heads", "relations", "nuclearity", "depths")]
+        assert to_dependencies(tree) == tuple(columns)
+        assert from_dependencies(Dependencies(*columns)) == tree
+        assert from_dependencies(to_dependencies(tree.binary())) == tree.binary()
+        changed += len(tree.nodes) - len(tree.binary().nary().nodes)
+    assert changed == 75  # as the docstring of `nary` says

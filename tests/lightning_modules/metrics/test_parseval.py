@@ -1,0 +1,152 @@
+import math
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from datamodules.discourse.baselines import right_branching
+from datamodules.discourse.relations import coarsened
+from datamodules.discourse.treebanks import read_treebank
+from lightning_modules.metrics.parseval import LEVELS, Parseval, parseval_counts, parseval_scores
+
+GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
+
+# over EDUs 0 1 2 3: ((0 1) (2 3)) and (0 ((1 2) 3)), and one that differs from the first in labels alone
+TARGET = [(0, 1, 3, "NN", "list"), (0, 0, 1, "NS", "cause"), (2, 2, 3, "SN", "elab")]
+OTHER = [(0, 0, 3, "NN", "list"), (1, 2, 3, "NS", "cause"), (1, 1, 2, "SN", "elab")]
+LABELS = [(0, 1, 3, "NS", "list"), (0, 0, 1, "NS", "elab"), (2, 2, 3, "NN", "elab")]
+
+
+def test_original_by_hand():
+    assert parseval_counts(TARGET, TARGET).tolist() == [3, 3, 3, 3, 3, 3]
+    assert parseval_counts(OTHER, TARGET).tolist() == [1, 1, 1, 1, 3, 3]  # the root alone
+    # root: relation; (0 1): nuclearity; (2 3): relation
+    assert parseval_counts(LABELS, TARGET).tolist() == [3, 1, 2, 0, 3, 3]
+    scores = parseval_scores(parseval_counts(LABELS, TARGET))
+    torch.testing.assert_close(scores, torch.tensor([300.0, 100.0, 200.0, 0.0]) / 3)
+
+
+def test_rst_by_hand():
+    # nodes but the root: (0 1) N list, (2 3) N list, 0 N span, 1 S cause, 2 S elab, 3 N span
+    assert parseval_counts(TARGET, TARGET, "rst").tolist() == [6, 6, 6, 6, 6, 6]
+    # (0 1) N span, (2 3) S list, 0 N span, 1 S elab, 2 N elab, 3 N elab
+    assert parseval_counts(LABELS, TARGET, "rst").tolist() == [6, 4, 3, 1, 6, 6]
+    # 0 N list, (1 2 3) N list, (1 2) N span, 3 S cause, 1 S elab, 2 N span; the four leaves are in both
+    assert parseval_counts(OTHER, TARGET, "rst").tolist() == [4, 2, 0, 0, 6, 6]
+
+
+def test_other_segmentation_by_hand():
+    # "aa bb cc dd" in EDUs at 0 3 6 9; the prediction takes the first two for one: ((0) (1 2)) over 0 6 9
+    predicted = [(0, 0, 2, "NN", "list"), (1, 1, 2, "SN", "cause")]
+    starts, ours = [0, 3, 6, 9], [0, 6, 9]
+    assert parseval_counts(predicted, TARGET, "original", ours, starts).tolist() == [2, 2, 1, 1, 2, 3]
+    # aa+bb N list, cc+dd N list, cc S cause, dd N span; the target has (0 1) N list, (2 3) N list, cc S elab, dd N span
+    assert parseval_counts(predicted, TARGET, "rst", ours, starts).tolist() == [4, 4, 3, 3, 4, 6]
+    f1 = parseval_scores(torch.tensor([2, 2, 1, 1, 2, 3]))
+    torch.testing.assert_close(f1, torch.tensor([80.0, 80.0, 40.0, 40.0]))
+    # where a text begins is no matter, where an EDU ends neither
+    assert parseval_counts(TARGET, TARGET, "original", [2, 3, 6, 9], starts).tolist() == [3, 3, 3, 3, 3, 3]
+
+
+def random_tree(rng: random.Random, start: int, end: int) -> list[tuple]:
+    if start == end:
+        return []
+    split = rng.randrange(start, end)
+    node = (start, split, end, rng.choice(["NS", "SN", "NN"]), rng.choice("abc"))
+    return [node, *random_tree(rng, start, split), *random_tree(rng, split + 1, end)]
+
+
+def as_sets(nodes: list[tuple], characters: list[int], variant: str) -> tuple[set, ...]:
+    """Nodes as sets of the positions that they cover, by a plain loop."""
+
+    def covered(first: int, last: int) -> frozenset:
+        ends = [*characters[1:], 99]
+        return frozenset(range(characters[first], ends[last]))
+
+    labelled = []
+    for start, split, end, letters, relation in nodes:
+        if variant == "original":
+            labelled.append((covered(start, end), letters, relation))
+            continue
+        for extent, letter in (((start, split), letters[0]), ((split + 1, end), letters[1])):
+            single = letters != "NN" and letter == "N"
+            labelled.append((covered(*extent), letter, "span" if single else relation))
+    return (
+        {node[:1] for node in labelled},
+        {node[:2] for node in labelled},
+        {(node[0], node[2]) for node in labelled},
+        set(labelled),
+    )
+
+
+@pytest.mark.parametrize("variant", ["original", "rst"])
+@pytest.mark.parametrize("seed", range(20))
+def test_equals_sets_of_characters(variant, seed):
+    rng = random.Random(seed)
+    starts = [[0, *sorted(rng.sample(range(1, 20), rng.randrange(12)))] for _ in range(2)]
+    ours, theirs = (random_tree(rng, 0, len(begins) - 1) for begins in starts)
+    expected = [as_sets(nodes, begins, variant) for nodes, begins in zip((ours, theirs), starts)]
+    counts = parseval_counts(ours, theirs, variant, *starts)
+    assert counts[:4].tolist() == [len(one & other) for one, other in zip(*expected)]
+    factor = 1 if variant == "original" else 2
+    assert counts[4:].tolist() == [factor * len(ours), factor * len(theirs)]
+    with_same = parseval_counts(ours, ours, variant)
+    assert with_same.eq(factor * len(ours)).all()
+
+
+def test_metric_is_micro_averaged_and_keeps_documents():
+    metric = Parseval()
+    metric.update([], [])  # a document of one EDU
+    assert math.isnan(metric.compute()["original_parseval/S"])
+    metric.reset()
+    for predicted, target in ((TARGET, TARGET), (OTHER, TARGET), ([], [])):
+        metric.update(predicted, target)
+    found = metric.compute()
+    assert set(found) == {f"{variant}_parseval/{level}" for variant in ("original", "rst") for level in LEVELS}
+    assert found["original_parseval/S"] == pytest.approx(100 * 4 / 6)
+    assert found["rst_parseval/S"] == pytest.approx(100 * 10 / 12)
+    assert found["rst_parseval/N"] == pytest.approx(100 * 8 / 12)
+    counts = metric.per_document()
+    assert counts.shape == (3, 2, 6) and counts[2].eq(0).all()
+    assert counts[1, 0].tolist() == [1, 1, 1, 1, 3, 3]
+    halves = [Parseval(["original"]) for _ in range(2)]
+    halves[0].update(TARGET, TARGET)
+    halves[1].update(OTHER, TARGET)
+    merged = torch.cat([half.per_document() for half in halves]).sum(0)
+    assert parseval_scores(merged)[0, 0] == found["original_parseval/S"]
+    metric.reset()
+    assert metric.per_document().shape == (0, 2, 6)
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ((TARGET, TARGET, "marcu"), "unknown Parseval 'marcu'"),
+        ((TARGET[1:], TARGET), "3 and 4 EDUs; give predicted_starts"),
+        ((TARGET, TARGET, "rst", [0, 1, 2, 3]), "starts of both"),
+        ((TARGET, TARGET, "original", [0, 1, 2], [0, 1, 2, 3]), "predicted tree has 4 EDUs, but 3 starts"),
+        ((TARGET, TARGET, "original", [0, 1, 2, 3], [0, 1, 1, 3]), "target starts do not increase"),
+        (([(0, 1, 3, "NN", "x")], TARGET[:1]), "node outside"),
+        (([(0, 0, 1, "XY", "x")], [(0, 0, 1, "NS", "x")], "rst"), "'XY' is none of"),
+    ],
+)
+def test_what_cannot_be_compared(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        parseval_counts(*arguments)
+
+
+def test_unknown_variant_of_the_metric():
+    with pytest.raises(ValueError, match="unknown Parseval"):
+        Parseval(["original", "new"])
+
+
+@pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")
+def test_right_branching_on_gum():
+    """Measured once for this baseline by another program: 52.1, 22.7, 12.0, 12.0."""
+    metric = Parseval()
+    for document in coarsened(read_treebank(GUM / "val.jsonl.gz")):
+        metric.update(right_branching(document).spans(), document.tree.binary().spans())
+    found = {name: round(float(value), 1) for name, value in metric.compute().items()}
+    assert [found[f"original_parseval/{level}"] for level in LEVELS] == [52.1, 22.7, 12.0, 12.0]
+    assert found["rst_parseval/S"] > 70
