@@ -85,8 +85,10 @@ class Parseval(Metric):
     Args:
         variants: `original` (Morey et al. 2017), `rst` (Marcu 2000), or both; see `parseval_counts`.
 
+    The state is a sum of integers: the result does not depend on how documents are spread over processes.
+
     Attributes:
-        counts: what `parseval_counts` gives for each document, a list of [V, 6].
+        totals: what `parseval_counts` gives, summed over documents: [V, 6], int64.
 
     Raises:
         ValueError: for an unknown variant; in `update` as `parseval_counts`.
@@ -95,14 +97,14 @@ class Parseval(Metric):
     is_differentiable = False
     higher_is_better = True
     full_state_update = False
-    counts: list[Tensor]
 
     def __init__(self, variants: Sequence[str] = VARIANTS, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not variants or set(variants) - set(VARIANTS):
             raise ValueError(f"unknown Parseval in {list(variants)}; take of {', '.join(VARIANTS)}")
         self.variants = tuple(variants)
-        self.add_state("counts", [], dist_reduce_fx="cat")
+        self.add_state("totals", torch.zeros(len(self.variants), 6, dtype=torch.int64), dist_reduce_fx="sum")
+        self._documents: list[Tensor] = []
 
     def update(
         self,
@@ -115,17 +117,23 @@ class Parseval(Metric):
         rows = [
             parseval_counts(predicted, target, variant, predicted_starts, target_starts) for variant in self.variants
         ]
-        self.counts.append(torch.stack(rows).unsqueeze(0).to(self.device))  # [1, V, 6]
+        counts = torch.stack(rows)  # [V, 6]
+        self.totals += counts.to(self.device)
+        self._documents.append(counts)
 
     def per_document(self) -> Tensor:
-        """Counts of all documents so far, for a bootstrap over documents: [D, V, 6]."""
-        counts = self.counts if isinstance(self.counts, list) else [self.counts]  # one tensor after a reduction
-        empty = torch.zeros(0, len(self.variants), 6, dtype=torch.int64, device=self.device)
-        return torch.cat([empty, *counts])
+        """Counts of the documents that `update` got on this process, for a bootstrap: [D, V, 6], int64."""
+        empty = torch.zeros(0, len(self.variants), 6, dtype=torch.int64)
+        return torch.stack(self._documents) if self._documents else empty
+
+    def reset(self) -> None:
+        """Forgets all documents."""
+        super().reset()
+        self._documents = []
 
     def compute(self) -> dict[str, Tensor]:
         """F1 x 100 by name, scalars."""
-        scores = parseval_scores(self.per_document().sum(0))  # [V, 4]
+        scores = parseval_scores(self.totals)  # [V, 4]
         return {
             f"{variant}_parseval/{level}": scores[row, column]
             for row, variant in enumerate(self.variants)

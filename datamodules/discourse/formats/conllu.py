@@ -13,6 +13,7 @@ from datamodules.discourse.trees import Tree, TreeError
 # relation, with _m behind it for a further nucleus : EDU -> its head : depth : signals; the root has no arrow
 EDGE = re.compile(r"(?P<relation>[^:]+?)(?P<nucleus>_m)?:(?P<edu>\d+)(->(?P<head>\d+))?(:(?P<depth>\d+))?(:.*)?")
 COLUMNS = 10
+IDENTIFIER = re.compile(r"\d+([-.]\d+)?")  # a word, a range of words, an empty node
 
 
 @dataclass
@@ -34,6 +35,11 @@ class _Text:
     edges: list[tuple[int, int, re.Match]] = field(default_factory=list)  # offset, line, Discourse=
     sentences: list[Offsets] = field(default_factory=list)
     paragraphs: list[int] = field(default_factory=list)  # where each begins
+    sentence: int | None = None  # where the sentence that is being read begins
+    new_paragraph: bool = False  # whether the next word begins one
+    range_start: int = 0  # where a range like 3-4 begins, which word is its last, how far its words have come
+    range_end: int = 0
+    inner: int = 0
 
 
 def read(text: str, name: str) -> list[TreebankDocument]:
@@ -107,40 +113,44 @@ def _document(part: _Lines, name: str) -> TreebankDocument:
 
 def _put_together(part: _Lines, put: _Text, name: str) -> None:
     """Reads lines into text, sentences, paragraphs and edges."""
-    range_end, range_start, inner = 0, 0, 0  # the last word of a range, where it begins, how far its words have come
-    sentence = None
     for number, line in [*part.lines, (0, "")]:
         if not line:
-            if sentence is not None:
-                put.sentences.append((sentence, len(put.text)))
-            sentence, range_end = None, 0
-            continue
-        if line.startswith("#"):
+            if put.sentence is not None:
+                put.sentences.append((put.sentence, len(put.text)))
+            put.sentence, put.range_end = None, 0
+        elif line.startswith("#"):
             if line[1:].partition("=")[0].strip() == "newpar":
-                put.paragraphs.append(-1)
+                put.new_paragraph = True
                 put.space = "\n" if put.text else ""
-            continue
-        columns = line.split("\t")
-        if len(columns) != COLUMNS:
-            raise TreebankError(f"{name}:{number}: {len(columns)} columns instead of {COLUMNS}; tabs part them")
-        identifier, form, misc = columns[0], columns[1], columns[-1]
-        if "." in identifier:  # an empty node, which is no word of the text
-            continue
-        in_range = identifier.isdecimal() and int(identifier) <= range_end
-        if in_range:
-            at = min(range_start + inner, len(put.text) - 1)
-            inner += len(form)
         else:
-            put.text += put.space
-            at = len(put.text)
-            put.text += form
-            put.space = "" if "SpaceAfter=No" in misc.split("|") else " "
-            sentence = at if sentence is None else sentence
-            if put.paragraphs and put.paragraphs[-1] == -1:
-                put.paragraphs[-1] = at
-        if "-" in identifier:
-            range_end, range_start, inner = int(identifier.split("-")[1]), at, 0
-        _note_edge(put, at, number, misc, name)
+            columns = line.split("\t")
+            if len(columns) != COLUMNS:
+                raise TreebankError(f"{name}:{number}: {len(columns)} columns instead of {COLUMNS}; tabs part them")
+            if not IDENTIFIER.fullmatch(columns[0]):
+                raise TreebankError(f"{name}:{number}: {columns[0]!r} is not the number of a word; is this CoNLL-U?")
+            if "." not in columns[0]:  # an empty node is no word of the text
+                at = _put_word(columns[0], columns[1], "SpaceAfter=No" in columns[-1].split("|"), put)
+                _note_edge(put, at, number, columns[-1], name)
+
+
+def _put_word(identifier: str, form: str, joins: bool, put: _Text) -> int:
+    """Adds a word or range of words to the text, unless it is within a range; where it begins."""
+    if identifier.isdecimal() and int(identifier) <= put.range_end:
+        at = min(put.range_start + put.inner, len(put.text) - 1)
+        put.inner += len(form)
+        return at
+    put.text += put.space
+    at = len(put.text)
+    put.text += form
+    put.space = "" if joins else " "
+    if put.sentence is None:
+        put.sentence = at
+    if put.new_paragraph:
+        put.paragraphs.append(at)
+        put.new_paragraph = False
+    if "-" in identifier:
+        put.range_end, put.range_start, put.inner = int(identifier.split("-")[1]), at, 0
+    return at
 
 
 def _note_edge(put: _Text, at: int, number: int, misc: str, name: str) -> None:

@@ -79,6 +79,7 @@ def test_written_and_read(document):
     "line, new, said",
     [
         (7, word(2, "!")[:-2], ":8: 9 columns instead of 10"),
+        (7, word("2-b", "!"), ":8: '2-b' is not the number of a word"),
         (6, word(1, "Rain", "Discourse=heading"), ":7: 'Discourse=heading' is not Discourse=relation"),
         (6, word(1, "Rain", "Discourse=heading:2->3:0"), ":7: EDU 2 where EDU 1 should begin"),
         (6, word(1, "Rain", "Discourse=heading:1->3"), "has no depth"),
