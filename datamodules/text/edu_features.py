@@ -1,0 +1,203 @@
+"""What an EDU segmenter sees of a text: words, where they stand, and the chains that tags are given to."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from datamodules.batch import Batch, on_host
+from datamodules.documents import CorpusError
+from datamodules.text.hashing import FEATURES, hashed_words
+from datamodules.text.offsets import Span, paragraph_offsets, sentence_offsets
+from datamodules.text.subwords import Subwords
+
+LAYOUT = 6  # numbers about a word's place
+LONGEST_CHAIN = 400  # words; a longer sentence is cut, and tags are chosen for each part
+
+
+class Request(Protocol):
+    """A text to be segmented; sentences and paragraphs may be empty where nobody knows them."""
+
+    text: str
+    sentences: Sequence[Span]
+    paragraphs: Sequence[Span]
+
+
+@dataclass
+class EduFeatures:
+    """A text as numbers. N words, P pieces of an encoder's tokenizer.
+
+    Attributes:
+        id: of the text.
+        offsets: characters of the words.
+        words: hashed features, [N, FEATURES].
+        layout: whether a word begins a sentence, a paragraph, follows white space; words from the sentence's start and
+            to its end, its length; [N, LAYOUT].
+        chains: words of each chain, in order; they sum to N.
+        begins: True at the first word of a sentence, where an EDU begins for certain, [N].
+        starts: characters where sentences begin.
+        pieces: ids of the tokenizer's pieces, [P].
+        piece_words: the word that a piece is part of, -1 for none, [P].
+        tags: 1 where an EDU begins, [N]; zeros where nobody knows.
+    """
+
+    id: str
+    offsets: list[Span]
+    words: Tensor
+    layout: Tensor
+    chains: list[int]
+    begins: Tensor
+    starts: list[int]
+    pieces: Tensor
+    piece_words: Tensor
+    tags: Tensor
+
+
+def sentence_starts(request: Request, name: str = "text") -> list[int]:
+    """Characters where sentences begin, the first visible one of the text among them; white space begins none.
+
+    Raises:
+        CorpusError: if a sentence or a paragraph lies outside the text.
+    """
+    text = request.text
+    for kind in ("sentences", "paragraphs"):
+        for number, (start, end) in enumerate(getattr(request, kind)):
+            if not 0 <= start <= end <= len(text):
+                raise CorpusError(
+                    f"{name}: {kind}[{number}] is characters {start} to {end} of a text of {len(text)}; "
+                    "offsets count the characters of this very text"
+                )
+    sentences = request.sentences or sentence_offsets(text, list(request.paragraphs) or None)
+    spans = [(0, len(text)), *sentences]
+    return sorted({end - len(text[start:end].lstrip()) for start, end in spans if text[start:end].strip()})
+
+
+def edu_features(
+    request: Request, subwords: Subwords | None = None, edus: Sequence[Span] = (), name: str = "text"
+) -> EduFeatures:
+    """The features of a text.
+
+    Args:
+        request: text, sentences, paragraphs.
+        subwords: tokenizer of the encoder; None where the hashed features are all that is read.
+        edus: gold EDUs, for training. An EDU that begins inside a word gives that word the tag.
+        name: id, for messages.
+
+    Raises:
+        CorpusError: if a sentence, paragraph or EDU lies outside the text.
+    """
+    text, (offsets, hashes) = request.text, hashed_words(request.text)
+    firsts = [start for start, _ in offsets]
+    starts = sentence_starts(request, name)
+    heads = sorted({at for at in (_word_from(firsts, start) for start in starts) if at < len(firsts)})
+    paragraphs = request.paragraphs or paragraph_offsets(text)
+    pieces, piece_words = _pieces(text, subwords, firsts)
+    tags = torch.zeros(len(firsts), dtype=torch.long)
+    for start, _ in edus:
+        if not 0 <= start < len(text):
+            raise CorpusError(f"{name}: an EDU begins at character {start} of a text of {len(text)}")
+        if firsts:
+            tags[max(0, bisect_right(firsts, start) - 1)] = 1
+    begins = torch.zeros(len(firsts), dtype=torch.bool)
+    begins[heads] = True
+    lengths = [b - a for a, b in zip(heads, [*heads[1:], len(firsts)])]
+    return EduFeatures(
+        id=name,
+        offsets=offsets,
+        words=torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES),
+        layout=_layout(text, offsets, lengths, {_word_from(firsts, start) for start, _ in paragraphs}),
+        chains=[part for length in lengths for part in _cut(length)],
+        begins=begins,
+        starts=starts,
+        pieces=pieces,
+        piece_words=piece_words,
+        tags=tags,
+    )
+
+
+def _word_from(firsts: list[int], at: int) -> int:
+    """The first word that begins at a character or behind it."""
+    return bisect_right(firsts, at - 1)
+
+
+def _cut(length: int) -> list[int]:
+    parts = -(-length // LONGEST_CHAIN)
+    return [length // parts + (i < length % parts) for i in range(parts)]
+
+
+def _pieces(text: str, subwords: Subwords | None, firsts: list[int]) -> tuple[Tensor, Tensor]:
+    if subwords is None:
+        return torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long)
+    ids, offsets = subwords(text)
+    owners = [bisect_right(firsts, start) - 1 if start < end else -1 for start, end in offsets]
+    return torch.tensor(ids, dtype=torch.long), torch.tensor(owners, dtype=torch.long)
+
+
+def _layout(text: str, offsets: list[Span], lengths: list[int], paragraph_heads: set[int]) -> Tensor:
+    rows, at = [], 0
+    for length in lengths:
+        for i in range(length):
+            start = offsets[at][0]
+            spaced = start == 0 or text[start - 1].isspace()
+            place = (min(i, 20) / 20, min(length - 1 - i, 20) / 20, min(length, 60) / 60)
+            rows.append([i == 0, at in paragraph_heads, spaced, *place])
+            at += 1
+    return torch.tensor(rows, dtype=torch.float).reshape(-1, LAYOUT)
+
+
+@dataclass
+class SegmentationBatch(Batch):
+    """Texts in a row: N words and P pieces in all, C chains of up to T words.
+
+    Attributes:
+        words: [N, FEATURES].
+        word_counts: words of each text.
+        layout: [N, LAYOUT].
+        pieces: [P].
+        piece_counts: pieces of each text.
+        piece_words: word that a piece is part of, -1 for none, [P].
+        rows: the words of each chain, [C, T]; 0 behind its end.
+        lengths: words of each chain, [C], in the host's memory.
+        begins: [N].
+        tags: [N].
+        texts: the features that this was made of.
+    """
+
+    words: Tensor
+    word_counts: list[int]
+    layout: Tensor
+    pieces: Tensor
+    piece_counts: list[int]
+    piece_words: Tensor
+    rows: Tensor
+    lengths: Tensor = on_host()
+    begins: Tensor
+    tags: Tensor
+    texts: list[EduFeatures] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, texts: list[EduFeatures]) -> Self:
+        """A batch of texts; there must be a word in one of them."""
+        shifts = [sum(len(text.offsets) for text in texts[:i]) for i in range(len(texts))]
+        owners = [torch.where(t.piece_words < 0, t.piece_words, t.piece_words + s) for t, s in zip(texts, shifts)]
+        lengths = torch.tensor([length for text in texts for length in text.chains])
+        width = torch.arange(int(lengths.max()))
+        rows = (lengths.cumsum(0) - lengths)[:, None] + width                                # [C, T]
+        return cls(
+            ids=[text.id for text in texts],
+            references=[[] for _ in texts],
+            words=torch.cat([text.words for text in texts]),
+            word_counts=[len(text.offsets) for text in texts],
+            layout=torch.cat([text.layout for text in texts]),
+            pieces=torch.cat([text.pieces for text in texts]),
+            piece_counts=[len(text.pieces) for text in texts],
+            piece_words=torch.cat(owners),
+            rows=rows.masked_fill(width >= lengths[:, None], 0),
+            lengths=lengths,
+            begins=torch.cat([text.begins for text in texts]),
+            tags=torch.cat([text.tags for text in texts]),
+            texts=texts,
+        )

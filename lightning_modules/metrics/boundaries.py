@@ -1,0 +1,45 @@
+"""F1 of the boundaries of a segmentation."""
+
+from collections.abc import Collection, Hashable
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+
+class BoundaryF1(Metric):
+    """Precision, recall and F1 x 100 of the places where segments begin, over all texts together.
+
+    `f1` counts all boundaries, as published figures of EDU segmentation do; `inner_f1` leaves out those that were given
+    (the first words of gold sentences), which no segmenter can miss.
+    """
+
+    full_state_update = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("hits", "found", "gold", "inner_hits", "inner_found", "inner_gold"):
+            self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, found: Collection[Hashable], gold: Collection[Hashable], given: Collection[Hashable] = ()) -> None:
+        """Adds a text.
+
+        Args:
+            found: places where a segment was found to begin (words, or characters).
+            gold: where they do begin.
+            given: those of them that were no question.
+        """
+        found, gold, given = set(found), set(gold), set(given)
+        for prefix, f, g in (("", found, gold), ("inner_", found - given, gold - given)):
+            for name, places in (("hits", f & g), ("found", f), ("gold", g)):
+                setattr(self, prefix + name, getattr(self, prefix + name) + len(places))
+
+    def compute(self) -> dict[str, Tensor]:
+        """precision, recall, f1, inner_precision, inner_recall, inner_f1; 100 for nothing found where nothing was."""
+        scores = {}
+        for prefix in ("", "inner_"):
+            hits, found, gold = (getattr(self, prefix + name).double() for name in ("hits", "found", "gold"))
+            shares = {"precision": (hits, found), "recall": (hits, gold), "f1": (2 * hits, found + gold)}
+            for name, (part, whole) in shares.items():
+                scores[prefix + name] = (100 * part / whole if whole else 100 * torch.ones_like(whole)).float()
+        return scores

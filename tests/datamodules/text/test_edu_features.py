@@ -1,0 +1,95 @@
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from datamodules.documents import CorpusError
+from datamodules.text.edu_features import LONGEST_CHAIN, SegmentationBatch, edu_features, sentence_starts
+from datamodules.text.subwords import Tokens
+
+TEXT = "We left,  because it rained.\nThe end."
+
+
+@dataclass
+class Asked:
+    """A request."""
+
+    text: str
+    sentences: list = field(default_factory=list)
+    paragraphs: list = field(default_factory=list)
+
+
+def whole(text: str = TEXT) -> Asked:
+    return Asked(text, [(0, 28), (29, 37)], [(0, 28), (29, 37)])
+
+
+def halves(text: str) -> Tokens:
+    """Pieces of up to four letters, and one that stands for no character."""
+    offsets = [(at, at + 1) for at, letter in enumerate(text) if not letter.isspace()]
+    return Tokens([7, *range(len(offsets))], [(0, 0), *offsets])
+
+
+def test_what_is_known_of_each_word():
+    found = edu_features(whole(), halves, [(0, 8), (10, 28), (29, 37)], "doc")
+    words = ["We", "left", ",", "because", "it", "rained", ".", "The", "end", "."]
+    assert [TEXT[a:b] for a, b in found.offsets] == words
+    assert found.chains == [7, 3] and found.starts == [0, 29]
+    assert found.begins.nonzero().flatten().tolist() == [0, 7]
+    assert found.tags.nonzero().flatten().tolist() == [0, 3, 7]
+    assert found.layout[3].tolist() == pytest.approx([0, 0, 1, 3 / 20, 3 / 20, 7 / 60])
+    assert found.layout[7].tolist() == pytest.approx([1, 1, 1, 0, 2 / 20, 3 / 60])
+    assert found.layout[2, 2] == 0  # no space before the comma
+    assert found.piece_words.tolist() == [-1, *(i for i, word in enumerate(words) for _ in word)]
+
+
+def test_sentences_and_paragraphs_are_found_where_nobody_knows_them():
+    assert edu_features(Asked(TEXT)).starts == [0, 29]
+    assert edu_features(Asked(TEXT)).layout[7, 1] == 1
+
+
+def test_a_sentence_that_begins_inside_a_word():
+    found = edu_features(Asked("abcd ef gh", [(0, 2), (2, 10)]))
+    assert found.starts == [0, 2]  # an EDU begins there all the same
+    assert found.chains == [1, 2] and found.begins.tolist() == [True, True, False]
+
+
+def test_text_before_and_behind_the_sentences():
+    assert sentence_starts(Asked("  Oh! One. Two. More", [(6, 10), (10, 10), (11, 15)])) == [2, 6, 11]
+    assert sentence_starts(Asked(" One.", [(0, 5)])) == [1]
+
+
+def test_a_long_sentence_is_cut_evenly():
+    found = edu_features(Asked("a " * (2 * LONGEST_CHAIN + 1), [(0, 10)]))
+    assert found.chains == [267, 267, 267] and found.begins.sum() == 1
+
+
+@pytest.mark.parametrize("text", ["", " \n\t"])
+def test_blank_text(text):
+    found = edu_features(Asked(text), halves)
+    assert found.offsets == found.chains == found.starts == [] and found.words.shape == (0, 10)
+
+
+@pytest.mark.parametrize(
+    "request_, edus, message",
+    [
+        (Asked("abc", [(0, 4)]), [], r"text: sentences\[0\] is characters 0 to 4 of a text of 3"),
+        (Asked("abc", [], [(2, 1)]), [], r"paragraphs\[0\] is characters 2 to 1"),
+        (Asked("abc", [(-1, 2)]), [], "characters -1 to 2"),
+        (Asked("abc"), [(3, 4)], "EDU begins at character 3"),
+    ],
+)
+def test_offsets_of_another_text_are_refused(request_, edus, message):
+    with pytest.raises(CorpusError, match=message):
+        edu_features(request_, edus=edus)
+
+
+def test_a_batch_puts_texts_in_a_row():
+    texts = [edu_features(whole(), halves, [(29, 37)], "one"), edu_features(Asked("Go on"), halves, name="two")]
+    batch = SegmentationBatch.of(texts)
+    assert batch.ids == ["one", "two"] and batch.batch_size == 2
+    assert batch.lengths.tolist() == [7, 3, 2]
+    assert batch.rows.tolist() == [[0, 1, 2, 3, 4, 5, 6], [7, 8, 9, 0, 0, 0, 0], [10, 11, 0, 0, 0, 0, 0]]
+    assert batch.word_counts == [10, 2] and batch.piece_words.tolist()[-5:] == [-1, 10, 10, 11, 11]
+    assert batch.piece_counts == [len(text.pieces) for text in texts]
+    moved = batch.to(torch.device("cpu"))
+    assert moved.rows.equal(batch.rows) and moved.texts is batch.texts
