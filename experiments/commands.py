@@ -23,63 +23,14 @@ from datamodules.summarization import default_cache
 from experiments.baseline import baseline
 from experiments.compare import compare
 from experiments.evaluate import evaluate
+from experiments.parse import parse
 from experiments.run_folder import load_run, read_config
 from experiments.sweep import sweep
+from experiments.texts import collect_texts
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.summarizer import Summary, repeated_share
 
 VARIANTS = ("rouge1", "rouge2", "rougeLsum")
-
-
-def read_text(path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        CorpusError: if it is not UTF-8.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"{path}: not UTF-8 text (byte {error.start}); convert it, e.g. with iconv") from None
-
-
-def collect_texts(inputs: list[str]) -> list[tuple[str, str]]:
-    """(id, text) of standard input, files, or the .txt files of folders.
-
-    Raises:
-        CorpusError: if there is nothing to summarize.
-    """
-    if not inputs:
-        try:
-            return _with_words([("standard input", sys.stdin.buffer.read().decode("utf-8"))])
-        except UnicodeDecodeError as error:
-            raise CorpusError(f"standard input: not UTF-8 text (byte {error.start}); convert it") from None
-    alone = len(inputs) == 1
-    texts = []
-    for name in inputs:
-        path = Path(name)
-        if path.is_dir():
-            found = sorted(path.glob("*.txt"))
-            if not found:
-                raise CorpusError(f"{path}: no .txt file in this folder")
-            texts += [(file.name if alone else str(file), read_text(file)) for file in found]
-        elif path.is_file():
-            texts.append((path.name if alone else str(path), read_text(path)))
-        else:
-            raise CorpusError(f"{path}: no such file or folder")
-    return _with_words(texts)
-
-
-def _with_words(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The same texts.
-
-    Raises:
-        CorpusError: if one of them is empty.
-    """
-    for name, text in texts:
-        if not text.strip():
-            raise CorpusError(f"{name}: there is no text in it; leave it out, or give one with words")
-    return texts
 
 
 def summarize(arguments: list[str]) -> None:
@@ -208,6 +159,7 @@ def _escape(text: str) -> str:
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "summarize": summarize,
     "corpus": corpus,
+    "parse": parse,
     "report": report,
     "evaluate": evaluate,
     "baseline": baseline,

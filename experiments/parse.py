@@ -1,0 +1,274 @@
+"""`precis parse`: a corpus's discourse into a cache of parses; or one document's, shown."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Literal
+
+import torch
+from jsonargparse import ArgumentParser, Namespace
+from pytorch_lightning import LightningModule, Trainer
+
+import datamodules.corpora
+from callbacks.parse_writer import ParseWriter
+from datamodules.corpora.corpus import Corpus, make_document
+from datamodules.corpora.readers import kind_of
+from datamodules.corpora.texts import Texts
+from datamodules.discourse.cache import ParseCache
+from datamodules.discourse.parses import ParseRequest
+from datamodules.documents import CorpusError, Document
+from datamodules.parsing import CorpusDocuments, ParsingData
+from datamodules.summarization import default_cache
+from experiments.draw_parse import LARGEST_HEAT_MAP, draw
+from experiments.run_folder import best_checkpoint, read_checkpoint
+from experiments.texts import collect_texts
+
+_NAMED = 5  # empty documents named in the summary
+
+# Parsers ---------------------------------------------------------------------------------------------------------
+
+
+def _shipped() -> LightningModule:
+    from lightning_modules.discourse_parser import DiscourseParser
+
+    return DiscourseParser.shipped()
+
+
+def _right_branching() -> LightningModule:
+    from lightning_modules.right_branching import RightBranchingParser
+
+    return RightBranchingParser()
+
+
+def _isanlp() -> LightningModule:
+    from lightning_modules.isanlp import IsaNLPParser
+
+    return IsaNLPParser()
+
+
+PARSERS = {"default": _shipped, "right_branching": _right_branching, "isanlp_rst": _isanlp}
+
+
+def load_parser(name: str, rows: str = "side", band: int = 128) -> LightningModule:
+    """A parser (`datamodules.parsing.Parser`), loaded only when it is asked for.
+
+    Args:
+        name: one of `PARSERS`, or a run folder or checkpoint of `lightning_modules.DiscourseParser`.
+        rows: reading of the LDD.
+        band: half-width of the band that it is to give.
+
+    Raises:
+        CorpusError: if there is no such parser, or its checkpoint is broken.
+    """
+    if name in PARSERS:
+        parser = PARSERS[name]()
+    elif Path(name).exists():
+        from lightning_modules.discourse_parser import DiscourseParser
+
+        path = best_checkpoint(Path(name)) if Path(name).is_dir() else Path(name)
+        read_checkpoint(path)
+        parser = DiscourseParser.load_from_checkpoint(path, map_location="cpu", weights_only=True)
+    else:
+        raise CorpusError(f"no parser {name!r}: there are {', '.join(PARSERS)}; or give the folder of a parser's run")
+    parser.rows, parser.band = rows, band
+    return parser.eval()
+
+
+# The command -----------------------------------------------------------------------------------------------------
+
+
+def parse(arguments: list[str]) -> None:
+    """`precis parse CORPUS --out CACHE`: the discourse structure of every document that the cache lacks; again the same
+    command goes on. `precis parse --show FILE` (or standard input): one document's tree.
+
+    CORPUS is the name of a corpus with its options (as in `precis corpus`), a data file, or text files and folders.
+    """
+    parser = _options()
+    options = parser.parse_args(_with_corpus(arguments))
+    if options.band < 1:
+        raise CorpusError(f"--band {options.band}: at least 1")
+    if options.show:
+        show(options)
+        return
+    if options.svg or options.heat_map:
+        raise CorpusError("--svg and --heat_map draw one document; pass --show")
+    if options.out is None:
+        raise CorpusError("precis parse needs --out with the folder where parses are kept; or --show for one document")
+    sys.argv = [sys.argv[0], "parse", *arguments]  # what Lightning starts for other devices
+    corpus = parser.instantiate_classes(options).corpus
+    parse_corpus(corpus if corpus is not None else Texts(collect_texts(options.inputs, empty=True)), options)
+
+
+def _options() -> ArgumentParser:
+    parser = ArgumentParser(prog="precis parse", description=parse.__doc__, exit_on_error=False)
+    parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
+    parser.add_subclass_arguments(Corpus, "corpus", required=False)
+    parser.add_argument("--out", type=Path | None, default=None, help="folder of parses; made, or added to")
+    parser.add_argument("--parser", type=str, default="default", help=f"{', '.join(PARSERS)}, or a parser's run folder")
+    parser.add_argument("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
+    parser.add_argument("--band", type=int, default=128, help="EDUs to each side whose relations are kept")
+    parser.add_argument("--split", type=str | None, default=None, help="one split of the corpus; all if not given")
+    parser.add_argument("--batch_size", type=int, default=16, help="documents at a time, at most")
+    parser.add_argument("--batch_characters", type=int, default=100_000, help="characters at a time, padding included")
+    parser.add_argument("--accelerator", type=str, default="auto", help="cpu, gpu ..., as in Lightning")
+    parser.add_argument("--devices", type=int | Literal["auto"], default=1, help="how many, in one process each")
+    parser.add_argument("--shard", type=str | None, default=None, help="K/N, this of N tasks; default: SLURM array's")
+    parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="skip", help="what to do with them")
+    parser.add_argument("--cache_dir", type=Path | None, default=None, help="where the corpus's documents are kept")
+    parser.add_argument("--num_proc", type=int, default=1, help="processes that split sentences")
+    parser.add_argument("--show", type=bool, nargs="?", const=True, default=False, help="draw one document's tree")
+    parser.add_argument("--svg", type=Path | None, default=None, help="with --show: the tree as an image")
+    parser.add_argument("--heat_map", type=Path | None, default=None, help="with --show: PNG of the LDD over EDU pairs")
+    return parser
+
+
+def _with_corpus(arguments: list[str]) -> list[str]:
+    """A corpus's name or a data file in the place of texts, as the options that it stands for."""
+    if not arguments or arguments[0].startswith("-"):
+        return arguments
+    first, *rest = arguments
+    if first in datamodules.corpora.__all__:
+        return [f"--corpus={first}", *rest]
+    try:
+        kind_of(Path(first))
+    except CorpusError:
+        return arguments
+    return ["--corpus=Files", f"--corpus.test={first}", *rest]
+
+
+def task_of(shard: str | None) -> tuple[int, int]:
+    """Which of how many tasks this is, from 1: as given, or as SLURM says of an array.
+
+    Raises:
+        CorpusError: if what is given is no K/N.
+    """
+    if shard is None:
+        names = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_COUNT")
+        number, least, most, count = (int(os.environ.get(name) or 0) for name in names)
+        if not count:
+            return 1, 1
+        if most - least + 1 != count:
+            raise CorpusError(f"a SLURM array of {count} tasks from {least} to {most} has gaps; pass --shard K/N")
+        return number - least + 1, count
+    number, _, count = shard.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise CorpusError(f"--shard {shard}: give K/N, this task's number from 1 and how many there are, such as 2/8")
+    return int(number), int(count)
+
+
+def parse_corpus(corpus: Corpus, options: Namespace) -> None:
+    """Parses what the cache lacks, and says what was done.
+
+    Raises:
+        CorpusError: if the corpus, the parser or the cache cannot be used.
+    """
+    folder, shard = Path(str(options.out)), task_of(options.shard)
+    cache = ParseCache(folder)
+    cache.prepare()  # before anybody waits for a model
+    parser = load_parser(options.parser, options.rows, options.band)
+    kept = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
+    splits = [options.split] if options.split else None
+    documents = CorpusDocuments(corpus, kept, splits, options.on_bad_record, options.num_proc)
+    data = ParsingData(documents, cache, parser, options.batch_size, options.batch_characters, shard)
+    before = set(data.missing())
+    summary = Summary(folder, documents, data, before)
+    if before or "LOCAL_RANK" in os.environ:  # a process that another one started takes part in any case
+        run(parser, data, cache, options, summary)
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print(summary.text(), flush=True)
+    if summary.interrupted:
+        raise SystemExit(130)
+
+
+def run(parser: LightningModule, data: ParsingData, cache: ParseCache, options: Namespace, summary: "Summary") -> None:
+    """The prediction run; Ctrl-C ends it with what was done in the cache."""
+    writer = ParseWriter(cache)
+    several = options.devices not in (1, "auto")
+    trainer = Trainer(
+        accelerator=options.accelerator,
+        devices=options.devices,
+        strategy="ddp" if several else "auto",
+        callbacks=[writer],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        inference_mode=False,
+    )
+    start = monotonic()
+    try:
+        trainer.predict(parser, datamodule=data, return_predictions=False)
+    except SystemExit:  # what Lightning makes of Ctrl-C
+        if not writer.interrupted:
+            raise
+        summary.interrupted = True
+    summary.seconds = monotonic() - start
+
+
+@dataclass
+class Summary:
+    """What a run did.
+
+    Attributes:
+        folder: of the cache.
+        documents: of the corpus.
+        data: this task's.
+        before: keys of this task's documents that were missing.
+        seconds: that the run took.
+        interrupted: whether it was.
+    """
+
+    folder: Path
+    documents: CorpusDocuments
+    data: ParsingData
+    before: set[str]
+    seconds: float = 0.0
+    interrupted: bool = False
+
+    def text(self) -> str:
+        """Documents parsed, there before, empty and left out; speed; size of the cache."""
+        cache, task = self.data.cache, self.data.task()
+        left = set(cache.missing(task, deep=False))
+        done = [key for key in task if key in self.before and key not in left]
+        edus = sum(map(cache.size, done))
+        lines = [f"{self.folder}: {len(done):,} documents parsed, {len(task) - len(self.before):,} were there before"]
+        if done and self.seconds:
+            speed = f"{len(done) / self.seconds:,.1f} documents/s, {edus / self.seconds:,.0f} EDUs/s"
+            lines.append(f"{edus:,} EDUs in {self.seconds:,.1f} s: {speed}")
+        if self.data.repeated:
+            lines.append(f"{self.data.repeated:,} documents have the text of another, and its parse")
+        bad = [f"{row['where']} ({row['problem']})" for row in self.documents.skipped]
+        for title, names in (("records left out", bad), ("empty documents left out", self.data.empty)):
+            if names:
+                more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+                lines.append(f"{len(names):,} {title}: {', '.join(names[:_NAMED])}{more}")
+        lines.append(f"{len(cache):,} parses in the cache, {cache.nbytes / 1e6:,.2f} MB")
+        if left:
+            lines.append(f"{len(left):,} documents are left; the same command goes on")
+        return "\n".join(lines)
+
+
+# One document ----------------------------------------------------------------------------------------------------
+
+
+def show(options: Namespace) -> None:
+    """Parses one text, and draws it.
+
+    Raises:
+        CorpusError: if there is more than one text, or none.
+    """
+    texts = collect_texts(options.inputs)
+    if len(texts) > 1:
+        raise CorpusError(f"--show draws one document, and there are {len(texts)}; name one file")
+    document = make_document(next(Texts(texts).records("test")))
+    if not isinstance(document, Document):
+        raise CorpusError(str(document))
+    request = ParseRequest.of(document)
+    band = options.band if options.heat_map is None else min(LARGEST_HEAT_MAP, len(request.text.split()))
+    parser = load_parser(options.parser, options.rows, band)
+    with torch.no_grad():
+        (found,) = parser.predict_step([request], 0)
+    draw(found, request, options.svg, options.heat_map)

@@ -1,0 +1,66 @@
+"""Texts that are named on the command line."""
+
+import sys
+from pathlib import Path
+
+from datamodules.documents import CorpusError
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        CorpusError: if it is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path}: not UTF-8 text (byte {error.start}); convert it, e.g. with iconv") from None
+
+
+def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str]]:
+    """(id, text) of standard input, files, or the .txt files of folders.
+
+    Args:
+        inputs: paths; standard input if there are none.
+        empty: whether texts without words are let through.
+
+    Raises:
+        CorpusError: if one is absent, no text, or empty.
+    """
+    texts = _read(inputs)
+    return texts if empty else _with_words(texts)
+
+
+def _read(inputs: list[str]) -> list[tuple[str, str]]:
+    if not inputs:
+        try:
+            return [("standard input", sys.stdin.buffer.read().decode("utf-8"))]
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"standard input: not UTF-8 text (byte {error.start}); convert it") from None
+    alone = len(inputs) == 1
+    texts = []
+    for name in inputs:
+        path = Path(name)
+        if path.is_dir():
+            found = sorted(path.glob("*.txt"))
+            if not found:
+                raise CorpusError(f"{path}: no .txt file in this folder")
+            texts += [(file.name if alone else str(file), read_text(file)) for file in found]
+        elif path.is_file():
+            texts.append((path.name if alone else str(path), read_text(path)))
+        else:
+            raise CorpusError(f"{path}: no such file or folder")
+    return texts
+
+
+def _with_words(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The same texts.
+
+    Raises:
+        CorpusError: if one of them is empty.
+    """
+    for name, text in texts:
+        if not text.strip():
+            raise CorpusError(f"{name}: there is no text in it; leave it out, or give one with words")
+    return texts
