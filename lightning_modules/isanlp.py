@@ -123,7 +123,7 @@ def located(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
     for text in texts:
         letters = "".join(text.split())
         if letters != "".join(request.text[place] for place in places[at : at + len(letters)]) or not letters:
-            raise CorpusError(f"document {request.id!r}: isanlp_rst's EDU {text[:40]!r} is not in the text at its place")
+            raise CorpusError(f"document {request.id!r}: isanlp_rst's EDU {text[:40]!r} is not the text at its place")
         edus.append((places[at], places[at + len(letters) - 1] + 1))
         at += len(letters)
     if at != len(places):

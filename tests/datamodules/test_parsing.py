@@ -1,0 +1,136 @@
+"""Who parses what: every document once, whatever is done already; batches within their limits."""
+
+from itertools import pairwise
+
+import pytest
+from made_up_parses import RELATIONS, made_up_document, made_up_parse, same
+
+from datamodules.corpora.files import Files
+from datamodules.discourse.cache import ParseCache
+from datamodules.discourse.parses import ParseRequest
+from datamodules.documents import Document
+from datamodules.parsing import CorpusDocuments, ParsingData, add_answers, key_of, parse_missing
+
+
+class MadeUpParser:
+    """A parser that needs no model."""
+
+    def __init__(self, fingerprint: str = "made up", rows: str = "side", band: int = 4) -> None:
+        self.fingerprint, self.rows, self.band, self.asked = fingerprint, rows, band, []
+
+    def predict_step(self, batch, batch_idx):
+        self.asked += [request.id for request in batch]
+        return [made_up_parse(request, self.band) for request in batch]
+
+
+class Ranked:
+    """What a DataModule looks at of its trainer."""
+
+    def __init__(self, global_rank: int, world_size: int) -> None:
+        self.global_rank, self.world_size = global_rank, world_size
+
+
+DOCUMENTS = [made_up_document(number, sentences=1 + number % 5) for number in range(23)]
+
+
+def shares(cache: ParseCache, tasks: int, ranks: int, **options) -> list[list[str]]:
+    found = []
+    for task in range(1, tasks + 1):
+        for rank in range(ranks):
+            data = ParsingData(DOCUMENTS, cache, MadeUpParser(), shard=(task, tasks), **options)
+            data.trainer = Ranked(rank, ranks)
+            found.append([request.id for batch in data.predict_dataloader() for request in batch])
+    return found
+
+
+@pytest.mark.parametrize("tasks, ranks", [(1, 1), (3, 1), (1, 2), (2, 3)])
+def test_every_document_is_somebodys(tmp_path, tasks, ranks):
+    dealt = shares(ParseCache(tmp_path), tasks, ranks)
+    assert sorted(id for share in dealt for id in share) == sorted(document.id for document in DOCUMENTS)
+    assert max(map(len, dealt)) - min(map(len, dealt)) <= 2
+
+
+def test_what_is_done_changes_nobodys_share(tmp_path):
+    cache = ParseCache(tmp_path)
+    before = shares(cache, 3, 1)
+    parse_missing(DOCUMENTS[4:13], cache, MadeUpParser())
+    done = {document.id for document in DOCUMENTS[4:13]}
+    assert shares(cache, 3, 1) == [[id for id in share if id not in done] for share in before]
+
+
+def test_a_rank_with_nothing_left_takes_part_all_the_same(tmp_path):
+    cache = ParseCache(tmp_path)
+    parse_missing(DOCUMENTS, cache, MadeUpParser())
+    assert shares(cache, 1, 1) == [[]]
+    assert [len(share) for share in shares(cache, 1, 2)] == [1, 1]
+
+
+def test_batches_keep_to_their_limits_and_lengths_together(tmp_path):
+    data = ParsingData(DOCUMENTS, ParseCache(tmp_path), MadeUpParser(), batch_size=4, batch_characters=600)
+    batches = list(data.predict_dataloader())
+    lengths = [[len(request.text) for request in batch] for batch in batches]
+    assert sum(map(len, batches)) == data.predict_dataloader().documents == len(DOCUMENTS)
+    assert [n for batch in lengths for n in batch] == sorted((n for batch in lengths for n in batch), reverse=True)
+    assert all(len(batch) <= 4 and (max(batch) * len(batch) <= 600 or len(batch) == 1) for batch in lengths)
+    # none could have taken the next document in
+    for batch, after in pairwise(lengths):
+        assert len(batch) == 4 or max(batch) * (len(batch) + 1) > 600 or not after
+
+
+def test_empty_documents_are_named_and_equal_ones_parsed_once(tmp_path):
+    documents = [Document("empty", []), DOCUMENTS[0], Document("blank", [["  "]]), Document("twin", DOCUMENTS[0].parts)]
+    cache, parser = ParseCache(tmp_path), MadeUpParser()
+    data = ParsingData(documents, cache, parser)
+    data.setup()
+    assert data.empty == ["empty", "blank"] and data.repeated == 1 and len(data.keys) == 1
+    assert parse_missing(documents, cache, parser) == 1 and parser.asked == ["doc-0"]
+    assert cache.get(key_of(ParseRequest.of(documents[3]), parser), id="twin").id == "twin"
+
+
+def test_parse_missing_parses_what_is_missing(tmp_path):
+    cache, parser = ParseCache(tmp_path), MadeUpParser()
+    assert parse_missing(DOCUMENTS[:5], cache, parser, batch_size=2) == 5
+    assert parse_missing(DOCUMENTS[:7], cache, parser) == 2
+    assert parse_missing(DOCUMENTS[:7], cache, parser) == 0
+    assert sorted(parser.asked) == sorted(document.id for document in DOCUMENTS[:7])
+    for document in DOCUMENTS[:7]:
+        request = ParseRequest.of(document)
+        assert same(cache.get(key_of(request, parser)), made_up_parse(request, 4))
+    for other in (MadeUpParser("new weights"), MadeUpParser(band=3)):
+        assert parse_missing(DOCUMENTS[:7], cache, other) == 7
+
+
+def test_answers_that_do_not_fit_are_refused():
+    requests = [ParseRequest.of(document) for document in DOCUMENTS[2:4]]
+    answers = [made_up_parse(request, 4) for request in requests]
+    parser = MadeUpParser()
+    for wrong in (answers[:1], answers[::-1]):
+        with pytest.raises(ValueError, match=r"MadeUpParser was asked for \['doc-2', 'doc-3'\]"):
+            add_answers(print, requests, wrong, parser)
+    for changed in (MadeUpParser(rows="nucleus"), MadeUpParser(band=3)):
+        with pytest.raises(ValueError, match=r"document 'doc-2': asked for rows .*got rows side, 4 EDUs"):
+            add_answers(print, requests, answers, changed)
+
+
+def test_documents_of_a_corpus(tmp_path, corpus_files):
+    documents = CorpusDocuments(Files(**corpus_files), tmp_path)
+    assert len(documents) == 40 and documents.skipped == []
+    assert [document.id for document in documents] == [f"doc-{number}" for number in range(40)]
+    assert next(d.id for d in CorpusDocuments(Files(**corpus_files), tmp_path, ["val"])) == "doc-26"
+    with pytest.raises(IndexError):
+        documents[40]
+
+
+@pytest.mark.parametrize(
+    "options, problem",
+    [({"batch_size": 0}, "at least 1"), ({"batch_characters": 0}, "at least 1"), ({"shard": (3, 2)}, "shard 3 of 2")],
+)
+def test_sizes_that_are_none(tmp_path, options, problem):
+    with pytest.raises(ValueError, match=problem):
+        ParsingData(DOCUMENTS, ParseCache(tmp_path), MadeUpParser(), **options)
+
+
+def test_relations_are_kept_a_document(tmp_path):
+    cache, parser = ParseCache(tmp_path), MadeUpParser()
+    parse_missing(DOCUMENTS[:2], cache, parser)
+    assert cache.get(key_of(ParseRequest.of(DOCUMENTS[1]), parser)).relations == RELATIONS
