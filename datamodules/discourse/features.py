@@ -1,0 +1,129 @@
+"""What a discourse parser sees of a text: tokens, the EDU that each is part of, sentences and paragraphs."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from datamodules.batch import Batch, on_host
+from datamodules.discourse.distributions import NUCLEARITIES
+from datamodules.discourse.parses import align
+from datamodules.discourse.relations import Inventory
+from datamodules.text.edu_features import Request, sentence_starts
+from datamodules.text.hashing import FEATURES, hashed_words
+from datamodules.text.offsets import Span as Offsets
+from datamodules.text.offsets import paragraph_offsets
+from datamodules.text.subwords import Subwords
+
+Node = tuple[int, int, int, int]  # start, split, end, class
+
+
+def label_classes(inventory: Inventory) -> list[tuple[str, str]]:
+    """All that a node can be: every nuclearity with every coarse relation, in the order of the parser's classes."""
+    return [(nuclearity, relation) for nuclearity in NUCLEARITIES for relation in inventory.coarse]
+
+
+@dataclass
+class ParserFeatures:
+    """A text with EDUs as numbers. T tokens, E EDUs.
+
+    Attributes:
+        id: of the text.
+        tokens: ids [T] of an encoder's pieces, or hashed features of words [T, FEATURES].
+        token_edus: the EDU that a token is part of, -1 for none, [T].
+        sentence: index of the sentence that each EDU begins in, [E].
+        paragraph: index of its paragraph, [E].
+        nodes: gold nodes (start, split, end, class), [E - 1, 4]; none where nobody knows.
+    """
+
+    id: str
+    tokens: Tensor
+    token_edus: Tensor
+    sentence: Tensor
+    paragraph: Tensor
+    nodes: Tensor
+
+    @property
+    def size(self) -> int:
+        """Number of EDUs E."""
+        return len(self.sentence)
+
+
+def parser_features(
+    request: Request, edus: Sequence[Offsets], subwords: Subwords | None, nodes: Sequence[Node] = (), name: str = ""
+) -> ParserFeatures:
+    """The features of a text.
+
+    Args:
+        request: text, and sentences and paragraphs where somebody knows them.
+        edus: characters of its EDUs, at least one.
+        subwords: tokenizer of the encoder; None for hashed words.
+        nodes: gold nodes, for training.
+        name: id, for messages.
+
+    Raises:
+        CorpusError: if a sentence or a paragraph lies outside the text.
+    """
+    text, starts = request.text, [start for start, _ in edus]
+    if subwords is None:
+        offsets, hashes = hashed_words(text)
+        tokens = torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES)
+    else:
+        ids, offsets = subwords(text)
+        tokens = torch.tensor(ids, dtype=torch.long)
+    paragraphs = [start for start, _ in request.paragraphs or paragraph_offsets(text)]
+    units = [
+        torch.tensor([max(0, bisect_right(bounds, start) - 1) for start in starts])
+        for bounds in (sentence_starts(request, name), paragraphs)
+    ]
+    owners = align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32).reshape(-1, 2))
+    gold = torch.tensor(nodes, dtype=torch.long).reshape(-1, 4)
+    return ParserFeatures(name, tokens, owners.long(), units[0], units[1], gold)
+
+
+@dataclass
+class ParserBatch(Batch):
+    """Texts with EDUs; T tokens and N nodes in all, up to E EDUs each.
+
+    Attributes:
+        tokens: [T] or [T, FEATURES].
+        token_counts: tokens of each text.
+        token_edus: EDU within its text, -1 for none, [T].
+        edu_tokens: number of tokens of each EDU, [B, E].
+        sentence: [B, E].
+        paragraph: [B, E].
+        sizes: EDUs of each text, [B], in the host's memory.
+        nodes: (text, start, split, end, class), [N, 5].
+    """
+
+    tokens: Tensor
+    token_counts: list[int]
+    token_edus: Tensor
+    edu_tokens: Tensor
+    sentence: Tensor
+    paragraph: Tensor
+    sizes: Tensor = on_host()
+    nodes: Tensor
+
+    @classmethod
+    def of(cls, texts: list[ParserFeatures]) -> Self:
+        """A batch of texts."""
+        together: Callable[[list[Tensor]], Tensor] = lambda rows: pad_sequence(rows, batch_first=True)  # noqa: E731
+        counts = [torch.bincount(t.token_edus[t.token_edus >= 0], minlength=t.size) for t in texts]
+        nodes = [torch.cat([torch.full_like(t.nodes[:, :1], i), t.nodes], 1) for i, t in enumerate(texts)]
+        return cls(
+            ids=[text.id for text in texts],
+            references=[[] for _ in texts],
+            tokens=torch.cat([text.tokens for text in texts]),
+            token_counts=[len(text.tokens) for text in texts],
+            token_edus=torch.cat([text.token_edus for text in texts]),
+            edu_tokens=together(counts),
+            sentence=together([text.sentence for text in texts]),
+            paragraph=together([text.paragraph for text in texts]),
+            sizes=torch.tensor([text.size for text in texts]),
+            nodes=torch.cat(nodes),
+        )

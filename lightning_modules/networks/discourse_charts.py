@@ -1,0 +1,204 @@
+"""From scores of spans to trees and distributions, for a mixture of scorers and texts of any length."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .chart import Potentials, SplitPosterior, best_trees, node_marginals, span_marginals
+from .ldd import LabelClasses, banded, discourse_distribution, nucleus_leaves
+from .span_scorer import DiscourseScorer, Layout, Units
+
+NUCLEARITIES = ("NS", "SN", "NN")
+_CELLS = 400_000  # spans of charts that are filled together
+_NODES = 65_536  # nodes whose classes are scored together
+
+
+class Spans(NamedTuple):
+    """What one chart says. Its units are EDUs, or chunks of them.
+
+    Attributes:
+        start: first EDU of each unit, [U].
+        end: last EDU of each unit, [U].
+        tree: nodes (start, split, end) of the best tree, in units, [U - 1, 3].
+        tree_labels: P(class | node) of these, [U - 1, C].
+        nodes: the probable nodes, in units.
+        labels: P(class | node) of these, [N, C].
+    """
+
+    start: Tensor
+    end: Tensor
+    tree: Tensor
+    tree_labels: Tensor
+    nodes: SplitPosterior
+    labels: Tensor
+
+
+def cut(sentence: Tensor, paragraph: Tensor, size: int, cap: int) -> list[tuple[int, int]]:
+    """Where a long text is cut: into chunks of like size and at most `cap` EDUs, [start, end) each.
+
+    A cut comes near its ideal place where a paragraph begins, else a sentence, else anywhere.
+
+    Args:
+        sentence: index of each EDU's sentence, on the host, at least [E].
+        paragraph: index of each EDU's paragraph.
+        size: EDUs E.
+        cap: most EDUs of a chunk, at least 2.
+    """
+    if size <= cap:
+        return [(0, size)]
+    target = max(1, 2 * cap // 3)
+    count = -(-size // target)
+    reach = (cap - target) // 2  # two neighbours may move this far apart
+    bounds = [0]
+    for number in range(1, count):
+        ideal = number * size // count
+        window = range(max(bounds[-1] + 1, ideal - reach), min(size - 1, ideal + reach) + 1)
+        choices = [
+            [at for at in window if unit[at] != unit[at - 1]] for unit in (paragraph.tolist(), sentence.tolist())
+        ]
+        chosen = next((found for found in choices if found), [ideal])
+        bounds.append(min(chosen, key=lambda at: abs(at - ideal)))
+    return list(zip(bounds, [*bounds[1:], size]))
+
+
+class ChartReader:
+    """Fills charts with the scores of a mixture of scorers, and reads them.
+
+    Args:
+        scorers: the members, each with the same share.
+        classes: what the classes are.
+        decoding: `mbr`, the tree with the most spans right in expectation; `cky`, the most probable one, of a single
+            scorer.
+        least: nodes of a smaller probability are left out.
+
+    Raises:
+        ValueError: for another decoding, or `cky` with a mixture.
+    """
+
+    def __init__(
+        self, scorers: nn.ModuleList, classes: LabelClasses, decoding: Literal["mbr", "cky"] = "mbr", least: float = 0.0
+    ) -> None:
+        if decoding not in ("mbr", "cky"):
+            raise ValueError(f"decoding {decoding!r} is neither mbr nor cky")
+        if decoding == "cky" and len(scorers) > 1:
+            raise ValueError(f"decoding cky needs one scorer, there are {len(scorers)}; a mixture takes mbr")
+        self.scorers: Sequence[DiscourseScorer] = scorers
+        self.classes, self.decoding, self.least = classes, decoding, least
+
+    def read(
+        self, vectors: Tensor, layout: Layout, cuts: list[list[tuple[int, int]]], with_nodes: bool = True
+    ) -> list[list[Spans]]:
+        """The charts of documents.
+
+        Args:
+            vectors: of the EDUs, [B, E, D].
+            layout: of the documents.
+            cuts: chunks of each document, see `cut`.
+            with_nodes: whether the distribution is wanted, and not the best tree alone.
+
+        Returns:
+            For each document the charts of its chunks and, where there are several, the one over the chunks.
+        """
+        states = [scorer.context(vectors, layout) for scorer in self.scorers]        # [B, E, H] each
+        jobs: list[tuple[int, Tensor, Tensor]] = []
+        for document, chunks in enumerate(cuts):
+            for first, behind in chunks:
+                jobs.append((document, torch.arange(first, behind), torch.arange(first, behind)))
+            if len(chunks) > 1:
+                bounds = torch.tensor(chunks)
+                jobs.append((document, bounds[:, 0], bounds[:, 1] - 1))
+        found: dict[int, Spans] = {}
+        for chosen in _groups([len(start) for _, start, _ in jobs]):
+            charts = self._charts(states, layout, [jobs[i] for i in chosen], with_nodes)
+            found.update(zip(chosen, charts))
+        documents: list[list[Spans]] = [[] for _ in cuts]
+        for number, (document, _, _) in enumerate(jobs):
+            documents[document].append(found[number])
+        return documents
+
+    def _charts(self, states: list[Tensor], layout: Layout, jobs: list, with_nodes: bool) -> Iterator[Spans]:
+        device = states[0].device
+        starts, ends = (nn.utils.rnn.pad_sequence([job[side] for job in jobs], batch_first=True) for side in (1, 2))
+        documents = torch.tensor([document for document, _, _ in jobs])
+        sizes = torch.tensor([len(job[1]) for job in jobs])
+        units = Units(*(tensor.to(device) for tensor in (documents, starts, ends, sizes)))
+        share = 1 / len(self.scorers)
+        risk, parts = 0, []
+        for scorer, state in zip(self.scorers, states):
+            potentials = scorer.potentials(state, layout, units)
+            if self.decoding == "mbr":
+                risk = risk + share * span_marginals(potentials, units.sizes)
+            if with_nodes:
+                nodes = node_marginals(potentials, units.sizes, self.least)
+                labels = self._labels(scorer, state, layout, units, nodes)
+                parts.append((nodes._replace(probability=nodes.probability * share), labels))
+        trees = best_trees(Potentials(risk) if self.decoding == "mbr" else potentials, units.sizes)
+        labels = self._tree_labels(states, layout, units, trees)
+        for chart, (job, tree) in enumerate(zip(jobs, trees)):
+            nodes, node_labels = _of_chart(parts, chart) if parts else (None, None)
+            yield Spans(job[1], job[2], tree, labels[chart], nodes, node_labels)
+
+    def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
+        """P(class | node), [N, C]."""
+        found = []
+        for some in torch.arange(len(nodes.start), device=state.device).split(_NODES):
+            chart, first, split, last = (column[some] for column in nodes[:4])
+            places = units.start[chart, first], units.end[chart, split], units.end[chart, last]
+            found.append(scorer.class_logits(state, layout, units.document[chart], *places).softmax(-1))
+        return torch.cat(found) if found else state.new_zeros(0, len(self.classes.relation))
+
+    def _tree_labels(self, states: list[Tensor], layout: Layout, units: Units, trees: list[Tensor]) -> list[Tensor]:
+        """P(class | node) of the best trees' nodes, a mean over the members; for each chart [U - 1, C], on the host."""
+        chart = torch.cat([torch.full((len(tree),), number) for number, tree in enumerate(trees)])
+        columns = torch.cat(trees).to(states[0].device).unbind(1)
+        nodes = SplitPosterior(chart.to(states[0].device), *columns, columns[0])
+        labels = [self._labels(*pair, layout, units, nodes) for pair in zip(self.scorers, states)]
+        return list(torch.stack(labels).mean(0).cpu().split([len(tree) for tree in trees]))
+
+
+def _of_chart(parts: list[tuple[SplitPosterior, Tensor]], chart: int) -> tuple[SplitPosterior, Tensor]:
+    """All members' nodes of one chart: a mixture's nodes are those of its parts."""
+    mine = [(nodes.document == chart).nonzero().squeeze(1) for nodes, _ in parts]
+    nodes = [torch.cat(columns) for columns in zip(*([c[m] for c in nodes] for (nodes, _), m in zip(parts, mine)))]
+    return SplitPosterior(*nodes), torch.cat([labels[m] for (_, labels), m in zip(parts, mine)])
+
+
+def _groups(sizes: list[int]) -> Iterator[list[int]]:
+    """Charts of like size, so many that they have no more than `_CELLS` spans with padding; one at least."""
+    order, at = sorted(range(len(sizes)), key=lambda i: -sizes[i]), 0
+    while at < len(order):
+        many = max(1, _CELLS // sizes[order[at]] ** 2)
+        yield order[at : at + many]
+        at += many
+
+
+def document_tree(charts: list[Spans], classes: LabelClasses) -> Tensor:
+    """The best tree of a document: nodes (start, split, end, nuclearity, relation) over EDUs, int32 [E - 1, 5]."""
+    nodes = []
+    for chart in charts:
+        first, split, last = chart.tree.unbind(1)
+        best = chart.tree_labels.argmax(-1)
+        # both sides nuclei, the left one, or the right one: NN, NS, SN
+        left, right = classes.left[best], classes.right[best]
+        nuclearity = torch.where(left & right, 2, torch.where(left, 0, 1))
+        places = chart.start[first], chart.end[split], chart.end[last]
+        nodes.append(torch.stack([*places, nuclearity, classes.relation[best]], 1))
+    return torch.cat(nodes).int()
+
+
+def document_band(charts: list[Spans], classes: LabelClasses, width: int, rows: str) -> Tensor:
+    """The LDD of a document, the pairs at most `width` EDUs apart: [E, 2 width + 1, R], column width + b - a."""
+    chunks, over = (charts[:-1], charts[-1]) if len(charts) > 1 else (charts, None)
+    blocks, shares = [], []
+    for chart in chunks:
+        size = len(chart.start)
+        blocks.append(discourse_distribution(chart.nodes, chart.labels, classes, size, rows))
+        if over is not None and rows == "nucleus":
+            shares.append(nucleus_leaves(chart.nodes, chart.labels, classes, size)[0, -1])
+    if over is None:
+        top = blocks[0].new_zeros(1, 1, classes.relations)
+    else:
+        top = discourse_distribution(over.nodes, over.labels, classes, len(chunks), "side")
+    return banded(blocks, top, shares or None, width)
