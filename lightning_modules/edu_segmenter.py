@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from datamodules.documents import CorpusError
 from datamodules.text.edu_features import LAYOUT, EduFeatures, Request, SegmentationBatch, edu_features
+from datamodules.text.hashing import word_features
 from datamodules.text.offsets import Span
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.metrics.boundaries import BoundaryF1
@@ -40,6 +41,7 @@ class EduSegmenter(LightningModule):
         hidden_size: of each direction of the LSTM over a sentence.
         dropout: of vectors, projections and states.
         crf: `precis`, or `allennlp` for that of the package allennlp-light.
+        word_vectors: name of an encoder whose embeddings the small encoder's words start from; random if not given.
         learning_rate: peak, of AdamW with a linear warm-up (a tenth of the steps) and decay.
         encoder_learning_rate: peak for a pretrained encoder that is fine-tuned.
         weight_decay: of AdamW.
@@ -59,6 +61,7 @@ class EduSegmenter(LightningModule):
         hidden_size: int = 128,
         dropout: float = 0.3,
         crf: Literal["precis", "allennlp"] = "precis",
+        word_vectors: str | None = None,
         learning_rate: float = 2e-3,
         encoder_learning_rate: float = 3e-5,
         weight_decay: float = 0.01,
@@ -72,6 +75,8 @@ class EduSegmenter(LightningModule):
         self.subwords = None if encoder == SMALL else Subwords(encoder)
         if self.subwords is None:
             self.encoder: nn.Module = SmallEncoder(window=window, dropout=dropout)
+            if word_vectors is not None:
+                self._start_from(word_vectors)
         else:
             self.encoder = TextEncoder.pretrained(
                 encoder_path(encoder), self.subwords.special, layers=layers, frozen=frozen, window=window,
@@ -81,6 +86,14 @@ class EduSegmenter(LightningModule):
         self.crf = LinearChainCRF(2) if crf == "precis" else AllenNLPCRF(2)
         self.f1 = nn.ModuleDict({stage: BoundaryF1() for stage in ("val", "test")})
         self._kept: dict[str, Tensor] = {}
+
+    def _start_from(self, name: str) -> None:
+        """Words of another encoder's vocabulary give the small encoder its first word vectors."""
+        vocabulary = Subwords(name).tokenizer.get_vocab()
+        words = sorted((i, word) for word, i in vocabulary.items() if word.isalnum())  # by frequency, as BERT's are
+        table = TextEncoder.pretrained(encoder_path(name), ((), ())).model.get_input_embeddings().weight
+        hashes = torch.tensor([word_features(word)[0] for _, word in words])
+        self.encoder.start_from(hashes, table.detach()[[i for i, _ in words]])
 
     @property
     def _fixed(self) -> bool:

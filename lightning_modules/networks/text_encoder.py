@@ -221,6 +221,25 @@ class SmallEncoder(WindowedEncoder):
         parts = features.split(self.counts, -1)
         return torch.cat([table(part % len(table.weight)).sum(-2) for table, part in zip(self.tables, parts)], -1)
 
+    @torch.no_grad()
+    def start_from(self, hashes: Tensor, vectors: Tensor) -> None:
+        """Sets the first group's table from word vectors of another model, brought to its width by their principal
+        components; a bucket takes the first of the words that fall into it, one without a word stays as it is.
+
+        Args:
+            hashes: of W words, the most frequent first, [W].
+            vectors: of the words, [W, any width of at least the table's].
+        """
+        table = self.tables[0].weight                                                        # [buckets, E]
+        centred = vectors - vectors.mean(0)
+        axes = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -table.shape[1] :]     # of the largest variance
+        reduced = centred @ axes                                                             # [W, E]
+        reduced = reduced / reduced.std()
+        first: dict[int, int] = {}
+        for word, bucket in enumerate((hashes % len(table)).tolist()):
+            first.setdefault(bucket, word)
+        table[torch.tensor(list(first))] = reduced[torch.tensor(list(first.values()))]
+
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
         """Vectors of the words of each window: [T, F] -> [T, D]."""
         lengths = torch.tensor([len(window) for window in windows])                          # in the host's memory
