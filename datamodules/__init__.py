@@ -3,7 +3,11 @@
 from importlib import import_module
 from typing import Any
 
-_HOMES = {"PointerGeneratorData": "datamodules.pointer_generator"}
+_HOMES = {
+    "PointerGeneratorData": "datamodules.pointer_generator",
+    "SegmentationData": "datamodules.segmentation",
+    "TreebankData": "datamodules.treebank",
+}
 
 __all__ = list(_HOMES)
 

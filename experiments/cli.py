@@ -15,7 +15,7 @@ from typing import Any, Literal
 import datasets
 import wandb
 from jsonargparse import ArgumentError, Namespace
-from pytorch_lightning import Callback, Trainer
+from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.loggers import WandbLogger
@@ -26,7 +26,6 @@ import datamodules.corpora
 import lightning_modules
 from callbacks import GracefulStop, PredictionWriter, Previews
 from datamodules.documents import CorpusError
-from datamodules.summarization import SummarizationData
 from experiments import commands
 from experiments.parse_errors import check_configs, explain
 from experiments.run_folder import (
@@ -157,14 +156,15 @@ class PrecisCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer, with the run folder's loggers and callbacks."""
         config, folder, fitting = self.values, self.folder, self.subcommand == "fit"
-        extra: list[Callback] = [PredictionWriter(folder / "predictions.jsonl")]
+        summarizing = isinstance(self.model, Summarizer)  # parsers are trained here too
+        extra: list[Callback] = [PredictionWriter(folder / "predictions.jsonl")] if summarizing else []
         if config.trainer.enable_progress_bar is not False:
             extra.append(RichProgressBar(leave=False))
         loggers: list[Any] = []
         if fitting:
             resume = shlex.join(["precis", "fit", "--config", f"{folder}/config.yaml", "--resume", "true"])
             extra += [RunRecord(folder, self.record), GracefulStop(folder / "checkpoints" / "last.ckpt", resume)]
-            if config.previews:
+            if config.previews and summarizing:
                 extra.append(Previews(folder / "previews", documents=config.previews))
             loggers.append(RunCSVLogger(folder))
             if config.wandb != "off":
@@ -192,7 +192,7 @@ class PrecisCLI(LightningCLI):
         vars(logger).get("_wandb_init", {}).pop("anonymous", None)  # wandb warns of it even where it is not set
         return logger
 
-    def fit(self, model: Summarizer, **arguments: Any) -> None:
+    def fit(self, model: LightningModule, **arguments: Any) -> None:
         """`Trainer.fit`, into a run folder that is not there if the run ends before its first step."""
         fresh, first = not self.folder.exists(), self.trainer.is_global_zero
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -222,8 +222,8 @@ class _Parsers(PrecisCLI):
 def _command_line(kind: type[PrecisCLI]) -> PrecisCLI:
     options = {"allow_abbrev": False, "exit_on_error": False}
     return kind(
-        Summarizer,
-        SummarizationData,
+        LightningModule,
+        LightningDataModule,
         subclass_mode_model=True,
         subclass_mode_data=True,
         seed_everything_default=1,
@@ -258,7 +258,9 @@ def with_run(arguments: list[str]) -> list[str]:
     found = [f"--config={folder}/config.yaml", f"--run_dir={folder}"]
     if command == "fit":
         return [command, *found, "--resume=true", *options]
-    found += [f"--data.text={folder}/text", "--resume=false"]
+    found.append("--resume=false")
+    if (Path(folder) / "text").is_dir():
+        found.append(f"--data.text={folder}/text")
     if not any(option.startswith("--ckpt_path") for option in options):
         found.append(f"--ckpt_path={best_checkpoint(Path(folder))}")
     return [command, *found, *options]

@@ -36,6 +36,17 @@ def _shipped() -> LightningModule:
     return DiscourseParser.shipped()
 
 
+def _trained(path: Path) -> LightningModule:
+    """A parser of a run folder, of a checkpoint, or of a folder that `DiscourseParser.save` wrote."""
+    from lightning_modules.discourse_parser import DiscourseParser
+
+    if (path / "model.safetensors").is_file():
+        return DiscourseParser.load(path)
+    path = best_checkpoint(path) if path.is_dir() else path
+    read_checkpoint(path)  # says what is wrong with a file that is none
+    return DiscourseParser.from_checkpoint(path)
+
+
 def _right_branching() -> LightningModule:
     from lightning_modules.right_branching import RightBranchingParser
 
@@ -55,7 +66,7 @@ def load_parser(name: str, rows: str = "side", band: int = 128) -> LightningModu
     """A parser (`datamodules.parsing.Parser`), loaded only when it is asked for.
 
     Args:
-        name: one of `PARSERS`, or a run folder or checkpoint of `lightning_modules.DiscourseParser`.
+        name: one of `PARSERS`, or a run folder, checkpoint or folder of weights of `lightning_modules.DiscourseParser`.
         rows: reading of the LDD.
         band: half-width of the band that it is to give.
 
@@ -65,11 +76,7 @@ def load_parser(name: str, rows: str = "side", band: int = 128) -> LightningModu
     if name in PARSERS:
         parser = PARSERS[name]()
     elif Path(name).exists():
-        from lightning_modules.discourse_parser import DiscourseParser
-
-        path = best_checkpoint(Path(name)) if Path(name).is_dir() else Path(name)
-        read_checkpoint(path)
-        parser = DiscourseParser.load_from_checkpoint(path, map_location="cpu", weights_only=True)
+        parser = _trained(Path(name))
     else:
         raise CorpusError(f"no parser {name!r}: there are {', '.join(PARSERS)}; or give the folder of a parser's run")
     parser.rows, parser.band = rows, band

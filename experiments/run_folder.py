@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import torch
 import yaml
 from jsonargparse import ArgumentParser
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
@@ -90,7 +90,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 def link_arguments(parser: ArgumentParser) -> None:
     """What model and data share is given for the model, handed on to the data and left out of config.yaml there."""
-    parser.link_arguments("model.init_args.vocab_size", "data.init_args.vocab_size")
+    for name in ("vocab_size", "encoder", "inventory"):
+        parser.link_arguments(f"model.init_args.{name}", f"data.init_args.{name}")
 
 
 def build(config: dict[str, Any]) -> tuple[Summarizer, SummarizationData]:
@@ -142,7 +143,7 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def environment(data: SummarizationData | None = None) -> dict[str, Any]:
+def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
     """What the run was made with: versions, git commit, command, machine, corpus digests."""
     versions = {}
     for package in PACKAGES:
@@ -152,8 +153,10 @@ def environment(data: SummarizationData | None = None) -> dict[str, Any]:
             continue
     corpus = {}
     for split, documents in getattr(data, "_documents", {}).items():
-        manifest = read_manifest(documents)
-        corpus[split] = {"documents": len(documents), "digest": manifest["digest"], "skipped": manifest["skipped"]}
+        corpus[split] = {"documents": len(documents)}
+        if isinstance(data, SummarizationData):
+            manifest = read_manifest(documents)
+            corpus[split] |= {"digest": manifest["digest"], "skipped": manifest["skipped"]}
     return {
         "command": shlex.join(["precis", *sys.argv[1:]]),
         "python": platform.python_version(),
@@ -181,7 +184,8 @@ class RunRecord(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
             (self.run / "config.yaml").write_text(self.config, encoding="utf-8")
-            trainer.datamodule.text.save(self.run / "text")
+            if isinstance(trainer.datamodule, SummarizationData):
+                trainer.datamodule.text.save(self.run / "text")
             seed = os.environ.get("PL_GLOBAL_SEED")
             record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
             (self.run / "environment.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -3,7 +3,11 @@
 from importlib import import_module
 from typing import Any
 
-_HOMES = {"PointerGenerator": "lightning_modules.pointer_generator"}
+_HOMES = {
+    "DiscourseParser": "lightning_modules.discourse_parser",
+    "EduSegmenter": "lightning_modules.edu_segmenter",
+    "PointerGenerator": "lightning_modules.pointer_generator",
+}
 
 __all__ = list(_HOMES)
 

@@ -14,6 +14,7 @@ from datamodules.discourse.distributions import Rows
 from datamodules.discourse.features import ParserBatch, label_classes, parser_features
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import INVENTORIES
+from datamodules.documents import CorpusError
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.edu_segmenter import EduSegmenter, load_default
 from lightning_modules.metrics.parseval import Parseval
@@ -297,7 +298,7 @@ class DiscourseParser(LightningModule):
         return state
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["state_dict"] = self.state_to_keep()
+        checkpoint["state_dict"], checkpoint["parser"] = self.state_to_keep(), self.settings
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["state_dict"] = {**self.state_dict(), **checkpoint["state_dict"]}
@@ -321,6 +322,20 @@ class DiscourseParser(LightningModule):
         folder = WEIGHTS / folder if str(folder) in ("minilm", SMALL) else Path(folder)
         model = cls(**read_settings(folder), **options)
         load_weights(folder, model, model.state_to_keep())
+        return model.eval()
+
+    @classmethod
+    def from_checkpoint(cls, path: Path, **options: Any) -> Self:
+        """The parser of a checkpoint of `precis fit`, in eval mode; options as in `load`.
+
+        Raises:
+            CorpusError: if the checkpoint is another model's.
+        """
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        if "parser" not in checkpoint:
+            raise CorpusError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
+        model = cls(**checkpoint["parser"], **options)
+        model.load_state_dict(checkpoint["state_dict"], strict=False)
         return model.eval()
 
     @classmethod
