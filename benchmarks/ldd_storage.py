@@ -14,6 +14,7 @@ Error is the largest and the mean over the band, and the largest of log(0.001 + 
 import argparse
 import mmap
 import random
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,9 +26,10 @@ import torch
 import xxhash
 from torch import Tensor
 
+from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import decode, encode, inside, resize
-from lightning_modules.networks.chart import inside as inside_scores
-from lightning_modules.networks.chart import node_marginals, span_marginals
+from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from lightning_modules.networks.chart import Potentials, node_marginals, span_marginals
 from lightning_modules.networks.ldd import LabelClasses, banded, discourse_distribution
 
 RELATIONS, CHUNKS, CHUNK, WINDOW = 15, 5, 390, 61
@@ -74,15 +76,15 @@ def crf(size: int, spans_by: float, labels_by: float, rng: random.Random) -> tup
     scores = torch.randn(1, size, size)
     scores[0, start, end] += spans_by
     sizes = torch.tensor([size])
-    chart = inside_scores(scores)
-    nodes = node_marginals(chart, sizes, 1e-6)
+    potentials = Potentials(scores)
+    nodes = node_marginals(potentials, sizes, 1e-6)
     seed = torch.Generator().manual_seed(rng.randrange(2**31))
     favoured = torch.randint(3 * RELATIONS, (size * size,), generator=seed)
     logits = torch.randn(size * size, 3 * RELATIONS, generator=seed)
     logits[torch.arange(size * size), favoured] += labels_by
     labels = logits.softmax(-1)[nodes.start * size + nodes.end]
     sure = (labels.max(-1).values * nodes.probability).sum() / nodes.probability.sum()
-    recall = span_marginals(chart, sizes)[0, start, end].mean()
+    recall = span_marginals(potentials, sizes)[0, start, end].mean()
     return discourse_distribution(nodes, labels, CLASSES, size).float(), recall.item(), sure.item()
 
 
@@ -212,6 +214,25 @@ def measure(way: Banded | Sparse | Chunks, found: Sample, repetitions: int, fold
     }
 
 
+def cached(found: Sample, repetitions: int, folder: Path) -> str:
+    """The same document through the cache of the suite: megabytes on disk, milliseconds of `ParseCache.get`."""
+    size = len(found.band)
+    request = ParseRequest("document", "word " * size, (), ())
+    edus = [(5 * i, 5 * i + 4) for i in range(size)]
+    tree = [(i, i, size - 1, 0, 0) for i in range(size - 1)]
+    with ParseCache(folder).writer() as writer:
+        writer.add("key", DiscourseParse.of(request, edus, [str(i) for i in range(RELATIONS)], tree, found.band))
+    times = []
+    for _ in range(repetitions):
+        cache = ParseCache(folder)
+        start = time.perf_counter()
+        cache.get("key")
+        times.append(1000 * (time.perf_counter() - start))
+    megabytes = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    spread = f"{min(times):.2f} / {statistics.median(times):.2f} / {max(times):.2f} ms (least / median / most)"
+    return f"{megabytes:.2f} MB on disk; `ParseCache.get`, digest checked, {spread}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--band", type=int, default=128, help="EDUs to each side that are kept")
@@ -233,6 +254,7 @@ def main() -> None:
                 row = measure(way, found, options.repetitions, Path(folder))
                 times = f"{row['MB']:.1f} | {row['load']:.2f} | {row['window']:.0f}"
                 print(f"| {title} | {name} | {times} | {row['largest']:.4f} | {row['mean']:.5f} | {row['log']:.3f} |")
+        print(f"\nThrough the cache: {cached(samples['usual'], 5 * options.repetitions, Path(folder) / 'cache')}.")
     threads, version = torch.get_num_threads(), np.__version__
     print(f"\n{CHUNKS * CHUNK:,} EDUs, {threads} thread(s), torch {torch.__version__}, numpy {version}")
 

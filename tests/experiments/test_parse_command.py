@@ -14,6 +14,7 @@ import torch
 from conftest import write_lines
 from made_up_parses import made_up_document, made_up_parse
 from PIL import Image
+from pytorch_lightning import Trainer
 
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
@@ -149,6 +150,23 @@ def test_tasks_of_a_slurm_array(monkeypatch):
     monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "3")
     with pytest.raises(CorpusError, match="has gaps; pass --shard"):
         command.task_of(None)
+
+
+def test_a_parser_of_a_run(tmp_path, run_folder):
+    from lightning_modules.discourse_parser import DiscourseParser
+
+    parser = DiscourseParser(hidden_size=8, fit_size=4)
+    trainer = Trainer(accelerator="cpu", logger=False, max_epochs=0, enable_checkpointing=False)
+    trainer.strategy.connect(parser)
+    trainer.save_checkpoint(tmp_path / "parser" / "checkpoints" / "best.ckpt", weights_only=True)
+    parser.save(tmp_path / "saved")
+    for place in (tmp_path / "parser", tmp_path / "parser" / "checkpoints" / "best.ckpt", tmp_path / "saved"):
+        found = command.load_parser(str(place), "nucleus", 7)
+        assert (found.rows, found.band, found.settings) == ("nucleus", 7, parser.settings) and not found.training
+        for name, value in found.state_to_keep().items():
+            torch.testing.assert_close(value, parser.state_to_keep()[name], atol=1e-3, rtol=1e-3)
+    with pytest.raises(CorpusError, match="no checkpoint of a discourse parser"):
+        command.load_parser(str(run_folder))
 
 
 # One document ----------------------------------------------------------------------------------------------------
