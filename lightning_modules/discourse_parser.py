@@ -69,9 +69,10 @@ class DiscourseParser(LightningModule):
         encoder_learning_rate: peak for a pretrained encoder.
         weight_decay: of AdamW.
         loss_weights: of the terms `tree` and `classes`.
+        start_from: run folder or checkpoint of a parser whose weights training starts from.
 
     Raises:
-        CorpusError: if an encoder's package is not installed.
+        CorpusError: if an encoder's package is not installed, or `start_from` does not fit.
         ValueError: if a setting cannot be.
     """
 
@@ -96,6 +97,7 @@ class DiscourseParser(LightningModule):
         encoder_learning_rate: float = 5e-5,
         weight_decay: float = 0.01,
         loss_weights: dict[str, float] | None = None,
+        start_from: Path | None = None,
     ) -> None:
         super().__init__()
         if inventory not in INVENTORIES:
@@ -124,6 +126,21 @@ class DiscourseParser(LightningModule):
         self.segmenter: EduSegmenter | None = None  # the default one, once it is needed
         self._kept: dict[str, Tensor] = {}
         self._fingerprint: str | None = None
+        self.start_from = start_from
+
+    def setup(self, stage: str) -> None:
+        """Takes the weights to start from, before training alone; a run that is resumed has its own."""
+        if stage != "fit" or self.start_from is None:
+            return
+        path = Path(str(self.start_from))
+        path = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
+        if not path.is_file():
+            raise CorpusError(f"{path}: not there; model.start_from is the folder of a parser's run, or a checkpoint")
+        state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+        own = self.state_dict()
+        if wrong := sorted(k for k, v in state.items() if k not in own or own[k].shape != v.shape):
+            raise CorpusError(f"{path}: its weights do not fit this parser's settings at {', '.join(wrong[:5])}")
+        self.load_state_dict(state, strict=False)
 
     def _encoder(self, name: str, layers: Sequence[int], frozen: bool, rank: int, window: int, dropout: float):
         if self.subwords is None:

@@ -21,7 +21,7 @@ SHARED = {
 LAYERS = {
     "experiments": ("callbacks", "lightning_modules", "datamodules"),
     "callbacks": ("lightning_modules", "datamodules"),
-    "lightning_modules": ("lightning_modules.networks", "lightning_modules.decoding"),
+    "lightning_modules": ("lightning_modules.networks", "lightning_modules.decoding", "datamodules.discourse"),
     "lightning_modules.networks": (),
     "lightning_modules.decoding": (),
     "lightning_modules.metrics": (),

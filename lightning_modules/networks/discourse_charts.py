@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .chart import Potentials, SplitPosterior, best_trees, node_marginals, span_marginals
-from .ldd import LabelClasses, banded, discourse_distribution, nucleus_leaves
-from .span_scorer import DiscourseScorer, Layout, Units
+from lightning_modules.networks.chart import Potentials, SplitPosterior, best_trees, node_marginals, span_marginals
+from lightning_modules.networks.ldd import LabelClasses, banded, discourse_distribution, nucleus_leaves
+from lightning_modules.networks.span_scorer import DiscourseScorer, Layout, Units
 
 NUCLEARITIES = ("NS", "SN", "NN")
 _CELLS = 400_000  # spans of charts that are filled together

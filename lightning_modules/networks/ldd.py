@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .chart import SplitPosterior
+from lightning_modules.networks.chart import SplitPosterior
 
 ROWS = ("side", "nucleus")
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from .chart import Chart, Potentials
+from lightning_modules.networks.chart import Chart, Potentials
 
 EDU_LAYOUT, SPAN_LAYOUT = 8, 18  # numbers of features
 
