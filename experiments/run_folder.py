@@ -94,15 +94,15 @@ def link_arguments(parser: ArgumentParser) -> None:
         parser.link_arguments(f"model.init_args.{name}", f"data.init_args.{name}")
 
 
-def build(config: dict[str, Any]) -> tuple[Summarizer, SummarizationData]:
+def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]:
     """Model and data of a config, as `precis fit` makes them.
 
     Raises:
         ArgumentError: if there are no such classes or arguments.
     """
     parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(Summarizer, "model")
-    parser.add_subclass_arguments(SummarizationData, "data")
+    parser.add_subclass_arguments(LightningModule, "model")
+    parser.add_subclass_arguments(LightningDataModule, "data")
     link_arguments(parser)
     built = parser.instantiate_classes(parser.parse_object({key: config[key] for key in ("model", "data")}))
     return built.model, built.data
@@ -121,6 +121,8 @@ def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = 
         CorpusError: if the folder lacks something, or the checkpoint does not fit.
     """
     config = read_config(run)
+    if not (Path(run) / "text").is_dir():
+        raise CorpusError(f"{run}: not the run of a summarizer, it has no folder text; give one that has")
     config["data"]["init_args"] |= {"text": str(Path(run) / "text"), **changes}
     model, data = build(config)
     if corpus is not None:
