@@ -129,8 +129,9 @@ class _Pieces(nn.Module):
 
     def forward(self, states: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
         """Spans of documents with states [B, E, H], each [N] -> [N, hidden_size]."""
-        states = states * layout.mask.unsqueeze(-1)
-        first, last, before, behind, mean = self.edus(states).chunk(5, -1)           # [B, E, hidden] each
+        # padding has no vector, not even the layer's bias: nothing stands behind the last EDU
+        projected = self.edus(states) * layout.mask.unsqueeze(-1)
+        first, last, before, behind, mean = projected.chunk(5, -1)                   # [B, E, hidden] each
         edge = torch.zeros_like(before[:, :1])
         first = first + torch.cat([edge, before[:, :-1]], 1)
         last = last + torch.cat([behind[:, 1:], edge], 1)

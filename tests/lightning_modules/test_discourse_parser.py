@@ -1,0 +1,201 @@
+import copy
+
+import pytest
+import torch
+from made_up_treebank import made_up_treebank
+from pytorch_lightning import Trainer, seed_everything
+from torch.testing import assert_close
+
+from datamodules.discourse.features import ParserBatch, label_classes, parser_features
+from datamodules.discourse.parses import ParseRequest
+from datamodules.discourse.relations import GUM
+from datamodules.documents import CorpusError
+from datamodules.treebank import TreebankData
+from lightning_modules.discourse_parser import DiscourseParser, layout_of
+from lightning_modules.networks.span_scorer import Units, node_scores
+from tests.lightning_modules.networks.brute_trees import trees
+
+TINY = {"hidden_size": 24, "fit_size": 4}
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory):
+    return made_up_treebank(tmp_path_factory.mktemp("treebank") / "trees.jsonl")
+
+
+def data_of(treebank, **options) -> TreebankData:
+    return TreebankData(treebank, treebank, treebank, **options)
+
+
+def batch_of(data: TreebankData, split: str = "train") -> ParserBatch:
+    data.setup("fit")
+    return ParserBatch.of(data._features[split])
+
+
+def trainer_with(**options) -> Trainer:
+    return Trainer(**{
+        "accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
+        "enable_model_summary": False, "gradient_clip_val": 1.0, "num_sanity_val_steps": 0,
+    } | options)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(treebank):
+    seed_everything(1)
+    model = DiscourseParser(members=2, learning_rate=0.01, dropout=0.1, **TINY)
+    trainer = trainer_with(max_epochs=25, check_val_every_n_epoch=25)
+    trainer.fit(model, data_of(treebank, batch_size=3))
+    return model.eval(), trainer
+
+
+def requests(data: TreebankData, given: bool = True) -> list[ParseRequest]:
+    return [
+        ParseRequest(d.id, d.text, tuple(d.sentences), tuple(d.paragraphs), tuple(d.edus) if given else None)
+        for d in data.documents("train")
+    ]
+
+
+def test_the_loss_is_the_likelihood_among_all_trees(treebank):
+    """-log P(tree) against every tree of the shortest document, -log P(class) one node at a time."""
+    torch.manual_seed(0)
+    model = DiscourseParser(**TINY).eval()
+    data = data_of(treebank)
+    data.setup("fit")
+    features = min(data._features["train"], key=lambda text: text.size)
+    batch = ParserBatch.of([features])
+    terms = model.loss_terms(batch)
+    layout, scorer = layout_of(batch), model.scorers[0]
+    states = scorer.context(model.vectors(batch), layout)
+    potentials = scorer.potentials(states, layout, Units.edus(layout))
+
+    def total(tree) -> torch.Tensor:
+        columns = torch.tensor(tree).T
+        return node_scores(potentials, torch.zeros(len(tree), dtype=torch.long), *columns).sum()
+
+    gold = [tuple(node) for node in features.nodes[:, :3].tolist()]
+    every = torch.stack([total(tree) for tree in trees(0, features.size - 1)])
+    assert features.size == 6 and len(every) == 42
+    assert_close(terms["tree"], (every.logsumexp(0) - total(gold)) / 5)
+    wrong = 0.0
+    for start, split, end, label in features.nodes.tolist():
+        places = [torch.tensor([n]) for n in (0, start, split, end)]
+        wrong = wrong - scorer.class_logits(states, layout, *places).log_softmax(-1)[0, label]
+    assert_close(terms["classes"], wrong / 5)
+
+
+def test_two_documents_weigh_like_two_batches(treebank):
+    torch.manual_seed(0)
+    model = DiscourseParser(**TINY).eval()
+    data = data_of(treebank)
+    data.setup("fit")
+    texts = data._features["train"][:2]
+    together = model.loss_terms(ParserBatch.of(texts))
+    alone = [model.loss_terms(ParserBatch.of([text])) for text in texts]
+    for name, value in together.items():
+        assert_close(value, sum(terms[name] for terms in alone) / 2)
+
+
+def test_every_parameter_gets_a_gradient(treebank):
+    model = DiscourseParser(members=2, **TINY)
+    sum(model.loss_terms(batch_of(data_of(treebank))).values()).backward()
+    assert not [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
+
+
+def test_learns_a_treebank_by_heart(trained, treebank):
+    model, trainer = trained
+    (scores,) = trainer.test(model, data_of(treebank), verbose=False)
+    assert scores["test/original_parseval/F"] > 90
+    untrained = trainer_with().test(DiscourseParser(**TINY), data_of(treebank), verbose=False)[0]
+    assert untrained["test/original_parseval/F"] < 40
+
+
+def test_parses_hold_trees_and_distributions_of_their_documents(trained, treebank):
+    model, _ = trained
+    asked = requests(data_of(treebank))
+    together = model.predict_step(asked, 0)
+    for request, parse in zip(asked, together):
+        alone = model.parse(request)
+        assert parse.id == request.id and parse.edus.tolist() == [list(edu) for edu in request.edus]
+        assert alone.tree.equal(parse.tree) and (alone.ldd.int() - parse.ldd.int()).abs().max() <= 1
+        pairs = parse.dense().sum(-1)
+        both = (pairs + pairs.T)[~torch.eye(parse.size, dtype=torch.bool)]
+        assert both.min() > 0.95 and both.max() < 2.05  # one byte a value
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+def test_a_long_text_is_parsed_in_chunks(trained, treebank, rows):
+    model = copy.deepcopy(trained[0])
+    model.cap, model.rows = 4, rows
+    text = max(requests(data_of(treebank)), key=lambda request: len(request.edus))
+    parse = model.parse(text)
+    assert len(parse.tree) == parse.size - 1 == 9
+    pairs = parse.dense().sum(-1)
+    both = (pairs + pairs.T)[~torch.eye(parse.size, dtype=torch.bool)]
+    assert both.min() > (0.95 if rows == "side" else -0.05) and both.max() < 2.05
+
+
+def test_odd_texts(trained):
+    model, _ = trained
+    for text in ("Yes.", "x", "Ça 😀 va\u200b ?\n\n— 𝔬𝔲𝔦 .", "a b " * 3000):
+        parse = model.parse(ParseRequest("odd", text, (), ()))
+        assert parse.size >= 1 and len(parse.tree) == parse.size - 1
+    with pytest.raises(ValueError, match="'blank' is empty"):
+        model.parse(ParseRequest("blank", " \n", (), ()))
+
+
+def test_saved_weights_give_the_same_parse(trained, treebank, tmp_path):
+    model, trainer = trained
+    model.save(tmp_path / "saved")
+    trainer.save_checkpoint(tmp_path / "parser.ckpt")
+    asked = requests(data_of(treebank))[:2]
+    expected = model.predict_step(asked, 0)
+    exact = DiscourseParser.from_checkpoint(tmp_path / "parser.ckpt")
+    assert exact.fingerprint == model.fingerprint
+    for one, other in zip(exact.predict_step(asked, 0), expected):
+        assert one.tree.equal(other.tree) and one.ldd.equal(other.ldd)
+    halved = DiscourseParser.load(tmp_path / "saved", rows="nucleus", band=3)
+    assert halved.fingerprint != model.fingerprint and halved.rows == "nucleus"
+    assert all(one.tree.equal(other.tree) for one, other in zip(halved.predict_step(asked, 0), expected))
+
+
+def test_training_can_start_from_another_parser(trained, treebank, tmp_path):
+    model, trainer = trained
+    trainer.save_checkpoint(tmp_path / "parser.ckpt")
+    begun = DiscourseParser(members=2, **TINY, start_from=tmp_path / "parser.ckpt")
+    begun.setup("fit")
+    assert all(value.equal(model.state_dict()[name]) for name, value in begun.state_dict().items() if "scorers" in name)
+    with pytest.raises(CorpusError, match="do not fit this parser's settings at"):
+        DiscourseParser(members=2, hidden_size=8, start_from=tmp_path / "parser.ckpt").setup("fit")
+    with pytest.raises(CorpusError, match="not there"):
+        DiscourseParser(**TINY, start_from=tmp_path / "other").setup("fit")
+
+
+def test_wrong_settings():
+    with pytest.raises(ValueError, match="inventory 'pdtb' is none of"):
+        DiscourseParser(inventory="pdtb")
+    with pytest.raises(ValueError, match="members 0"):
+        DiscourseParser(members=0)
+    with pytest.raises(CorpusError, match="name a folder with config.json"):
+        DiscourseParser.load("nowhere")
+
+
+def test_treebank_data_leaves_licences_out_(treebank):
+    data = data_of(treebank, licences=["CC BY 4.0"])
+    assert len(data.documents("train")) == 4 and len(data.documents("val")) == 6
+    with pytest.raises(CorpusError, match="no document has one of data.licences"):
+        data_of(treebank, licences=["CC0"]).documents("train")
+    with pytest.raises(ValueError, match="inventory 'pdtb'"):
+        data_of(treebank, inventory="pdtb")
+
+
+def test_features_are_tokens_units_and_nodes(treebank):
+    data = data_of(treebank)
+    data.setup("fit")
+    features, document = data._features["train"][2], data.documents("train")[2]
+    assert features.sentence.tolist() == [i // 2 for i in range(len(document.edus))]
+    assert features.paragraph.tolist() == [i // 4 for i in range(len(document.edus))]
+    classes = label_classes(GUM)
+    found = {(s, k, e, *classes[label]) for s, k, e, label in features.nodes.tolist()}
+    assert found == set(document.tree.binary().spans())
+    same = parser_features(document, document.edus, None)
+    assert same.token_edus.equal(features.token_edus) and features.token_edus.unique().numel() == len(document.edus)
