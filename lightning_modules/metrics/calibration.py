@@ -1,0 +1,148 @@
+"""Calibration of labelled discourse distributions (LDD) against gold trees: calibration error and Brier score."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+KINDS = ("labelled", "summed")
+BINS, FLOOR = 15, 0.01
+_LEVELS = 1024  # of sqrt(p): a value that is stored in one byte, 255 sqrt(p), has a level of its own
+_SLACK = 1e-4  # rounding beyond 0 and 1
+
+
+class LDDCalibration(Metric):
+    """How far p(a is the nucleus of b under l) is what the gold tree says in so many cases.
+
+    Cells are compared with the LDD y of the gold tree, zeros and ones (Guo et al. 2017, equation 3; Brier 1950):
+
+        ECE = sum over bins of |sum of p - sum of y| / number of cells
+        Brier = sum over labels of (p - y)^2, a mean over ordered pairs a, b with a != b
+
+    Two kinds of cells: `labelled`, one for each ordered pair and relation; `summed`, one for each ordered pair, with
+    p(a is the nucleus of b) = sum over l of p(a, b, l), at most 1. Four ways to bin, `KIND/NAME` in `compute`:
+
+    - `ece`: `bins` bins of equal width over [0, 1], all cells. Most cells are near zero, and most is near zero then.
+    - `ece_mass`: bins of like number of cells, as far as equal values, which stay together, let.
+    - `ece_probable`, `ece_mass_probable`: the same over the cells with p >= `floor` alone.
+
+    Besides, `KIND/brier`. NaN where there is no cell. The state is sums a level of p, finer than any bin: the result
+    does not depend on how documents are spread over processes.
+
+    Args:
+        bins: number of bins M.
+        floor: least p of a probable cell.
+
+    Attributes:
+        levels: of each kind and level of p: number of cells, sum of p, sum of y, [2, 3, B], double precision.
+
+    Raises:
+        ValueError: if there is no bin or the floor is no probability; in `update`, see there.
+    """
+
+    is_differentiable = False
+    full_state_update = False
+
+    def __init__(self, bins: int = BINS, floor: float = FLOOR, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if bins < 1 or not 0 <= floor < 1:
+            raise ValueError(f"{bins} bins from {floor} on: at least one bin, and a floor between 0 and 1")
+        self.bins, self.floor = bins, floor
+        self.widths = torch.arange(1, bins, dtype=torch.float64) / bins
+        squares = (torch.arange(1, _LEVELS, dtype=torch.float64) / _LEVELS) ** 2
+        own = torch.tensor([floor] if floor else [], dtype=torch.float64)
+        self.edges = torch.cat([self.widths, squares, own]).unique()                     # inner ones, [B - 1]
+        states = {"levels": (len(KINDS), 3, len(self.edges) + 1), "squares": (len(KINDS),), "pairs": ()}
+        for name, shape in states.items():
+            self.add_state(name, torch.zeros(shape, dtype=torch.float64), dist_reduce_fx="sum")
+        self._documents: list[Tensor] = []
+
+    def update(self, p: Tensor, target: Tensor, banded: bool = True) -> None:
+        """Adds a document.
+
+        Args:
+            p: its LDD, a band [E, 2b + 1, R] whose column b + d is the pair (a, a + d), or dense, [E, E, R]. What
+                stands on the diagonal and outside the document is not read.
+            target: the LDD of its gold tree with the same `rows`, in the same form.
+            banded: which of the two forms it is.
+
+        Raises:
+            ValueError: if the shapes are wrong or differ, or a value is no probability.
+        """
+        within = pairs_within(p.shape, banded).to(p.device)
+        if p.shape != target.shape:
+            raise ValueError(f"the LDD is {list(p.shape)}, that of the gold tree {list(target.shape)}")
+        found, truth = (values[within].double().to(self.device) for values in (p, target))   # [P, R]
+        if not ((found >= -_SLACK) & (found <= 1 + _SLACK)).all():  # so written, NaN fails too
+            raise ValueError(f"an LDD holds probabilities, got values from {found.min():.4g} to {found.max():.4g}")
+        found = found.clamp(0, 1)
+        # rounding to a byte may bring a sum above 1
+        cells = (found.flatten(), truth.flatten()), (found.sum(-1).clamp(max=1), truth.sum(-1))
+        squares = torch.stack([((mine - gold) ** 2).sum() for mine, gold in cells])
+        for kind, (mine, gold) in enumerate(cells):
+            level = torch.bucketize(mine, self.edges.to(self.device), right=True)
+            self.levels[kind].index_add_(1, level, torch.stack([torch.ones_like(mine), mine, gold]))
+        self.squares += squares
+        self.pairs += len(found)
+        self._documents.append(torch.cat([squares, squares.new_full((1,), len(found))]).cpu())
+
+    def per_document(self) -> Tensor:
+        """Of the documents that `update` got on this process, for a bootstrap: sums of (p - y)^2 of the two kinds, and
+        number of pairs, [D, 3]."""
+        return torch.stack(self._documents) if self._documents else torch.zeros(0, 3, dtype=torch.float64)
+
+    def reset(self) -> None:
+        """Forgets all documents."""
+        super().reset()
+        self._documents = []
+
+    def compute(self) -> dict[str, Tensor]:
+        """Errors by name, scalars."""
+        scores = {}
+        for row, kind in enumerate(KINDS):
+            for suffix, floor in (("", 0.0), ("_probable", self.floor)):
+                for name, mass in (("ece", False), ("ece_mass", True)):
+                    count, mean, share = self.reliability(kind, floor, mass).unbind(1)
+                    there = count > 0
+                    gaps = (count * (mean - share).abs())[there]
+                    scores[f"{kind}/{name}{suffix}"] = gaps.sum() / count.sum()
+            scores[f"{kind}/brier"] = self.squares[row] / self.pairs
+        return scores
+
+    def reliability(self, kind: str, floor: float = 0.0, mass: bool = False) -> Tensor:
+        """The bins of one kind of cells: number of cells, mean p, share that is true; NaN for an empty bin's, [M, 3].
+
+        Args:
+            kind: `labelled` or `summed`.
+            floor: cells below it are left out; 0 or the metric's own.
+            mass: whether bins are of like number of cells, and not of equal width.
+
+        Raises:
+            ValueError: for another kind or floor.
+        """
+        if kind not in KINDS or floor not in (0.0, self.floor):
+            raise ValueError(f"{kind!r} from {floor} on: take one of {', '.join(KINDS)}, and 0 or {self.floor}")
+        edges, widths = self.edges.to(self.device), self.widths.to(self.device)
+        least = torch.cat([edges.new_zeros(1), edges])                                   # of each level, [B]
+        levels = self.levels[KINDS.index(kind)] * (least >= floor)
+        if mass:
+            middle = levels[0].cumsum(0) - levels[0] / 2
+            group = (middle / levels[0].sum() * self.bins).nan_to_num().long().clamp(0, self.bins - 1)
+        else:
+            group = torch.bucketize(least, widths, right=True)
+        count, p, true = levels.new_zeros(3, self.bins).index_add_(1, group, levels)
+        return torch.stack([count, p / count, true / count], 1)
+
+
+def pairs_within(shape: torch.Size, banded: bool) -> Tensor:
+    """Which entries of an LDD are pairs of two EDUs of the document: bool [E, 2b + 1], or [E, E] where it is dense.
+
+    Raises:
+        ValueError: if it is no shape of an LDD.
+    """
+    if len(shape) != 3 or (shape[1] % 2 == 0 if banded else shape[0] != shape[1]):
+        raise ValueError(f"an LDD is {'[E, 2b + 1, R]' if banded else '[E, E, R]'}, got {list(shape)}")
+    first, column = torch.arange(shape[0])[:, None], torch.arange(shape[1])
+    second = first + column - shape[1] // 2 if banded else column
+    return (second >= 0) & (second < shape[0]) & (second != first)

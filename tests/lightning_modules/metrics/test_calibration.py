@@ -1,0 +1,196 @@
+"""Calibration against plain loops, and against cases that a person can work out."""
+
+import math
+import random
+
+import pytest
+import torch
+from made_up_parses import random_tree
+
+from datamodules.discourse.distributions import decode, encode, inside, to_band, tree_ldd
+from lightning_modules.metrics.calibration import KINDS, LDDCalibration, pairs_within
+
+
+def made_up(size: int, relations: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A random dense LDD whose directions sum to at most 1, many values near zero, and that of a random tree."""
+    generator = torch.Generator().manual_seed(seed)
+    p = torch.rand(size, size, relations, generator=generator, dtype=torch.float64) ** 6
+    p = p / p.sum(-1, keepdim=True).clamp(min=1)
+    gold = tree_ldd(random_tree(size, relations, random.Random(seed)), size, relations, band=size - 1)
+    offset = torch.arange(size) - torch.arange(size)[:, None] + size - 1
+    return p, gold[torch.arange(size)[:, None], offset].double()
+
+
+def cells_of(p: torch.Tensor, gold: torch.Tensor, kind: str, width: int | None = None) -> list[tuple[float, float]]:
+    cells = []
+    for a in range(len(p)):
+        for b in range(len(p)):
+            if a == b or (width is not None and abs(a - b) > width):
+                continue
+            pairs = list(zip(p[a, b].tolist(), gold[a, b].tolist()))
+            cells += pairs if kind == "labelled" else [(sum(x for x, _ in pairs), sum(y for _, y in pairs))]
+    return cells
+
+
+def error_by_loop(cells: list[tuple[float, float]], bins: int) -> float:
+    held: dict[int, list] = {}
+    for p, y in cells:
+        held.setdefault(min(int(p * bins), bins - 1), []).append((p, y))
+    total = 0.0
+    for inside_bin in held.values():
+        mean = sum(p for p, _ in inside_bin) / len(inside_bin)
+        share = sum(y for _, y in inside_bin) / len(inside_bin)
+        total += len(inside_bin) / len(cells) * abs(mean - share)
+    return total
+
+
+@pytest.mark.parametrize("bins", [1, 10, 15])
+@pytest.mark.parametrize("width", [None, 3])
+def test_equals_plain_loops(bins, width):
+    metric, documents = LDDCalibration(bins), [made_up(size, 4, size) for size in (2, 7, 12)]
+    for p, gold in documents:
+        if width is None:
+            metric.update(p, gold, banded=False)
+        else:
+            metric.update(to_band(p, width), to_band(gold, width))
+    scores = metric.compute()
+    for kind in KINDS:
+        cells = [cell for p, gold in documents for cell in cells_of(p, gold, kind, width)]
+        probable = [cell for cell in cells if cell[0] >= 0.01]
+        assert scores[f"{kind}/ece"].item() == pytest.approx(error_by_loop(cells, bins), abs=1e-12)
+        assert scores[f"{kind}/ece_probable"].item() == pytest.approx(error_by_loop(probable, bins), abs=1e-12)
+        pairs = len(cells) / (4 if kind == "labelled" else 1)
+        brier = sum((p - y) ** 2 for p, y in cells) / pairs
+        assert scores[f"{kind}/brier"].item() == pytest.approx(brier, abs=1e-12)
+        assert metric.reliability(kind)[:, 0].sum() == len(cells)
+        assert metric.reliability(kind, 0.01, mass=True)[:, 0].sum() == len(probable)
+
+
+def test_bins_of_like_number_by_a_loop():
+    generator = torch.Generator().manual_seed(3)
+    p = torch.rand(40, 40, 1, generator=generator, dtype=torch.float64) ** 3
+    gold = (torch.rand(40, 40, 1, generator=generator) < 0.3).double()
+    metric = LDDCalibration(8)
+    metric.update(p, gold, banded=False)
+    cells = sorted(cells_of(p, gold, "labelled"))
+    many = len(cells) // 8
+    chunks = [cells[i : i + many] for i in range(0, len(cells), many)]
+    by_hand = sum(abs(sum(x for x, _ in chunk) - sum(y for _, y in chunk)) for chunk in chunks) / len(cells)
+    # levels of p are finite: a bin's ends may be some cells off
+    assert metric.compute()["labelled/ece_mass"].item() == pytest.approx(by_hand, abs=2e-3)
+    table = metric.reliability("labelled", mass=True)
+    assert ((table[:, 0] - many).abs() <= 12).all() and (table[1:, 1] > table[:-1, 1]).all()
+
+
+def test_equal_values_stay_in_one_bin():
+    metric, half = LDDCalibration(10), torch.full((5, 5, 1), 0.5)
+    gold = torch.zeros(5, 5, 1)
+    gold[:2] = 1  # 8 of 20 pairs
+    metric.update(half, gold, banded=False)
+    scores = metric.compute()
+    for name in ("ece", "ece_mass", "ece_probable", "ece_mass_probable"):
+        assert scores[f"labelled/{name}"].item() == pytest.approx(0.1)
+    assert scores["labelled/brier"].item() == pytest.approx(0.25)
+    assert (metric.reliability("labelled", mass=True)[:, 0] > 0).sum() == 1
+
+
+def test_by_hand():
+    """Two EDUs, two relations: (0, 1) has p .6 and .2 and is the first; (1, 0) has .1 and 0 and is none."""
+    p = torch.tensor([[[9.0, 9.0], [0.6, 0.2]], [[0.1, 0.0], [9.0, 9.0]]])  # the diagonal is not read
+    gold = torch.tensor([[[0.0, 0.0], [1.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]])
+    metric = LDDCalibration(10)
+    metric.update(p, gold, banded=False)
+    scores = metric.compute()
+    assert scores["labelled/ece"].item() == pytest.approx((0.4 + 0.2 + 0.1 + 0) / 4)
+    assert scores["labelled/ece_probable"].item() == pytest.approx((0.4 + 0.2 + 0.1) / 3)
+    assert scores["labelled/brier"].item() == pytest.approx((0.16 + 0.04 + 0.01) / 2)
+    assert scores["summed/ece"].item() == pytest.approx((0.2 + 0.1) / 2)
+    assert scores["summed/brier"].item() == pytest.approx((0.04 + 0.01) / 2)
+
+
+def test_the_gold_tree_itself_is_perfect_and_its_opposite_is_not():
+    _, gold = made_up(9, 3, 1)
+    metric = LDDCalibration()
+    metric.update(gold, gold, banded=False)
+    assert all(value == 0 for value in metric.compute().values())
+    metric.reset()
+    metric.update(1 - gold, gold, banded=False)
+    assert metric.compute()["labelled/ece"] == 1 and metric.compute()["labelled/brier"] == 3
+
+
+def test_draws_from_p_are_calibrated_and_sharper_than_p_is_not():
+    generator = torch.Generator().manual_seed(0)
+    p = torch.rand(300, 300, 1, generator=generator)
+    gold = (torch.rand(300, 300, 1, generator=generator) < p).float()
+    calibrated, sharp = LDDCalibration(), LDDCalibration()
+    calibrated.update(p, gold, banded=False)
+    sharp.update((p > 0.5).float(), gold, banded=False)
+    assert calibrated.compute()["labelled/ece"] < 0.01
+    assert calibrated.compute()["labelled/brier"].item() == pytest.approx(1 / 6, abs=0.005)  # E p (1 - p)
+    assert sharp.compute()["labelled/ece"].item() == pytest.approx(0.25, abs=0.01)
+    assert sharp.compute()["labelled/brier"].item() == pytest.approx(0.25, abs=0.01)
+
+
+def test_a_band_is_the_dense_one_and_the_order_of_documents_is_no_matter():
+    dense, banded, halves = LDDCalibration(), LDDCalibration(), [LDDCalibration(), LDDCalibration()]
+    for number, size in enumerate((3, 8, 5)):
+        p, gold = made_up(size, 2, size)
+        dense.update(p, gold, banded=False)
+        banded.update(to_band(p, 9), to_band(gold, 9))
+        halves[number % 2].update(p, gold, banded=False)
+    merged = LDDCalibration()
+    for name in ("levels", "squares", "pairs"):
+        setattr(merged, name, getattr(halves[0], name) + getattr(halves[1], name))
+    for other in (banded, merged):
+        for name, value in dense.compute().items():
+            assert other.compute()[name].item() == pytest.approx(value.item(), abs=1e-12)
+    squares = dense.per_document()
+    assert squares.shape == (3, 3) and squares[:, 2].tolist() == [6, 56, 20]
+    assert (squares[:, 0].sum() / 82).item() == pytest.approx(dense.compute()["labelled/brier"].item())
+
+
+def test_what_is_stored_in_a_byte_may_sum_to_more_than_one():
+    p = torch.full((2, 2, 15), 1 / 15)
+    stored = decode(encode(p)) * 1.02
+    assert stored[0, 1].sum() > 1
+    metric = LDDCalibration()
+    metric.update(stored, torch.zeros(2, 2, 15), banded=False)
+    assert metric.compute()["summed/ece"] == 1
+
+
+def test_one_edu_or_none_is_no_error():
+    metric = LDDCalibration()
+    assert all(math.isnan(value) for value in metric.compute().values())
+    metric.update(torch.zeros(1, 1, 3), torch.zeros(1, 1, 3))
+    assert math.isnan(metric.compute()["summed/brier"]) and metric.per_document().tolist() == [[0, 0, 0]]
+    assert LDDCalibration().per_document().shape == (0, 3)
+
+
+@pytest.mark.parametrize("size, band", [(1, 0), (4, 1), (4, 6)])
+def test_pairs_within(size, band):
+    assert torch.equal(pairs_within(torch.Size((size, 2 * band + 1, 1)), True), inside(size, band))
+    assert torch.equal(pairs_within(torch.Size((size, size, 1)), False), ~torch.eye(size, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    "p, target, banded, problem",
+    [
+        (torch.zeros(3, 4, 2), torch.zeros(3, 4, 2), True, r"\[E, 2b \+ 1, R\], got \[3, 4, 2\]"),
+        (torch.zeros(3, 4, 2), torch.zeros(3, 4, 2), False, r"\[E, E, R\]"),
+        (torch.zeros(3, 3), torch.zeros(3, 3), False, r"got \[3, 3\]"),
+        (torch.zeros(3, 3, 2), torch.zeros(3, 3, 1), False, "that of the gold tree"),
+        (torch.full((3, 3, 2), 1.1), torch.zeros(3, 3, 2), False, "probabilities"),
+        (torch.full((3, 3, 2), float("nan")), torch.zeros(3, 3, 2), False, "probabilities"),
+    ],
+)
+def test_wrong_input(p, target, banded, problem):
+    with pytest.raises(ValueError, match=problem):
+        LDDCalibration().update(p, target, banded)
+
+
+@pytest.mark.parametrize("bins, floor", [(0, 0.01), (15, 1.0), (15, -0.1)])
+def test_wrong_settings(bins, floor):
+    with pytest.raises(ValueError, match="bins"):
+        LDDCalibration(bins, floor)
+    with pytest.raises(ValueError, match="labelled, summed"):
+        LDDCalibration().reliability("both")
