@@ -48,6 +48,7 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   summarize   summarize text:           precis summarize --checkpoint runs/NAME < text
   corpus      look at a corpus:         precis corpus --corpus Docstrings
   parse       discourse structure:      precis parse --corpus Docstrings --out parses
+  score-parser  a parser on gold trees: precis score-parser TREEBANK --parser runs/NAME
   report      scores and examples:      precis report runs/NAME
   evaluate    score any file of outputs: precis evaluate runs/NAME/predictions.jsonl
   baseline    lead, oracle, LexRank ...: precis baseline lead --run runs/NAME --out lead.jsonl

@@ -25,6 +25,7 @@ from experiments.compare import compare
 from experiments.evaluate import evaluate
 from experiments.parse import parse
 from experiments.run_folder import load_run, read_config
+from experiments.score_parser import score_parser
 from experiments.sweep import sweep
 from experiments.texts import collect_texts
 from lightning_modules.metrics.rouge import rouge_scores
@@ -160,6 +161,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "summarize": summarize,
     "corpus": corpus,
     "parse": parse,
+    "score-parser": score_parser,
     "report": report,
     "evaluate": evaluate,
     "baseline": baseline,

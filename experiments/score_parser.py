@@ -1,0 +1,252 @@
+"""`precis score-parser`: a discourse parser on a treebank, beside the right-branching tree."""
+
+import json
+import math
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from jsonargparse import ArgumentParser, Namespace
+from pytorch_lightning import LightningModule
+from rich.console import Console
+from rich.progress import track
+
+from datamodules.discourse.baselines import right_branching
+from datamodules.discourse.parses import DiscourseParse, ParseRequest, nodes_of
+from datamodules.discourse.records import TreebankDocument
+from datamodules.discourse.relations import INVENTORIES, coarsened
+from datamodules.discourse.treebanks import read_treebank
+from datamodules.discourse.trees import Span, Tree
+from datamodules.documents import CorpusError
+from datamodules.text.offsets import paragraph_offsets, sentence_offsets
+from experiments.parse import PARSERS, load_parser
+from experiments.parser_page import page, reliability_plot
+from experiments.parser_scores import Forecasts, by_genre, by_place, calibration, edu_starts, parseval, segmentation
+from experiments.statistics import LEVEL, RESAMPLES, Interval
+from lightning_modules.metrics.calibration import BINS, FLOOR
+
+BASELINE = "right-branching"
+
+# The command -----------------------------------------------------------------------------------------------------
+
+
+def score_parser(arguments: list[str]) -> None:
+    """`precis score-parser TREEBANK --parser RUN`: Parseval with gold EDUs and from the text alone, segmentation, and
+    calibration of the LDD, each with the right-branching tree beside it; tables in Markdown.
+
+    TREEBANK is a file or folder of trees: JSON Lines, .rs3, .rs4, .dis or .conllu.
+    """
+    options = _parser().parse_args(arguments)
+    _check(options)
+    result, metrics = score(options)
+    result = {"command": shlex.join(["precis", "score-parser", *arguments]), **result}
+    text = page(result)
+    if options.out is not None:
+        folder = Path(str(options.out))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "scores.json").write_text(json.dumps(plain(result), ensure_ascii=False, indent=1) + "\n")
+        (folder / "scores.md").write_text(text + "\n", encoding="utf-8")
+        reliability_plot(metrics).savefig(folder / "reliability.png", format="png", dpi=120)
+    print(text, flush=True)
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="precis score-parser", description=score_parser.__doc__, exit_on_error=False)
+    parser.add_argument("treebank", type=Path, help="file or folder of gold trees")
+    parser.add_argument("--parser", type=str, default="default", help=f"{', '.join(PARSERS)}, or a parser's run folder")
+    parser.add_argument("--out", type=Path | None, default=None, help="folder for scores.json, scores.md, a plot")
+    parser.add_argument("--rows", type=Literal["side", "nucleus"], default="side", help="reading of the LDD")
+    parser.add_argument("--band", type=int, default=512, help="EDUs to each side over which the LDD is compared")
+    parser.add_argument("--bins", type=int, default=BINS, help="of calibration errors")
+    parser.add_argument("--end_to_end", type=bool, default=True, help="whether to score parses of the text alone, too")
+    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="of the bootstrap over documents")
+    return parser
+
+
+def _check(options: Namespace) -> None:
+    for name in ("band", "bins", "resamples"):
+        if options[name] < 1:
+            raise CorpusError(f"--{name} {options[name]}: at least 1")
+    if options.out is not None and Path(str(options.out)).is_file():
+        raise CorpusError(f"--out {options.out}: a file; name a folder")
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: intervals as objects, nan as null."""
+    if isinstance(value, Interval):
+        return {"value": plain(value.mean), "low": plain(value.low), "high": plain(value.high)}
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+# Data ------------------------------------------------------------------------------------------------------------
+
+
+def gold_documents(path: Path, relations: Sequence[str]) -> list[TreebankDocument]:
+    """A treebank's documents with binary trees of a parser's relations.
+
+    Raises:
+        CorpusError: if a document has no tree, a relation is in no inventory, or the relations are of none.
+    """
+    documents = read_treebank(path)
+    if bare := [document.id for document in documents if document.tree is None]:
+        more = f" and {len(bare) - 1} more have" if len(bare) > 1 else " has"
+        raise CorpusError(f"{path}: {bare[0]}{more} no tree; a parser is scored on gold trees, leave others out")
+    inventory = next((one for one in INVENTORIES.values() if set(one.coarse) == set(relations)), None)
+    if inventory is None:
+        raise CorpusError(f"the parser's relations ({', '.join(relations)}) are none of {', '.join(INVENTORIES)}")
+    coarse = coarsened(documents, inventory, where=str(path))
+    return [replace(document, tree=document.tree.binary()) for document in coarse]
+
+
+def from_text(document: TreebankDocument) -> TreebankDocument:
+    """The document with the sentences and paragraphs that are found in its text."""
+    paragraphs = paragraph_offsets(document.text)
+    return replace(document, paragraphs=paragraphs, sentences=sentence_offsets(document.text, paragraphs))
+
+
+def request_of(document: TreebankDocument, edus: bool = True) -> ParseRequest:
+    """What the parser is asked, with the document's EDUs or without."""
+    given = tuple(document.edus) if edus else None
+    return ParseRequest(document.id, document.text, tuple(document.sentences), tuple(document.paragraphs), given)
+
+
+@torch.no_grad()
+def parsed(parser: LightningModule, requests: Sequence[ParseRequest], what: str) -> list[DiscourseParse]:
+    """Parses one at a time, with a progress bar on a terminal."""
+    return [parser.predict_step([request], number)[0] for number, request in enumerate(watched(requests, what))]
+
+
+def watched(items: Sequence, what: str) -> Iterator:
+    """The same, with a progress bar on a terminal."""
+    console = Console(stderr=True)
+    return track(items, what, console=console, transient=True) if console.is_terminal else iter(items)
+
+
+# Scores ----------------------------------------------------------------------------------------------------------
+
+
+def score(options: Namespace) -> tuple[dict[str, Any], dict]:
+    """All numbers, and the metrics of calibration."""
+    parser = load_parser(options.parser, options.rows, options.band)
+    parser.to("cuda" if torch.cuda.is_available() else "cpu")
+    path = Path(str(options.treebank))
+    documents = gold_documents(path, parser.relations)
+    parses = parsed(parser, [request_of(document) for document in documents], "gold EDUs")
+    name, gold = options.parser, [document.tree for document in documents]
+    trees = {name: [found.best_tree() for found in parses]}
+    trees |= other_decodings(parser, documents)
+    trees[BASELINE] = baseline(documents)
+    result: dict[str, Any] = {
+        "treebank": str(path), "parser": name, "documents": len(documents),
+        "edus": sum(len(document.edus) for document in documents), "relations": len(parser.relations),
+        "level": LEVEL, "resamples": options.resamples, "rows": options.rows, "bins": options.bins, "floor": FLOOR,
+        "decoding": getattr(getattr(parser, "reader", None), "decoding", None),
+        "gold_edus": {system: parseval(found, gold, resamples=options.resamples) for system, found in trees.items()},
+    }  # fmt: skip
+    chosen = {system: trees[system] for system in (name, BASELINE)}
+    result["places"] = {system: by_place(found, documents, options.resamples) for system, found in chosen.items()}
+    result["genres"] = {system: by_genre(found, documents) for system, found in chosen.items()}
+    if options.end_to_end:
+        result["end_to_end"] = end_to_end(parser, documents, name, options.resamples)
+    result["calibration"], metrics = calibrated(parses, documents, trees[BASELINE], options)
+    return result, metrics
+
+
+def baseline(documents: Sequence[TreebankDocument]) -> list[Tree]:
+    """The right-branching trees over the documents' EDUs."""
+    return [right_branching(document) for document in documents]
+
+
+def end_to_end(
+    parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int
+) -> dict[str, Any]:
+    """Parseval and segmentation where nothing but the text is given; the baseline has the same EDUs."""
+    texts = [from_text(document) for document in documents]
+    parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
+    starts = [(found.edus[:, 0].tolist(), edu_starts(document)) for found, document in zip(parses, documents)]
+    own = [replace(text, edus=[tuple(e) for e in found.edus.tolist()], tree=None) for text, found in zip(texts, parses)]
+    systems = {name: [found.best_tree() for found in parses], BASELINE: baseline(own)}
+    gold = [document.tree for document in documents]
+    return {
+        "segmentation_f1": segmentation(parses, documents, resamples),
+        "parseval": {system: parseval(trees, gold, starts, resamples) for system, trees in systems.items()},
+    }
+
+
+def calibrated(
+    parses: Sequence[DiscourseParse], documents: Sequence[TreebankDocument], branching: Sequence[Tree],
+    options: Namespace,
+) -> tuple[dict[str, Any], dict]:  # fmt: skip
+    """Calibration of the LDD, of its best tree's, of that one smoothed, of the prior, of the right-branching tree's."""
+    forecasts = Forecasts(parses, documents, options.rows)
+    others = [nodes_of(tree, found.relations) for tree, found in zip(branching, parses)]
+    systems = {
+        "LDD": forecasts.distribution,
+        "1-best tree": forecasts.best,
+        "1-best tree, smoothed": forecasts.smoothed,
+        "prior of the relations": forecasts.constant,
+        BASELINE: lambda number: forecasts.tree(number, others[number]),
+    }
+    table, metrics = calibration(systems, forecasts, options.bins, options.resamples)
+    held, pairs = forecasts.pairs()
+    return {
+        "epsilon": forecasts.epsilon, "prior": dict(zip(parses[0].relations, forecasts.prior.tolist())),
+        "pairs": held, "pairs_too_far_apart": pairs - held, "systems": table,
+        "reliability": {
+            system: {kind: metric.reliability(kind).tolist() for kind in ("labelled", "summed")}
+            for system, metric in metrics.items()
+        },
+    }, metrics  # fmt: skip
+
+
+# Decodings -------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def other_decodings(parser: LightningModule, documents: Sequence[TreebankDocument]) -> dict[str, list[Tree]]:
+    """Minimum-Bayes-risk and most probable trees of the chart parser's scorer; of a mixture, of its first scorer, as
+    the most probable tree of a mixture cannot be found in a chart. None of another parser."""
+    from lightning_modules.discourse_parser import DiscourseParser
+    from lightning_modules.networks.discourse_charts import ChartReader
+
+    if not isinstance(parser, DiscourseParser):
+        return {}
+    scorers, before = parser.scorers[:1], parser.reader
+    which = "" if len(parser.scorers) == 1 else f"scorer 1 of {len(parser.scorers)}, "
+    readers = {f"{which}{how}": ChartReader(scorers, before.classes, how, before.least) for how in ("mbr", "cky")}
+    trees: dict[str, list[Tree]] = {name: [] for name in readers}
+    try:
+        for document in watched(documents, "decodings"):
+            for name, found in _decoded(parser, document, readers).items():
+                trees[name].append(found)
+    finally:
+        parser.reader = before
+    return trees
+
+
+def _decoded(parser: Any, document: TreebankDocument, readers: dict[str, Any]) -> dict[str, Tree]:
+    from datamodules.discourse.features import ParserBatch, parser_features
+    from lightning_modules.networks.discourse_charts import NUCLEARITIES, document_tree
+
+    features = parser_features(document, document.edus, parser.subwords, name=document.id)
+    batch, found = ParserBatch.of([features]).to(parser.device), {}
+    vectors = parser.vectors(batch)
+    for name, reader in readers.items():
+        parser.reader = reader
+        (charts,) = parser.charts(batch, vectors, with_nodes=False)
+        nodes = document_tree(charts, reader.classes).tolist()
+        spans = [Span(a, k, b, NUCLEARITIES[sides], parser.relations[relation]) for a, k, b, sides, relation in nodes]
+        found[name] = Tree.from_spans(spans, len(document.edus))
+    return found
+
+
+if __name__ == "__main__":
+    score_parser(sys.argv[1:])
