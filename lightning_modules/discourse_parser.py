@@ -64,7 +64,7 @@ class DiscourseParser(LightningModule):
         decoding: `mbr` or `cky`.
         rows: reading of the LDD, `side` or `nucleus`.
         band: EDUs to each side that the LDD keeps.
-        least: nodes of a smaller probability are left out of the LDD.
+        least: probability above which a node's own classes are scored for the LDD; see `ChartReader`.
         learning_rate: peak, of AdamW with a linear warm-up (a tenth of the steps) and decay.
         encoder_learning_rate: peak for a pretrained encoder.
         weight_decay: of AdamW.
@@ -92,7 +92,7 @@ class DiscourseParser(LightningModule):
         decoding: Literal["mbr", "cky"] = "mbr",
         rows: Rows = "side",
         band: int = 128,
-        least: float = 1e-6,
+        least: float = 1e-4,
         learning_rate: float = 1e-3,
         encoder_learning_rate: float = 5e-5,
         weight_decay: float = 0.01,
@@ -121,7 +121,8 @@ class DiscourseParser(LightningModule):
             DiscourseScorer(3 * self.encoder.size, hidden_size, len(self.classes), dropout, fit_size)
             for _ in range(members)
         )
-        self.reader = ChartReader(self.scorers, meaning, decoding, least)
+        # one node after the other counts in `nucleus`: what is left out there is lost
+        self.reader = ChartReader(self.scorers, meaning, decoding, least if rows == "side" else min(least, 1e-6))
         self.parseval = nn.ModuleDict({stage: Parseval() for stage in ("val", "test")})
         self.segmenter: EduSegmenter | None = None  # the default one, once it is needed
         self._kept: dict[str, Tensor] = {}

@@ -170,6 +170,17 @@ def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
     return _LogPartition.apply(sizes, potentials.spans, *(potentials.fits or ()))
 
 
+def likeliest_splits(potentials: Potentials) -> Tensor:
+    """The most probable k of every span (i, j), given that it is a node, int64 [B, E, E]; k = i unless i < j."""
+    chart = inside(potentials)
+    size = potentials.spans.shape[1]
+    place = torch.arange(size, device=potentials.spans.device)
+    best = place.view(1, -1, 1).repeat(len(potentials.spans), 1, size)
+    for width, starts in _widths(size):
+        best.diagonal(width, 1, 2).add_(potentials.splits(chart, width, starts).argmax(-1))
+    return best
+
+
 class SplitPosterior(NamedTuple):
     """Nodes that trees have with a probability worth having, in no order that matters."""
 

@@ -6,12 +6,27 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.networks.chart import Potentials, SplitPosterior, best_trees, node_marginals, span_marginals
-from lightning_modules.networks.ldd import LabelClasses, banded, discourse_distribution, nucleus_leaves
+from lightning_modules.networks.chart import (
+    Potentials,
+    SplitPosterior,
+    best_trees,
+    likeliest_splits,
+    node_marginals,
+    span_marginals,
+)
+from lightning_modules.networks.ldd import (
+    LabelClasses,
+    banded,
+    discourse_distribution,
+    nucleus_leaves,
+    side_distribution,
+    span_masses,
+)
 from lightning_modules.networks.span_scorer import DiscourseScorer, Layout, Units
 
 NUCLEARITIES = ("NS", "SN", "NN")
 _CELLS = 400_000  # spans of charts that are filled together
+_LEAST_WEIGHT = 1e-12
 _NODES = 65_536  # nodes whose classes are scored together
 
 
@@ -23,16 +38,20 @@ class Spans(NamedTuple):
         end: last EDU of each unit, [U].
         tree: nodes (start, split, end) of the best tree, in units, [U - 1, 3].
         tree_labels: P(class | node) of these, [U - 1, C].
+        spans: what `span_masses` says of all nodes, labelled by their spans, [U, U, 2 R].
         nodes: the probable nodes, in units.
         labels: P(class | node) of these, [N, C].
+        change: the same, less P(class | span), [N, C].
     """
 
     start: Tensor
     end: Tensor
     tree: Tensor
     tree_labels: Tensor
+    spans: Tensor
     nodes: SplitPosterior
     labels: Tensor
+    change: Tensor
 
 
 def cut(sentence: Tensor, paragraph: Tensor, size: int, cap: int) -> list[tuple[int, int]]:
@@ -66,12 +85,16 @@ def cut(sentence: Tensor, paragraph: Tensor, size: int, cap: int) -> list[tuple[
 class ChartReader:
     """Fills charts with the scores of a mixture of scorers, and reads them.
 
+    All nodes count in a distribution. The classes of those above `least` are scored one by one; the others, which
+    together hold a few per cent of the probability, take the mean of those over the same span, or where there is none
+    the classes of its likeliest node.
+
     Args:
         scorers: the members, each with the same share.
         classes: what the classes are.
         decoding: `mbr`, the tree with the most spans right in expectation; `cky`, the most probable one, of a single
             scorer.
-        least: nodes of a smaller probability are left out.
+        least: probability above which a node's own classes are scored; 0 for all, which is exact and slow.
 
     Raises:
         ValueError: for another decoding, or `cky` with a mixture.
@@ -125,20 +148,49 @@ class ChartReader:
         sizes = torch.tensor([len(job[1]) for job in jobs])
         units = Units(*(tensor.to(device) for tensor in (documents, starts, ends, sizes)))
         share = 1 / len(self.scorers)
-        risk, parts = 0, []
+        risk, spans, parts = 0, 0, []
         for scorer, state in zip(self.scorers, states):
             potentials = scorer.potentials(state, layout, units)
             if self.decoding == "mbr":
                 risk = risk + share * span_marginals(potentials, units.sizes)
             if with_nodes:
-                nodes = node_marginals(potentials, units.sizes, self.least)
-                labels = self._labels(scorer, state, layout, units, nodes)
-                parts.append((nodes._replace(probability=nodes.probability * share), labels))
+                table, *own = self._distribution(scorer, state, layout, units, potentials)
+                spans = spans + share * table
+                parts.append((own[0]._replace(probability=own[0].probability * share), *own[1:]))
         trees = best_trees(Potentials(risk) if self.decoding == "mbr" else potentials, units.sizes)
         labels = self._tree_labels(states, layout, units, trees)
         for chart, (job, tree) in enumerate(zip(jobs, trees)):
-            nodes, node_labels = _of_chart(parts, chart) if parts else (None, None)
-            yield Spans(job[1], job[2], tree, labels[chart], nodes, node_labels)
+            own = _of_chart(parts, chart) if parts else (None, None, None)
+            size = len(job[1])
+            masses = spans[chart, :size, :size] if parts else None
+            yield Spans(job[1], job[2], tree, labels[chart], masses, *own)
+
+    def _distribution(
+        self, scorer: DiscourseScorer, state: Tensor, layout: Layout, units: Units, potentials: Potentials
+    ) -> tuple[Tensor, SplitPosterior, Tensor, Tensor]:
+        """One member's masses of spans [G, U, U, 2 R]; its nodes above `least`, their classes, and how far these differ
+        from those of the span, both [N, C]."""
+        charts, size = units.start.shape
+        there = torch.arange(size, device=state.device) < units.sizes.unsqueeze(1)
+        wide = there.new_ones(size, size).triu(1) & there.unsqueeze(1)
+        chart, first, last = wide.nonzero(as_tuple=True)
+        best = likeliest_splits(potentials)[chart, first, last]
+        likely = SplitPosterior(chart, first, best, last, potentials.spans[chart, first, last])
+        classes = self._labels(scorer, state, layout, units, likely)                 # [spans, C]
+        nodes = node_marginals(potentials, units.sizes, self.least)
+        labels = self._labels(scorer, state, layout, units, nodes)
+        # of a span: the mean over its nodes that have classes of their own; a span without any has its likeliest node's
+        table = classes.new_zeros(charts, size, size, 1 + classes.shape[1])
+        table[chart, first, last] = _LEAST_WEIGHT * torch.cat([torch.ones_like(classes[:, :1]), classes], 1)
+        weighted = nodes.probability.unsqueeze(1) * torch.cat([torch.ones_like(labels[:, :1]), labels], 1)
+        table.index_put_((nodes.document, nodes.start, nodes.end), weighted, accumulate=True)
+        classes = (table[..., 1:] / table[..., :1].clamp(min=_LEAST_WEIGHT))[chart, first, last]
+        table = table[..., 1:].index_put((chart, first, last), classes)
+        sides = [self.classes.restricted(classes, side) for side in (self.classes.left, self.classes.right)]
+        restricted = classes.new_zeros(charts, size, size, 2 * self.classes.relations)
+        restricted[chart, first, last] = torch.cat(sides, 1)
+        change = labels - table[nodes.document, nodes.start, nodes.end]
+        return span_masses(potentials, units.sizes, restricted), nodes, labels, change
 
     def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
         """P(class | node), [N, C]."""
@@ -158,11 +210,11 @@ class ChartReader:
         return list(torch.stack(labels).mean(0).cpu().split([len(tree) for tree in trees]))
 
 
-def _of_chart(parts: list[tuple[SplitPosterior, Tensor]], chart: int) -> tuple[SplitPosterior, Tensor]:
-    """All members' nodes of one chart: a mixture's nodes are those of its parts."""
-    mine = [(nodes.document == chart).nonzero().squeeze(1) for nodes, _ in parts]
-    nodes = [torch.cat(columns) for columns in zip(*([c[m] for c in nodes] for (nodes, _), m in zip(parts, mine)))]
-    return SplitPosterior(*nodes), torch.cat([labels[m] for (_, labels), m in zip(parts, mine)])
+def _of_chart(parts: list[tuple[SplitPosterior, Tensor, Tensor]], chart: int) -> tuple:
+    """All members' nodes of one chart, with what belongs to them: a mixture's nodes are those of its parts."""
+    mine = [(nodes.document == chart).nonzero().squeeze(1) for nodes, *_ in parts]
+    nodes = [torch.cat(columns) for columns in zip(*([c[m] for c in part[0]] for part, m in zip(parts, mine)))]
+    return SplitPosterior(*nodes), *(torch.cat([part[n][m] for part, m in zip(parts, mine)]) for n in (1, 2))
 
 
 def _groups(sizes: list[int]) -> Iterator[list[int]]:
@@ -189,16 +241,22 @@ def document_tree(charts: list[Spans], classes: LabelClasses) -> Tensor:
 
 
 def document_band(charts: list[Spans], classes: LabelClasses, width: int, rows: str) -> Tensor:
-    """The LDD of a document, the pairs at most `width` EDUs apart: [E, 2 width + 1, R], column width + b - a."""
+    """The LDD of a document, the pairs at most `width` EDUs apart: [E, 2 width + 1, R], column width + b - a.
+
+    With `rows: nucleus`, nodes that have no classes of their own are left out.
+    """
     chunks, over = (charts[:-1], charts[-1]) if len(charts) > 1 else (charts, None)
     blocks, shares = [], []
     for chart in chunks:
         size = len(chart.start)
-        blocks.append(discourse_distribution(chart.nodes, chart.labels, classes, size, rows))
-        if over is not None and rows == "nucleus":
-            shares.append(nucleus_leaves(chart.nodes, chart.labels, classes, size)[0, -1])
+        if rows == "side":
+            blocks.append(side_distribution(chart.spans, chart.nodes, chart.change, classes))
+        else:
+            blocks.append(discourse_distribution(chart.nodes, chart.labels, classes, size, rows))
+            if over is not None:
+                shares.append(nucleus_leaves(chart.nodes, chart.labels, classes, size)[0, -1])
     if over is None:
         top = blocks[0].new_zeros(1, 1, classes.relations)
     else:
-        top = discourse_distribution(over.nodes, over.labels, classes, len(chunks), "side")
+        top = side_distribution(over.spans, over.nodes, over.change, classes)
     return banded(blocks, top, shares or None, width)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lightning_modules.networks.chart import SplitPosterior
+from lightning_modules.networks.chart import Chart, Potentials, SplitPosterior, inside, split_marginals
 
 ROWS = ("side", "nucleus")
 
@@ -77,25 +77,81 @@ def discourse_distribution(
     joint = [classes.restricted(labels, side) for side in (classes.left, classes.right)]
     joint = [mass * nodes.probability.unsqueeze(1) for mass in joint]
     if rows == "side":
-        before, after = (_by_ancestor(nodes, mass, size) for mass in joint)
+        before, after = (_holding_both(_of_nodes(nodes, mass, size)) for mass in joint)
     else:
         share = nucleus_leaves(nodes, labels, classes, size)
         before, after = (_by_leaf(nodes, mass, share, side, size) for side, mass in zip(("left", "right"), joint))
-    upper = torch.ones(size, size, dtype=torch.bool, device=labels.device).triu(1).unsqueeze(-1)
-    dense = before * upper + after * upper.transpose(0, 1)
-    return dense.clamp_(0, 1)
+    return _joined(before, after)
 
 
-def _by_ancestor(nodes: SplitPosterior, mass: Tensor, size: int) -> Tensor:
-    """Expected number of nodes that hold both a and b, less that of their parts: [N, R] -> [E, E, R]."""
+def _joined(before: Tensor, after: Tensor) -> Tensor:
+    """p from what holds where a < b, and where a > b, both [E, E, R]."""
+    upper = torch.ones(before.shape[:2], dtype=torch.bool, device=before.device).triu(1).unsqueeze(-1)
+    return (before * upper + after * upper.transpose(0, 1)).clamp_(0, 1)
+
+
+def _of_nodes(nodes: SplitPosterior, mass: Tensor, size: int) -> Tensor:
+    """Each span's mass as a node, less that of its parents: [N, R] -> [E, E, R]."""
     table = mass.new_zeros(size * size, mass.shape[1])
     table.index_add_(0, nodes.start * size + nodes.end, mass)
     table.index_add_(0, nodes.start * size + nodes.split, mass, alpha=-1)
     table.index_add_(0, (nodes.split + 1) * size + nodes.end, mass, alpha=-1)
-    spans = table.view(size, size, -1)                                               # [i, j, R]
+    return table.view(size, size, -1)
+
+
+def _holding_both(spans: Tensor) -> Tensor:
+    """Sum over the spans that hold both a and b, whichever is first: [E (i), E (j), R] -> [E (a), E (b), R]."""
     both = spans.cumsum(0).flip(1).cumsum(1).flip(1)                                 # i <= first, j >= last
-    upper = both * torch.ones(size, size, dtype=mass.dtype, device=mass.device).triu(1).unsqueeze(-1)
+    upper = both * torch.ones(both.shape[:2], dtype=both.dtype, device=both.device).triu(1).unsqueeze(-1)
     return upper + upper.transpose(0, 1)
+
+
+def span_masses(potentials: Potentials, sizes: Tensor, labels: Tensor) -> Tensor:
+    """Each span's labelled probability as a node, less that of its parents, where labels depend on spans alone.
+
+    All nodes count, however improbable, without a list of them.
+
+    Args:
+        potentials: the scores.
+        sizes: EDUs of each document, [B].
+        labels: P(label | span), [B, E, E, L].
+
+    Returns:
+        What `side_distribution` takes, in double precision, [B, E, E, L].
+    """
+    size, place = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
+    masses = torch.zeros_like(labels, dtype=torch.double)
+    parts = Chart.zeros(masses)
+    for width, nodes, splits in split_marginals(potentials, inside(potentials), sizes):
+        starts = nodes.shape[1]
+        of_width = labels[:, place[:starts], place[:starts] + width].double()        # [B, starts, L]
+        masses[:, place[:starts], place[:starts] + width] += nodes.unsqueeze(-1) * of_width
+        for part in parts.splits(width, starts):
+            part += splits.unsqueeze(-1) * of_width.unsqueeze(2)                     # [B, starts, width, L]
+    i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)
+    masses[:, i, j] -= parts.left[:, i, j - i] + parts.right[:, j, size - 1 - (j - i)]
+    return masses
+
+
+def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, classes: LabelClasses) -> Tensor:
+    """The distribution of one document with `rows: side`, from all nodes with the labels of their spans, and from some
+    nodes with labels of their own.
+
+    Args:
+        spans: `span_masses` with the relations of classes whose left part is a nucleus, then of those whose right part
+            is, [E, E, 2 R].
+        nodes: the nodes with labels of their own.
+        change: P(class | node) less P(class | span), [N, C].
+        classes: what the classes are.
+
+    Returns:
+        [E, E, R], in double precision.
+    """
+    both = []
+    for table, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):
+        mass = classes.restricted(change.double(), side) * nodes.probability.double().unsqueeze(1)
+        both.append(_holding_both(table + _of_nodes(nodes, mass, len(spans))))
+    return _joined(*both)
 
 
 def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:

@@ -8,6 +8,7 @@ from lightning_modules.networks.chart import (
     Chart,
     Potentials,
     best_trees,
+    likeliest_splits,
     log_partition,
     node_marginals,
     span_marginals,
@@ -124,3 +125,15 @@ def test_one_edu():
     assert log_partition(potentials, sizes).tolist() == [0]
     assert len(node_marginals(potentials, sizes).start) == 0
     assert best_trees(potentials, sizes)[0].shape == (0, 3)
+
+
+def test_likeliest_splits_are_those_of_the_best_marginals():
+    potentials, sizes = random_potentials(2, 8), torch.tensor([8, 6])
+    nodes = node_marginals(potentials, sizes)
+    best = likeliest_splits(potentials)
+    table = torch.zeros(2, 8, 8, 8, dtype=torch.double)
+    table[nodes.document, nodes.start, nodes.end, nodes.split] = nodes.probability
+    for b, size in enumerate(sizes.tolist()):
+        for i in range(size):
+            for j in range(i + 1, size):
+                assert best[b, i, j] == table[b, i, j].argmax()

@@ -5,7 +5,15 @@ import torch
 from torch.testing import assert_close
 
 from lightning_modules.networks.chart import Potentials, SplitPosterior, node_marginals
-from lightning_modules.networks.ldd import LabelClasses, band_of, banded, discourse_distribution, nucleus_leaves
+from lightning_modules.networks.ldd import (
+    LabelClasses,
+    band_of,
+    banded,
+    discourse_distribution,
+    nucleus_leaves,
+    side_distribution,
+    span_masses,
+)
 from tests.lightning_modules.networks.brute_trees import ancestor, labelled, parent_is_nucleus, trees
 
 SIDES = ["NS", "SN", "NN"]  # classes of the brute force
@@ -130,3 +138,29 @@ def test_chunks_equal_one_tree_that_nests_them(rows, width):
     over = discourse_distribution(*single(*zip(*top)), CLASSES, 3, "side")
     band = banded(blocks, over, nucleus if rows == "nucleus" else None, width)
     assert_close(band, band_of(expected, width))
+
+
+def span_labels(size, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(size, size, 3, generator=generator, dtype=torch.double).mul(2).softmax(-1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 12])
+def test_labels_of_spans_need_no_list_of_nodes(size):
+    scores, nodes, own = posterior(size, seed=size)
+    labels = span_labels(size, size)
+    table = torch.cat([CLASSES.restricted(labels.flatten(0, 1), side) for side in (CLASSES.left, CLASSES.right)], 1)
+    masses = span_masses(Potentials(scores[None]), torch.tensor([size]), table.view(1, size, size, 4))[0]
+    of_spans = labels[nodes.start, nodes.end]
+    none = SplitPosterior(*(column[:0] for column in nodes))
+    assert_close(
+        side_distribution(masses, none, own[:0], CLASSES), discourse_distribution(nodes, of_spans, CLASSES, size)
+    )
+    # the likeliest third of the nodes with labels of their own, the others with those of their spans
+    some = nodes.probability >= nodes.probability.quantile(2 / 3) if len(own) else torch.zeros(0, dtype=torch.bool)
+    mixed = torch.where(some.unsqueeze(1), own, of_spans)
+    chosen = SplitPosterior(*(column[some] for column in nodes))
+    assert_close(
+        side_distribution(masses, chosen, (own - of_spans)[some], CLASSES),
+        discourse_distribution(nodes, mixed, CLASSES, size),
+    )
