@@ -150,7 +150,9 @@ class TextEncoder(WindowedEncoder):
         `special` and `pad_id` are the tokenizer's, see `datamodules.text.subwords`.
         """
         from transformers import AutoModel  # takes seconds to load
+        from transformers.utils.logging import disable_progress_bar
 
+        disable_progress_bar()  # reading a file is nothing to watch
         model = AutoModel.from_pretrained(name, dtype=torch.float32)
         return cls(model.get_encoder() if model.config.is_encoder_decoder else model, special, **options)
 

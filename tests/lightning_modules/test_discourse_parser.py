@@ -175,14 +175,14 @@ def test_wrong_settings():
         DiscourseParser(inventory="pdtb")
     with pytest.raises(ValueError, match="members 0"):
         DiscourseParser(members=0)
-    with pytest.raises(CorpusError, match="name a folder with config.json"):
+    with pytest.raises(CorpusError, match=r"name a folder with config\.json"):
         DiscourseParser.load("nowhere")
 
 
 def test_treebank_data_leaves_licences_out_(treebank):
     data = data_of(treebank, licences=["CC BY 4.0"])
     assert len(data.documents("train")) == 4 and len(data.documents("val")) == 6
-    with pytest.raises(CorpusError, match="no document has one of data.licences"):
+    with pytest.raises(CorpusError, match=r"no document has one of data\.licences"):
         data_of(treebank, licences=["CC0"]).documents("train")
     with pytest.raises(ValueError, match="inventory 'pdtb'"):
         data_of(treebank, inventory="pdtb")
