@@ -197,6 +197,7 @@ class DiscourseLED(nn.Module):
 
     def checkpoint_activations(self) -> None:
         """Keeps no activations inside layers: they are computed once more in the backward pass, tables included."""
+        # reentrant checkpoints would give no gradient to what learns outside of a layer
         self.led.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
     def encode(
