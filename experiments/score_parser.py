@@ -140,7 +140,7 @@ def score(options: Namespace) -> tuple[dict[str, Any], dict]:
     path = Path(str(options.treebank))
     documents = gold_documents(path, parser.relations)
     parses = parsed(parser, [request_of(document) for document in documents], "gold EDUs")
-    name, gold = options.parser, [document.tree for document in documents]
+    name, gold = name_of(options.parser), [document.tree for document in documents]
     trees = {name: [found.best_tree() for found in parses]}
     trees |= other_decodings(parser, documents)
     trees[BASELINE] = baseline(documents)
@@ -158,6 +158,12 @@ def score(options: Namespace) -> tuple[dict[str, Any], dict]:
         result["end_to_end"] = end_to_end(parser, documents, name, options.resamples)
     result["calibration"], metrics = calibrated(parses, documents, trees[BASELINE], options)
     return result, metrics
+
+
+def name_of(parser: str) -> str:
+    """What a parser is called in tables: the last part of its folder's path, and never as the baseline."""
+    name = Path(parser).resolve().name if Path(parser).exists() and parser not in PARSERS else parser
+    return f"{name} (parser)" if name == BASELINE else name
 
 
 def baseline(documents: Sequence[TreebankDocument]) -> list[Tree]:

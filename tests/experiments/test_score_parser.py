@@ -14,7 +14,7 @@ from datamodules.discourse.parses import nodes_of
 from datamodules.discourse.relations import GUM
 from datamodules.discourse.trees import Span, Tree
 from experiments.parser_scores import PLACES, Forecasts, by_genre, by_place, edu_units, intervals, matches, parseval
-from experiments.score_parser import gold_documents, other_decodings, parsed, request_of
+from experiments.score_parser import gold_documents, name_of, other_decodings, parsed, request_of
 from experiments.statistics import resampled_sums
 from lightning_modules.discourse_parser import DiscourseParser
 from lightning_modules.metrics.calibration import LDDCalibration
@@ -77,11 +77,13 @@ def weights(tmp_path_factory, parser) -> str:
 
 
 @pytest.mark.parametrize("cap", [400, 3])
+@pytest.mark.parametrize("own", [0.0, 1e-6, 0.05])
 @pytest.mark.parametrize("rows, least", [("side", 1.0), ("nucleus", 0.0)])
-def test_a_pairs_probability_over_both_directions_is_bounded(treebank, parser, rows, least, cap, monkeypatch):
+def test_a_pairs_probability_over_both_directions_is_bounded(treebank, parser, rows, least, own, cap, monkeypatch):
+    """Whichever nodes have classes of their own, and in chunks too."""
     monkeypatch.setattr(parser, "rows", rows)
     monkeypatch.setattr(parser, "cap", cap)
-    monkeypatch.setattr(parser.reader, "least", 0.0)
+    monkeypatch.setattr(parser.reader, "least", own)
     documents = gold_documents(treebank, parser.relations)
     for found in parsed(parser, [request_of(document) for document in documents], ""):
         summed = found.dense().sum(-1)
@@ -211,13 +213,20 @@ def test_scores_of_a_parser(precis, treebank, weights, tmp_path):
     assert (out / "scores.md").read_text().strip() == done.out.strip()
     result = json.loads((out / "scores.json").read_text())
     assert result["documents"] == 6 and result["edus"] == 31 and result["calibration"]["pairs"] == 150
-    assert set(result["gold_edus"]) == {weights, "scorer 1 of 2, mbr", "scorer 1 of 2, cky", "right-branching"}
+    assert set(result["gold_edus"]) == {"random", "scorer 1 of 2, mbr", "scorer 1 of 2, cky", "right-branching"}
     scores = {name: row["labelled/brier"]["value"] for name, row in result["calibration"]["systems"].items()}
     assert scores["1-best tree, smoothed"] <= min(scores["1-best tree"], scores["prior of the relations"]) + 1e-6
     segmentation = result["end_to_end"]["segmentation_f1"]
     assert 0 < segmentation["low"] <= segmentation["value"] <= segmentation["high"] <= 100
     with Image.open(out / "reliability.png") as image:
         assert image.size[0] > 800
+
+
+def test_names(weights, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "right-branching").mkdir()
+    assert name_of("default") == "default" and name_of(weights) == "random"
+    assert name_of("right-branching") == "right-branching (parser)"
 
 
 def test_the_right_branching_parser_is_its_own_baseline(precis, treebank, tmp_path):
