@@ -1,0 +1,123 @@
+"""Byte-level BPE as a `Text`: trained on a corpus, or a checkpoint's own; ids with the characters they stand for."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from datamodules.documents import CorpusError
+from datamodules.text.offsets import encodable
+
+START, PAD, STOP, UNK = "<s>", "<pad>", "</s>", "<unk>"
+SPECIALS = (START, PAD, STOP, UNK)  # in the order of BART's and LED's ids
+SMALLEST = len(SPECIALS) + 256  # every byte has a token
+
+
+class SubwordText:
+    """Subwords of any text, without unknown ones.
+
+    Text that spells a special symbol is no special symbol.
+
+    Args:
+        tokenizer: of the `tokenizers` library, with the special symbols <s>, <pad> and </s>.
+
+    Attributes:
+        start, pad, stop: ids of the special symbols.
+
+    Raises:
+        CorpusError: if it lacks a special symbol.
+    """
+
+    file_name = "tokenizer.json"
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        ids = [tokenizer.token_to_id(symbol) for symbol in SPECIALS[:3]]
+        if None in ids:
+            raise CorpusError(f"the tokenizer has no {SPECIALS[ids.index(None)]}; take one of BART's or LED's kind")
+        self.start, self.pad, self.stop = ids
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def build(cls, texts: Iterable[str], size: int) -> Self:
+        """Merges learned from texts until there are `size` tokens, or no pair occurs twice.
+
+        Raises:
+            ValueError: if the size has no room for the bytes.
+        """
+        if size < SMALLEST:
+            raise ValueError(f"a byte-level vocabulary of {size}: it has at least {SMALLEST}, one a byte and specials")
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(
+            vocab_size=size, min_frequency=2, special_tokens=list(SPECIALS), initial_alphabet=sorted(alphabet),
+            show_progress=False,
+        )  # fmt: skip
+        tokenizer.train_from_iterator(map(encodable, texts), trainer)
+        return cls(tokenizer)
+
+    @classmethod
+    def of_checkpoint(cls, name: str) -> Self:
+        """The tokenizer of a pretrained model: a Hugging Face name (downloaded if it is not there) or a folder.
+
+        Raises:
+            CorpusError: if it gives no offsets or lacks a special symbol.
+        """
+        from transformers import AutoTokenizer  # takes seconds to load
+
+        found = AutoTokenizer.from_pretrained(name)
+        if not found.is_fast:
+            raise CorpusError(f"the tokenizer of {name} gives no character offsets; it needs a tokenizer.json")
+        return cls(found.backend_tokenizer)
+
+    def __len__(self) -> int:
+        return self.tokenizer.get_vocab_size()
+
+    def __call__(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Ids without special symbols, and the [start, end) in characters that each stands for."""
+        encoded = self.tokenizer.encode(encodable(text), add_special_tokens=False)
+        return encoded.ids, encoded.offsets
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, special symbols left out; ids that have no token too."""
+        return self.tokenizer.decode([i for i in ids if i < len(self)], skip_special_tokens=True).strip()
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps, plain values."""
+        return {"tokenizer": self.tokenizer.to_str()}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """The text that `state` came from."""
+        return cls(Tokenizer.from_str(state["tokenizer"]))
+
+    def save(self, folder: Path) -> None:
+        """Writes tokenizer.json, which Hugging Face's tokenizers load."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / self.file_name).write_text(self.tokenizer.to_str(pretty=True), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """What `save` wrote.
+
+        Raises:
+            CorpusError: if there is none, or it is broken.
+        """
+        path = Path(folder) / cls.file_name
+        if not path.is_file():
+            raise CorpusError(f"{path}: no such file; give --data.text a folder with a {cls.file_name}")
+        try:
+            text = path.read_text(encoding="utf-8")
+            json.loads(text)
+            return cls(Tokenizer.from_str(text))
+        except CorpusError:
+            raise
+        except Exception as error:  # the library raises plain exceptions
+            raise CorpusError(f"{path}: no tokenizer: {error}") from None

@@ -1,0 +1,64 @@
+import pytest
+from transformers import PreTrainedTokenizerFast
+
+from datamodules.documents import CorpusError
+from datamodules.text.subword_text import SMALLEST, SPECIALS, SubwordText
+
+TEXTS = ["The otter guards the mill.", "Every otter guards a mill, and naïve herons watch.", "The 😀 otter."] * 3
+
+
+@pytest.fixture(scope="module")
+def text():
+    return SubwordText.build(TEXTS, SMALLEST + 40)
+
+
+def test_any_text_comes_back(text):
+    for given in [*TEXTS, "zebra \U0001f9a6 Ωmega", "", "</s> spells <pad> and <s>"]:
+        ids, offsets = text(given)
+        assert text.decode(ids) == given.strip()
+        assert len(ids) == len(offsets) and not {text.start, text.pad, text.stop} & set(ids)
+
+
+def test_offsets_are_characters_in_order_and_cover_what_is_visible(text):
+    for given in [*TEXTS, "a naïve 😀 heron"]:
+        ids, offsets = text(given)
+        assert offsets == sorted(offsets)
+        covered = {at for start, end in offsets for at in range(start, end)}
+        assert {at for at, character in enumerate(given) if not character.isspace()} <= covered
+        for token, (start, end) in zip(ids, offsets):
+            piece = text.decode([token])
+            assert "\ufffd" in piece or piece == given[start:end].strip()
+
+
+def test_frequent_words_become_one_token(text):
+    assert len(text("The otter guards the mill.")[0]) < len("The otter guards the mill.") / 2
+    assert len(text) <= SMALLEST + 40
+    assert [text.tokenizer.token_to_id(symbol) for symbol in SPECIALS] == [0, 1, 2, 3]
+
+
+def test_symbols_and_ids_without_token_are_left_out_of_text(text):
+    ids, _ = text("otter")
+    assert text.decode([text.start, *ids, len(text) + 7, text.stop, text.pad]) == "otter"
+
+
+def test_saved_loaded_and_from_a_state(text, tmp_path):
+    text.save(tmp_path)
+    for other in (SubwordText.load(tmp_path), SubwordText.from_state(text.state())):
+        assert other.state() == text.state() and other("The </s> otter") == text("The </s> otter")
+    PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json")).save_pretrained(tmp_path / "released")
+    assert SubwordText.of_checkpoint(str(tmp_path / "released"))("The otter") == text("The otter")
+
+
+def test_what_is_no_tokenizer_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="vocabulary of 100: it has at least 260"):
+        SubwordText.build(TEXTS, 100)
+    with pytest.raises(CorpusError, match=r"no such file; give --data\.text a folder"):
+        SubwordText.load(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": 3')
+    with pytest.raises(CorpusError, match=r"tokenizer\.json: no tokenizer"):
+        SubwordText.load(tmp_path)
+    text = SubwordText.build(TEXTS, SMALLEST)
+    without = text.tokenizer.to_str().replace("<pad>", "<padding>")
+    (tmp_path / "tokenizer.json").write_text(without)
+    with pytest.raises(CorpusError, match="the tokenizer has no <pad>"):
+        SubwordText.load(tmp_path)
