@@ -34,6 +34,7 @@ lint: $(SETUP) ## check style with ruff
 bench: $(SETUP) ## measure speed and memory: one table a script
 	$(BIN)/python benchmarks/pointer_generator.py
 	$(BIN)/python benchmarks/rouge.py
+	$(BIN)/python benchmarks/parsing.py
 
 clean: ## remove what was built: the environment and all runs
 	rm -rf .venv runs *.egg-info .pytest_cache .ruff_cache
