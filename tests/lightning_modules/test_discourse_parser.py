@@ -5,6 +5,7 @@ import torch
 from made_up_treebank import made_up_treebank
 from pytorch_lightning import Trainer, seed_everything
 from torch.testing import assert_close
+from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from datamodules.discourse.features import ParserBatch, label_classes, parser_features
 from datamodules.discourse.parses import ParseRequest
@@ -199,3 +200,45 @@ def test_features_are_tokens_units_and_nodes(treebank):
     assert found == set(document.tree.binary().spans())
     same = parser_features(document, document.edus, None)
     assert same.token_edus.equal(features.token_edus) and features.token_edus.unique().numel() == len(document.edus)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory, treebank) -> str:
+    """A folder with an encoder that knows the treebank's words."""
+    folder = tmp_path_factory.mktemp("encoder")
+    words = sorted({word for d in data_of(treebank).documents("train") for word in d.text.split()})
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=5 + len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=32,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("how", ["frozen", "whole", "lora"])
+def test_over_a_pretrained_encoder(encoder, treebank, tmp_path, how):
+    if how == "lora":
+        pytest.importorskip("peft", reason="needs the extra lora")
+    options = {"lora_rank": 2} if how == "lora" else {"frozen": how == "frozen"}
+    model = DiscourseParser(encoder, layers=(0, 2), window=16, **options, **TINY)
+    data = data_of(treebank, encoder=encoder, batch_size=3)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trainer = trainer_with(max_epochs=1)
+    trainer.fit(model, data)
+    moved = {name for name, value in model.state_dict().items() if not value.equal(before[name])}
+    of_encoder = {name for name in moved if name.startswith("encoder.")}
+    kept = {name for name in model.state_to_keep() if name.startswith("encoder.")}
+    if how == "frozen":
+        assert not of_encoder and not kept
+    elif how == "lora":
+        assert of_encoder and all(".lora_" in name for name in of_encoder | kept)
+    else:
+        assert of_encoder and kept == {name for name in before if name.startswith("encoder.")}
+    model.eval()
+    model.save(tmp_path / "saved")
+    asked = requests(data)[:1]
+    again = DiscourseParser.load(tmp_path / "saved")
+    assert (again.parse(asked[0]).ldd.int() - model.parse(asked[0]).ldd.int()).abs().max() <= 3
