@@ -1,0 +1,232 @@
+"""Data of RSTformer: subwords, the EDU of each, and the discourse between EDUs that a window can reach."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import datasets
+import torch
+from torch import Tensor
+
+from datamodules.batch import Batch, pad
+from datamodules.corpora.corpus import Corpus, as_document
+from datamodules.discourse.cache import ParseCache
+from datamodules.discourse.distributions import encode as encode_ldd
+from datamodules.discourse.distributions import resize
+from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.documents import CorpusError, Document
+from datamodules.parsing import Parser, key_of, parse_missing
+from datamodules.summarization import SummarizationData
+from datamodules.text.subword_text import SubwordText
+
+Ablation = Literal["none", "wac", "ria", "no_labels", "one_best", "no_discourse"]
+
+
+@dataclass
+class RSTformerBatch(Batch):
+    """Documents and summaries as ids, with discourse.
+
+    Attributes:
+        source: <s>, the document and </s>, [B, S].
+        source_mask: 1 at tokens, 0 at padding, [B, S].
+        global_mask: 1 at the first token, which sees all and is seen by all, [B, S].
+        token_edu: EDU of each token, -1 for special tokens and text in no EDU, [B, S].
+        ldd: codes of the LDD's band, see `distributions.decode`, uint8 [B, E, 2b + 1, R]; None without discourse.
+        target_input: what the decoder reads, </s> first, [B, T].
+        target: the summary and </s>, [B, T].
+        target_mask: 1 at tokens of the target, [B, T].
+    """
+
+    source: Tensor
+    source_mask: Tensor
+    global_mask: Tensor
+    token_edu: Tensor
+    ldd: Tensor | None
+    target_input: Tensor
+    target: Tensor
+    target_mask: Tensor
+
+
+class RSTformerData(SummarizationData):
+    """Documents cut to `max_source` subwords, first references to `max_target`, and their discourse.
+
+    Parses are taken from a folder, where `precis parse` leaves them; documents that it lacks are parsed when the data
+    is prepared. Validation and test score against all references; the loss reads the first one.
+
+    Args:
+        vocab_size: tokens of a tokenizer that is trained on the corpus, 260 or more; with `checkpoint` its tokenizer's
+            tokens are at most as many.
+        checkpoint: name or folder of a pretrained LED whose tokenizer is used.
+        parser: whose parses; not needed with `no_discourse`.
+        parses: folder of parses; `parses` in the cache if not given.
+        ablation: as the model's. `one_best` is the LDD of the best tree, `ria` a random one, the same everywhere.
+        random_values: of `ria`: `dense`, or `sparse` as the parser's own.
+        max_source: tokens of a document, <s> and </s> included; at most the model's positions.
+        max_target: tokens of a summary in the loss, </s> included.
+        half_width: EDUs to each side whose relations are handed on; at most what the parser gives.
+
+    The other arguments are those of `SummarizationData`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocab_size: int = 16_000,
+        checkpoint: str | None = None,
+        parser: Parser | None = None,
+        parses: Path | None = None,
+        ablation: Ablation = "none",
+        random_values: Literal["dense", "sparse"] = "dense",
+        max_source: int = 1024,
+        max_target: int = 128,
+        half_width: int = 64,
+        batch_size: int = 8,
+        eval_batch_size: int | None = None,
+        text: Path | None = None,
+        cache_dir: Path | None = None,
+        on_bad_record: Literal["raise", "skip"] = "raise",
+        max_train: int | None = None,
+        max_eval: int | None = None,
+        num_workers: int = 0,
+        num_proc: int = 1,
+        pool: int = 50,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
+            num_proc, pool, seed,
+        )  # fmt: skip
+        if max_source < 3 or max_target < 2 or half_width < 1:
+            given = f"{max_source}, {max_target}, {half_width}"
+            raise ValueError(f"data.max_source is at least 3, max_target 2, half_width 1; got {given}")
+        if parser is None and ablation != "no_discourse":
+            raise ValueError("data.parser is missing: name one, or set ablation to no_discourse")
+        self.vocab_size, self.checkpoint, self.ablation = vocab_size, checkpoint, ablation
+        self.parser = None if ablation == "no_discourse" else parser
+        if self.parser is not None and half_width > self.parser.band:
+            raise ValueError(f"data.half_width {half_width}: the parser gives {self.parser.band} EDUs to each side")
+        self.variant = {"one_best": "one_best", "ria": "random"}.get(ablation, "full")
+        self.variant += "_sparse" if (ablation, random_values) == ("ria", "sparse") else ""
+        self.max_source, self.max_target, self.half_width = max_source, max_target, half_width
+        self.parses = Path(parses) if parses else self.cache_dir / "parses"
+        self._cache: ParseCache | None = None
+
+    @property
+    def cache(self) -> ParseCache:
+        """The folder of parses."""
+        if self._cache is None:
+            self._cache = ParseCache(self.parses)
+        return self._cache
+
+    # Text --------------------------------------------------------------------------------------------------------
+
+    def text_settings(self) -> dict[str, Any]:
+        return {"kind": "subwords", "size": self.vocab_size, "checkpoint": self.checkpoint}
+
+    def build_text(self, train: datasets.Dataset) -> SubwordText:
+        if self.checkpoint is not None:
+            return SubwordText.of_checkpoint(self.checkpoint)
+        texts = (" ".join(sentence) for row in train for sentence in (*row["parts"], *row["references"]))
+        return SubwordText.build(texts, self.vocab_size)
+
+    def load_text(self, folder: Path) -> SubwordText:
+        return SubwordText.load(folder)
+
+    # Features ----------------------------------------------------------------------------------------------------
+
+    def feature_settings(self) -> dict[str, Any]:
+        by = None if self.parser is None else [self.parser.fingerprint, self.parser.rows, self.parser.band]
+        return {"max_source": self.max_source, "max_target": self.max_target, "parser": by}
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        ids, offsets = self.text(document.text)
+        ids, offsets = ids[: self.max_source - 2], offsets[: self.max_source - 2]
+        reference = document.references[0] if document.references else []
+        target = self.text(" ".join(reference))[0][: self.max_target - 1]
+        request = ParseRequest.of(document)
+        return {
+            "source": [self.text.start, *ids, self.text.stop],
+            "starts": [0, *(start for start, _ in offsets), 0],
+            "ends": [0, *(end for _, end in offsets), 0],
+            "target": [*target, self.text.stop],
+            # empty documents have no discourse
+            "parse": "" if self.parser is None or request.empty else key_of(request, self.parser),
+            "length": len(ids) + 2,
+        }
+
+    def _alone(self) -> "RSTformerData":
+        alone = super()._alone()
+        alone._cache = None
+        return alone
+
+    def prepare_data(self) -> None:
+        """Text and features as in `SummarizationData`, and the parses that are missing."""
+        super().prepare_data()
+        if self.parser is None:
+            return
+        for split in list(self._features):
+            missing = set(self.cache.missing([key for key in self.features(split)["parse"] if key]))
+            if missing:
+                keys, table = self.features(split)["parse"], self.documents(split)
+                wanted = [as_document(table[row]) for row, key in enumerate(keys) if key in missing]
+                parse_missing(wanted, self.cache, self.parser)
+
+    # Batches -----------------------------------------------------------------------------------------------------
+
+    def collate(self, rows: list[dict[str, Any]]) -> RSTformerBatch:
+        source, target = pad([row["source"] for row in rows], self.text.pad), pad([row["target"] for row in rows], -1)
+        mask = torch.arange(source.shape[1]) < torch.tensor([len(row["source"]) for row in rows])[:, None]
+        global_mask = torch.zeros_like(source)
+        global_mask[:, 0] = 1
+        token_edu, ldd = self.discourse(rows, source.shape[1])
+        real = target >= 0
+        target = target.masked_fill(~real, self.text.pad)
+        shifted = torch.cat([torch.full_like(target[:, :1], self.text.stop), target[:, :-1]], 1)
+        return RSTformerBatch(
+            ids=[row["id"] for row in rows],
+            references=[row["references"] for row in rows],
+            source=source,
+            source_mask=mask.long(),
+            global_mask=global_mask,
+            token_edu=token_edu,
+            ldd=ldd,
+            target_input=shifted,
+            target=target,
+            target_mask=real.long(),
+        )
+
+    def discourse(self, rows: list[dict[str, Any]], width: int) -> tuple[Tensor, Tensor | None]:
+        """EDUs of tokens [B, S] and codes of the LDD [B, E, 2b + 1, R], of EDUs that tokens are in.
+
+        Raises:
+            MissingParse: if there is no parse of a document.
+            CorpusError: if a parse is of another text or has other relations than the rest.
+        """
+        token_edu = torch.full((len(rows), width), -1)
+        if self.parser is None:
+            return token_edu, None
+        bands: dict[int, Tensor] = {}
+        for n, row in enumerate(rows):
+            if not row["parse"]:
+                continue
+            parse = self.cache.get(row["parse"], row["id"])
+            edus = parse.align(torch.tensor([row["starts"], row["ends"]]).T)
+            token_edu[n, : len(edus)] = edus
+            bands[n] = self.codes(parse)[: int(edus.max()) + 1]
+        if len({band.shape[2] for band in bands.values()}) > 1:
+            found = {rows[n]["id"]: band.shape[2] for n, band in bands.items()}
+            raise CorpusError(f"{self.parses}: parses with different numbers of relations: {found}; parse them anew")
+        most = max((len(band) for band in bands.values()), default=1)
+        half = max((band.shape[1] // 2 for band in bands.values()), default=0)
+        relations = len(self.parser.relations)
+        ldd = torch.zeros(len(rows), most, 2 * half + 1, relations, dtype=torch.uint8)
+        for n, band in bands.items():
+            ldd[n, : len(band)] = resize(band, half)
+        return token_edu, ldd
+
+    def codes(self, parse: DiscourseParse) -> Tensor:
+        """The LDD's band of the ablation in one byte a value, uint8 [E, 2b + 1, R], b at most E - 1."""
+        half = min(self.half_width, parse.size - 1)
+        if self.variant == "full":
+            return parse.code(half)
+        return encode_ldd(parse.band(half, self.variant))

@@ -1,0 +1,109 @@
+import pytest
+import torch
+
+from datamodules.corpora import Files
+from datamodules.discourse.cache import MissingParse
+from datamodules.discourse.distributions import decode, random_ldd
+from datamodules.discourse.parses import ParseRequest
+from datamodules.documents import Document
+from datamodules.rstformer import RSTformerData
+from lightning_modules.right_branching import RightBranchingParser
+from tests.made_up_parses import RELATIONS, made_up_parse
+
+
+class MadeUpParser:
+    """A parser whose distributions are no tree's."""
+
+    fingerprint, rows, band, relations = "made up", "side", 8, RELATIONS
+
+    def predict_step(self, batch: list[ParseRequest], batch_idx: int):
+        return [made_up_parse(request, self.band) for request in batch]
+
+
+def ready(files, tmp_path, **arguments) -> RSTformerData:
+    settings = {"vocab_size": 300, "max_source": 40, "max_target": 12, "half_width": 8, "batch_size": 4}
+    data = RSTformerData(Files(**files), cache_dir=tmp_path, **settings | {"parser": MadeUpParser()} | arguments)
+    data.prepare_data()
+    data.setup("test")
+    return data
+
+
+def test_a_batch_is_text_edus_and_their_discourse(corpus_files, tmp_path):
+    data = ready(corpus_files, tmp_path)
+    batch = next(iter(data.test_dataloader()))
+    documents = {row["id"]: row for row in data.documents("test")}
+    for n, name in enumerate(batch.ids):
+        document = Document(name, documents[name]["parts"], documents[name]["references"])
+        parse = made_up_parse(ParseRequest.of(document), 8)
+        length = int(batch.source_mask[n].sum())
+        ids, edus = batch.source[n, :length].tolist(), batch.token_edu[n]
+        assert (ids[0], ids[-1]) == (data.text.start, data.text.stop) and edus[0] == edus[length - 1] == -1
+        assert batch.source[n, length:].eq(data.text.pad).all() and edus[length:].eq(-1).all()
+        # the words of an EDU are its tokens' text, but for a document's end that was cut off
+        for edu, (start, end) in enumerate(parse.edus.tolist()):
+            text = data.text.decode(batch.source[n][edus == edu].tolist())
+            assert document.text[start:end].startswith(text)
+        expected = decode(parse.code(min(8, parse.size - 1)))
+        seen, half, own = int(batch.token_edu[n].max()) + 1, batch.ldd.shape[2] // 2, expected.shape[1] // 2
+        ldd = decode(batch.ldd[n])
+        torch.testing.assert_close(ldd[:seen, half - own : half + own + 1], expected[:seen])
+        assert ldd[seen:].eq(0).all() and ldd[:, half].eq(0).all()
+        target = batch.target[n][batch.target_mask[n] == 1].tolist()
+        assert data.text.decode(target) == document.references[0][0][: len(data.text.decode(target))]
+        assert batch.target_input[n, 0] == data.text.stop and batch.target_input[n, 1] == target[0]
+    assert batch.source.shape[1] <= 40 and batch.target.shape[1] <= 12
+    assert batch.global_mask[:, 0].eq(1).all() and batch.global_mask[:, 1:].eq(0).all()
+
+
+def test_each_ablation_has_its_own_ldd(corpus_files, tmp_path):
+    found = {}
+    for ablation in ("none", "wac", "no_labels", "one_best", "ria"):
+        batch = next(iter(ready(corpus_files, tmp_path, ablation=ablation).test_dataloader()))
+        found[ablation] = decode(batch.ldd)
+    assert torch.equal(found["none"], found["wac"]) and torch.equal(found["none"], found["no_labels"])
+    assert set(found["one_best"].unique().tolist()) == {0.0, 1.0} and not torch.equal(found["one_best"], found["none"])
+    half = found["ria"].shape[2] // 2
+    size = int(batch.token_edu[0].max()) + 1
+    wanted = random_ldd(50, half, len(RELATIONS))[:size]  # the same in every document
+    inside = found["ria"][0, :size] > 0
+    torch.testing.assert_close(found["ria"][0, :size][inside], wanted[inside], atol=0.005, rtol=0)
+    sparse = ready(corpus_files, tmp_path, ablation="ria", random_values="sparse")
+    assert sparse.variant == "random_sparse"
+
+
+def test_without_discourse_no_parser_is_asked(corpus_files, tmp_path):
+    data = ready(corpus_files, tmp_path, parser=None, ablation="no_discourse")
+    batch = next(iter(data.test_dataloader()))
+    assert batch.ldd is None and batch.token_edu.eq(-1).all()
+    assert not (tmp_path / "parses").exists()
+
+
+def test_an_empty_document_has_no_discourse_and_another_must_have_one(corpus_files, tmp_path):
+    data = ready(corpus_files, tmp_path)
+    one = data.encode(Document("a", [["The otter, which swims, guards the mill."]], [["An otter."]]))
+    empty = data.encode(Document("b", [[]], []))
+    assert empty["parse"] == "" and empty["source"] == [data.text.start, data.text.stop]
+    batch = data.collate([{**row, "id": name, "references": []} for name, row in (("b", empty),)])
+    assert batch.ldd.eq(0).all() and batch.token_edu.eq(-1).all()
+    with pytest.raises(MissingParse, match="no parse of document 'c'"):
+        data.collate([{**one, "id": "c", "references": []}])
+
+
+def test_parses_that_are_there_are_not_made_again(corpus_files, tmp_path):
+    first = ready(corpus_files, tmp_path)
+    shards = sorted(first.parses.glob("*.safetensors"))
+    again = ready(corpus_files, tmp_path)
+    assert shards and sorted(again.parses.glob("*.safetensors")) == shards
+    other = ready(corpus_files, tmp_path, parser=RightBranchingParser(band=8))
+    assert len(sorted(other.parses.glob("*.safetensors"))) > len(shards)
+    assert next(iter(other.test_dataloader())).ldd.shape[-1] == 15
+
+
+def test_settings_that_cannot_be_are_refused(corpus_files):
+    corpus = Files(**corpus_files)
+    with pytest.raises(ValueError, match=r"data\.parser is missing"):
+        RSTformerData(corpus)
+    with pytest.raises(ValueError, match=r"data\.half_width 64: the parser gives 8"):
+        RSTformerData(corpus, parser=MadeUpParser())
+    with pytest.raises(ValueError, match=r"data\.max_source is at least 3"):
+        RSTformerData(corpus, parser=MadeUpParser(), max_source=2, half_width=8)
