@@ -1,31 +1,39 @@
 """Sliding-window and global attention in one kernel (`flex_attention`): the table is looked up while scores are made.
 
 Its backward pass needs CUDA; on a CPU it is for inference. It has no dropout.
+
+The kernel is compiled once for each shape. So lengths, numbers of EDUs and half-widths are filled up to one of a few
+sizes (`rounded`); blocks of nothing but padding cost nothing, as they are left out of the block mask.
 """
 
+import math
 from functools import cache, lru_cache
 
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from lightning_modules.networks.discourse_attention import HeadTable, View, neutral
+from lightning_modules.networks.discourse_attention import HeadTable, Operation, View, neutral
 
 BLOCK = 128  # tokens to a side of a block of the kernel
+_EDUS, _HALF = 64, 8  # the least that the others are filled up to
+# Shapes that are compiled at most. Beyond them PyTorch would silently go on with all T^2 scores: an error is better.
+_SHAPES = {"recompile_limit": 64, "fail_on_recompile_limit_hit": True}
+
+
+def rounded(size: int, least: int) -> int:
+    """A size filled up to a multiple of `least` that is at most a quarter more, with four of them an octave."""
+    step = max(least, 2 ** max(0, (size - 1).bit_length() - 3))
+    return -(-size // step) * step
 
 
 @lru_cache(maxsize=32)
 def _window_blocks(length: int, window: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Which blocks of keys a block of queries reaches in part, and which with every pair: two of bool [N, N]."""
-    count = -(-length // BLOCK)
+    count = length // BLOCK
     apart = (torch.arange(count)[:, None] - torch.arange(count)).abs() * BLOCK        # of their first tokens
     reached, whole = apart - (BLOCK - 1) <= window, apart + BLOCK - 1 <= window
     return reached.to(device), whole.to(device)
-
-
-def _blocks(flags: Tensor, length: int, padding: bool) -> Tensor:
-    """Flags of tokens by blocks, what follows the last token being `padding`: bool [B, T] -> [B, N, BLOCK]."""
-    return torch.nn.functional.pad(flags, (0, -length % BLOCK), value=padding).unflatten(1, (-1, BLOCK))
 
 
 def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,27 +49,41 @@ def block_mask(view: View, window: int) -> BlockMask:
     Args:
         view: of a batch.
         window: tokens to each side.
+
+    Returns:
+        The mask of the batch filled up to its `rounded` length.
     """
-    real, is_global = view.real, view.is_global
-    length = real.shape[1]
+    length = rounded(view.real.shape[1], BLOCK)
+    real, is_global = _longer(view.real, length, False), _longer(view.is_global, length, False)
     reached, whole = _window_blocks(length, window, real.device)
-    present = _blocks(real, length, False)
-    keys = present.any(-1)[:, None] & (reached | _blocks(is_global, length, False).any(-1)[:, None])
+    present, everywhere = (flags.unflatten(1, (-1, BLOCK)) for flags in (real, is_global))
+    keys = present.any(-1)[:, None] & (reached | everywhere.any(-1)[:, None])
     seen = present.any(-1)[:, :, None] & keys                                         # [B, N, N]
-    # nothing but whole blocks may skip the mask; the kernel knows where the last token is
-    full = seen & whole & _blocks(real, length, True).all(-1)[:, None]
+    full = seen & whole & present.all(-1)[:, None]  # these skip the mask
 
     def visible(b, h, i, j):
         return real[b, j] & (((i - j).abs() <= window) | is_global[b, j])
 
-    return BlockMask.from_kv_blocks(
-        *_listed(seen & ~full), *_listed(full), BLOCK_SIZE=BLOCK, mask_mod=visible, seq_lengths=(length, length)
-    )
+    return BlockMask.from_kv_blocks(*_listed(seen & ~full), *_listed(full), BLOCK_SIZE=BLOCK, mask_mod=visible)
 
 
-def _score_mod(token_edu: Tensor, table: HeadTable):
+def _longer(x: Tensor, length: int, value: float | bool, dim: int = 1) -> Tensor:
+    """A tensor filled up behind, in one of its dimensions."""
+    behind = (0, 0) * (x.dim() - 1 - dim) + (0, length - x.shape[dim])
+    return torch.nn.functional.pad(x, behind, value=value)
+
+
+def _filled_up(table: HeadTable) -> Tensor:
+    """A table's values for more EDUs and a wider band: [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1]."""
+    values, value = table.values, neutral(table.operation)
+    half, edus = values.shape[-1] // 2, values.shape[2]
+    side, behind = rounded(max(half, 1), _HALF) - half, rounded(edus, _EDUS) - edus
+    # nan would get through where pairs beyond the band, which windows do not reach, are looked up
+    return torch.nn.functional.pad(values, (side, side, 0, behind), value=0.0 if math.isnan(value) else value)
+
+
+def _score_mod(token_edu: Tensor, values: Tensor, operation: Operation):
     """The table's operation on one score, see `HeadTable`."""
-    values, operation = table
     width, value = values.shape[-1], neutral(operation)
 
     def modify(score, b, h, i, j):
@@ -108,13 +130,18 @@ def fused_attention(
         [B, H, T, D]; 0 at padding. Rows of global tokens are those that they would have as usual tokens.
 
     Raises:
-        RuntimeError: on a CPU, if gradients are asked for.
+        RuntimeError: on a CPU, if gradients are asked for; if there are too many different shapes.
     """
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *([table.values] if table else [])))
     if wanted and q.device.type == "cpu":
         raise RuntimeError("fused attention has no backward pass on a CPU: use the chunked path, or torch.no_grad()")
     mask = block_mask(view, window) if mask is None else mask
-    modify = None if table is None else _score_mod(view.token_edu, table)
-    attend = _compiled() if compiled else flex_attention
-    out = attend(q, k, v, score_mod=modify, block_mask=mask, scale=1.0)
-    return out.masked_fill(~view.real[:, None, :, None], 0)
+    length, full = q.shape[2], mask.seq_lengths[0]
+    modify = None
+    if table is not None:
+        modify = _score_mod(_longer(view.token_edu, full, -1), _filled_up(table), table.operation)
+    with torch._dynamo.config.patch(_SHAPES):
+        attend = _compiled() if compiled else flex_attention
+        q, k, v = (_longer(x, full, 0.0, 2) for x in (q, k, v))
+        out = attend(q, k, v, score_mod=modify, block_mask=mask, scale=1.0)
+    return out[:, :, :length].masked_fill(~view.real[:, None, :, None], 0)

@@ -18,7 +18,7 @@ from lightning_modules.networks.discourse_attention import (
     head_relations,
     reach,
 )
-from lightning_modules.networks.fused_attention import BLOCK, block_mask, fused_attention
+from lightning_modules.networks.fused_attention import BLOCK, block_mask, fused_attention, rounded
 from lightning_modules.networks.window_attention import chunked_attention
 from tests.lightning_modules.networks.dense_attention import (
     band_of,
@@ -162,31 +162,41 @@ def test_the_two_paths_agree_over_several_blocks(length, window):
 def test_blocks_hold_every_visible_pair_and_whole_ones_nothing_else(length, window):
     c = case(length, "several")
     mask = block_mask(c.view, window)
-    count = -(-length // BLOCK)
+    full = rounded(length, BLOCK)
+    count = full // BLOCK
+    assert mask.seq_lengths == (full, full)
     i = torch.arange(length)
     near = (i[:, None] - i).abs() <= window
     visible = c.view.real[:, None] & (near | c.view.is_global[:, None])
     visible = visible & c.view.real[:, :, None]
     for n in range(2):
-        partial, full = (
+        partial, whole = (
             {(row, int(col)) for row in range(count) for col in indices[n, 0, row, : int(counts[n, 0, row])]}
             for counts, indices in (
                 (mask.kv_num_blocks, mask.kv_indices),
                 (mask.full_kv_num_blocks, mask.full_kv_indices),
             )
         )
-        assert not partial & full
+        assert not partial & whole
         for row in range(count):
             for col in range(count):
                 part = visible[n, row * BLOCK : (row + 1) * BLOCK, col * BLOCK : (col + 1) * BLOCK]
                 own = near[row * BLOCK : (row + 1) * BLOCK, col * BLOCK : (col + 1) * BLOCK]
-                assert not part.any() or (row, col) in partial | full
-                if (row, col) in full:
+                assert not part.any() or (row, col) in partial | whole
+                if (row, col) in whole:
+                    assert part.shape == (BLOCK, BLOCK) or row == length // BLOCK
                     assert own.all() and c.view.real[n, col * BLOCK : (col + 1) * BLOCK].all()
 
 
-def test_compiled_fused_equals_chunked():
-    c = case(length=200, which="several", half=200, dtype=torch.float32)
+def test_few_sizes_stand_for_many():
+    sizes = [rounded(size, 128) for size in range(1, 16385)]
+    assert len(set(sizes)) == 24 and sizes == sorted(sizes) and all(size % 128 == 0 for size in sizes)
+    assert all(size <= full <= max(128, -(-size // 128) * 128, 1.25 * size) for size, full in enumerate(sizes, 1))
+
+
+@pytest.mark.parametrize("length", [200, 150])
+def test_compiled_fused_equals_chunked(length):
+    c = case(length, "several", half=length, dtype=torch.float32)
     table = injection_of("log_bias", "none", torch.float32)(c.band)
     with torch.no_grad():
         q, k, v = (torch.nn.functional.pad(x, (0, 12)) for x in (c.q, c.k, c.v))  # the kernel wants 16 values a head

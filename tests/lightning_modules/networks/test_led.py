@@ -138,8 +138,8 @@ def test_recomputed_activations_change_nothing(name):
 
 def test_the_fused_path_is_the_same_model():
     batch = Batch()
-    ours = DiscourseLED(plain(), injection("one_plus")).eval()
-    fused = DiscourseLED(plain(), injection("one_plus"), path="fused").eval()
+    ours = DiscourseLED(plain(attention_window=[8, 8]), injection("one_plus")).eval()
+    fused = DiscourseLED(plain(attention_window=[8, 8]), injection("one_plus"), path="fused").eval()
     with torch.no_grad():
         states = [model.encode(**batch.source, discourse=batch.discourse).last_hidden_state for model in (ours, fused)]
     assert_close(*states, atol=1e-5, rtol=1e-5)
