@@ -122,10 +122,10 @@ def split_marginals(potentials: Potentials, chart: Chart, sizes: Tensor):
         yield width, nodes, splits
 
 
-def span_marginals(potentials: Potentials, sizes: Tensor) -> Tensor:
-    """P(span (i, j) is a node), [B, E, E]; zero unless i < j."""
+def span_marginals(potentials: Potentials, sizes: Tensor, chart: Chart | None = None) -> Tensor:
+    """P(span (i, j) is a node), [B, E, E]; zero unless i < j. `chart` is the `inside`, where it is known already."""
     marginals = torch.zeros_like(potentials.spans)
-    for width, nodes, _ in split_marginals(potentials, inside(potentials), sizes):
+    for width, nodes, _ in split_marginals(potentials, chart or inside(potentials), sizes):
         marginals.diagonal(width, 1, 2).copy_(nodes)
     return marginals
 
@@ -170,9 +170,10 @@ def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
     return _LogPartition.apply(sizes, potentials.spans, *(potentials.fits or ()))
 
 
-def likeliest_splits(potentials: Potentials) -> Tensor:
-    """The most probable k of every span (i, j), given that it is a node, int64 [B, E, E]; k = i unless i < j."""
-    chart = inside(potentials)
+def likeliest_splits(potentials: Potentials, chart: Chart | None = None) -> Tensor:
+    """The most probable k of every span (i, j), given that it is a node, int64 [B, E, E]; k = i unless i < j. `chart`
+    is the `inside`, where it is known already."""
+    chart = chart or inside(potentials)
     size = potentials.spans.shape[1]
     place = torch.arange(size, device=potentials.spans.device)
     best = place.view(1, -1, 1).repeat(len(potentials.spans), 1, size)
@@ -191,16 +192,19 @@ class SplitPosterior(NamedTuple):
     probability: Tensor  # mu(i, k, j), [N]
 
 
-def node_marginals(potentials: Potentials, sizes: Tensor, least: float = 0.0) -> SplitPosterior:
+def node_marginals(
+    potentials: Potentials, sizes: Tensor, least: float = 0.0, chart: Chart | None = None
+) -> SplitPosterior:
     """mu(i, k, j) = P(the tree has a node over i..j that is split after k), of all nodes above `least`.
 
     Args:
         potentials: the scores.
         sizes: EDUs of each document, [B].
         least: nodes of this probability or less are left out.
+        chart: the `inside`, where it is known already.
     """
     found = []
-    for width, _, splits in split_marginals(potentials, inside(potentials), sizes):
+    for width, _, splits in split_marginals(potentials, chart or inside(potentials), sizes):
         document, start, part = (splits > least).nonzero(as_tuple=True)
         found.append((document, start, start + part, start + width, splits[document, start, part]))
     if not found:  # documents of one EDU

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.networks.chart import (
+    Chart,
     Potentials,
     SplitPosterior,
     best_trees,
+    inside,
     likeliest_splits,
     node_marginals,
     span_marginals,
@@ -27,7 +29,7 @@ from lightning_modules.networks.span_scorer import DiscourseScorer, Layout, Unit
 NUCLEARITIES = ("NS", "SN", "NN")
 _CELLS = 400_000  # spans of charts that are filled together
 _LEAST_WEIGHT = 1e-12
-_NODES = 65_536  # nodes whose classes are scored together
+_NODES = {"cpu": 4096}  # nodes whose classes are scored together: what a CPU's caches hold; 65,536 elsewhere
 
 
 class Spans(NamedTuple):
@@ -151,22 +153,23 @@ class ChartReader:
         risk, spans, parts = 0, 0, []
         for scorer, state in zip(self.scorers, states):
             potentials = scorer.potentials(state, layout, units)
+            chart = inside(potentials)
             if self.decoding == "mbr":
-                risk = risk + share * span_marginals(potentials, units.sizes)
+                risk = risk + share * span_marginals(potentials, units.sizes, chart)
             if with_nodes:
-                table, *own = self._distribution(scorer, state, layout, units, potentials)
+                table, *own = self._distribution(scorer, state, layout, units, potentials, chart)
                 spans = spans + share * table
                 parts.append((own[0]._replace(probability=own[0].probability * share), *own[1:]))
         trees = best_trees(Potentials(risk) if self.decoding == "mbr" else potentials, units.sizes)
         labels = self._tree_labels(states, layout, units, trees)
-        for chart, (job, tree) in enumerate(zip(jobs, trees)):
-            own = _of_chart(parts, chart) if parts else (None, None, None)
+        for number, (job, tree) in enumerate(zip(jobs, trees)):
+            own = _of_chart(parts, number) if parts else (None, None, None)
             size = len(job[1])
-            masses = spans[chart, :size, :size] if parts else None
-            yield Spans(job[1], job[2], tree, labels[chart], masses, *own)
+            masses = spans[number, :size, :size] if parts else None
+            yield Spans(job[1], job[2], tree, labels[number], masses, *own)
 
     def _distribution(
-        self, scorer: DiscourseScorer, state: Tensor, layout: Layout, units: Units, potentials: Potentials
+        self, scorer: DiscourseScorer, state: Tensor, layout: Layout, units: Units, potentials: Potentials, logs: Chart
     ) -> tuple[Tensor, SplitPosterior, Tensor, Tensor]:
         """One member's masses of spans [G, U, U, 2 R]; its nodes above `least`, their classes, and how far these differ
         from those of the span, both [N, C]."""
@@ -174,10 +177,10 @@ class ChartReader:
         there = torch.arange(size, device=state.device) < units.sizes.unsqueeze(1)
         wide = there.new_ones(size, size).triu(1) & there.unsqueeze(1)
         chart, first, last = wide.nonzero(as_tuple=True)
-        best = likeliest_splits(potentials)[chart, first, last]
+        best = likeliest_splits(potentials, logs)[chart, first, last]
         likely = SplitPosterior(chart, first, best, last, potentials.spans[chart, first, last])
         classes = self._labels(scorer, state, layout, units, likely)                 # [spans, C]
-        nodes = node_marginals(potentials, units.sizes, self.least)
+        nodes = node_marginals(potentials, units.sizes, self.least, logs)
         labels = self._labels(scorer, state, layout, units, nodes)
         # of a span: the mean over its nodes that have classes of their own; a span without any has its likeliest node's
         table = classes.new_zeros(charts, size, size, 1 + classes.shape[1])
@@ -190,12 +193,12 @@ class ChartReader:
         restricted = classes.new_zeros(charts, size, size, 2 * self.classes.relations)
         restricted[chart, first, last] = torch.cat(sides, 1)
         change = labels - table[nodes.document, nodes.start, nodes.end]
-        return span_masses(potentials, units.sizes, restricted), nodes, labels, change
+        return span_masses(potentials, units.sizes, restricted, logs), nodes, labels, change
 
     def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
         """P(class | node), [N, C]."""
         found = []
-        for some in torch.arange(len(nodes.start), device=state.device).split(_NODES):
+        for some in torch.arange(len(nodes.start), device=state.device).split(_NODES.get(state.device.type, 65_536)):
             chart, first, split, last = (column[some] for column in nodes[:4])
             places = units.start[chart, first], units.end[chart, split], units.end[chart, last]
             found.append(scorer.class_logits(state, layout, units.document[chart], *places).softmax(-1))

@@ -106,7 +106,7 @@ def _holding_both(spans: Tensor) -> Tensor:
     return upper + upper.transpose(0, 1)
 
 
-def span_masses(potentials: Potentials, sizes: Tensor, labels: Tensor) -> Tensor:
+def span_masses(potentials: Potentials, sizes: Tensor, labels: Tensor, chart: Chart | None = None) -> Tensor:
     """Each span's labelled probability as a node, less that of its parents, where labels depend on spans alone.
 
     All nodes count, however improbable, without a list of them.
@@ -115,6 +115,7 @@ def span_masses(potentials: Potentials, sizes: Tensor, labels: Tensor) -> Tensor
         potentials: the scores.
         sizes: EDUs of each document, [B].
         labels: P(label | span), [B, E, E, L].
+        chart: the `inside`, where it is known already.
 
     Returns:
         What `side_distribution` takes, in double precision, [B, E, E, L].
@@ -122,7 +123,7 @@ def span_masses(potentials: Potentials, sizes: Tensor, labels: Tensor) -> Tensor
     size, place = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
     masses = torch.zeros_like(labels, dtype=torch.double)
     parts = Chart.zeros(masses)
-    for width, nodes, splits in split_marginals(potentials, inside(potentials), sizes):
+    for width, nodes, splits in split_marginals(potentials, chart or inside(potentials), sizes):
         starts = nodes.shape[1]
         of_width = labels[:, place[:starts], place[:starts] + width].double()        # [B, starts, L]
         masses[:, place[:starts], place[:starts] + width] += nodes.unsqueeze(-1) * of_width
