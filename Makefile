@@ -35,6 +35,7 @@ bench: $(SETUP) ## measure speed and memory: one table a script
 	$(BIN)/python benchmarks/pointer_generator.py
 	$(BIN)/python benchmarks/rouge.py
 	$(BIN)/python benchmarks/parsing.py
+	$(BIN)/python benchmarks/discourse_attention.py
 
 clean: ## remove what was built: the environment and all runs
 	rm -rf .venv runs *.egg-info .pytest_cache .ruff_cache

@@ -5,6 +5,7 @@ from typing import Any
 
 _HOMES = {
     "PointerGeneratorData": "datamodules.pointer_generator",
+    "RSTformerData": "datamodules.rstformer",
     "SegmentationData": "datamodules.segmentation",
     "TreebankData": "datamodules.treebank",
 }

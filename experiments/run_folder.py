@@ -90,7 +90,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 def link_arguments(parser: ArgumentParser) -> None:
     """What model and data share is given for the model, handed on to the data and left out of config.yaml there."""
-    for name in ("vocab_size", "encoder", "inventory"):
+    for name in ("vocab_size", "encoder", "inventory", "ablation", "checkpoint"):
         parser.link_arguments(f"model.init_args.{name}", f"data.init_args.{name}")
 
 

@@ -7,6 +7,7 @@ _HOMES = {
     "DiscourseParser": "lightning_modules.discourse_parser",
     "EduSegmenter": "lightning_modules.edu_segmenter",
     "PointerGenerator": "lightning_modules.pointer_generator",
+    "RSTformer": "lightning_modules.rstformer",
 }
 
 __all__ = list(_HOMES)

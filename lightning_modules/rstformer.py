@@ -7,6 +7,7 @@ from torch import Tensor
 from transformers import LEDConfig, LEDForConditionalGeneration
 from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
+from datamodules.discourse.relations import GUM, GUM_COUNTS
 from datamodules.documents import CorpusError
 from datamodules.rstformer import RSTformerBatch
 from datamodules.text.sentences import split_sentences
@@ -37,7 +38,8 @@ class RSTformer(Summarizer):
         injection: how p enters the scores, see `networks.discourse_attention`.
         ablation: see there, and `RSTformerData` for `ria` and `one_best`.
         relations: number of relations of the parser.
-        relation_frequency: how often each relation occurs; needed where there are fewer heads than relations.
+        relation_frequency: how often each relation occurs, where there are fewer heads than relations; by default the
+            counts of GUM, whose 15 relations the suite's own parser has.
         learn_weights: learn which relations a head looks at, from the map of one relation a head on.
         checkpoint_activations: compute the encoder's and decoder's activations twice, to save memory.
         attention: `chunked`, `fused` (CUDA) or `auto`.
@@ -86,6 +88,8 @@ class RSTformer(Summarizer):
             config = LEDConfig(vocab_size=vocab_size, **sizes)
             led = LEDForConditionalGeneration(config)
         heads = led.config.encoder_attention_heads
+        if relation_frequency is None and relations == len(GUM.coarse):
+            relation_frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]
         weights = head_relations(heads, relations, relation_frequency)
         if heads < relations and ablation not in ("no_discourse", "no_labels"):
             rank_zero_info(f"{heads} heads look at relations {weights.argmax(1).tolist()} of {relations}")

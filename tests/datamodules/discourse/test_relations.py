@@ -1,9 +1,12 @@
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from datamodules.discourse.records import TreebankDocument, TreebankError
-from datamodules.discourse.relations import GUM, INVENTORIES, RST_DT, coarsened
+from datamodules.discourse.relations import GUM, GUM_COUNTS, INVENTORIES, RST_DT, coarsened
+from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import Span, Tree
 
 
@@ -58,3 +61,13 @@ def test_documents_get_coarse_trees():
     assert coarsened([document], RST_DT, unknown="keep") == [document]
     with pytest.raises(ValueError, match="neither 'error' nor 'keep'"):
         GUM.class_of("x", "ignore")
+
+
+def test_counts_are_those_of_the_treebank():
+    path = Path(__file__).resolve().parents[4] / "shared" / "data" / "gum" / "train.jsonl.gz"
+    if not path.is_file():
+        pytest.skip("needs the GUM data in ../shared/data")
+    counts = Counter(
+        span.relation for document in coarsened(read_treebank(path)) for span in document.tree.binary().spans()
+    )
+    assert counts == GUM_COUNTS
