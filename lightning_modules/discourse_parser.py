@@ -338,7 +338,11 @@ class DiscourseParser(LightningModule):
             CorpusError: if the folder has none, its weights do not fit, or its encoder is not installed.
         """
         folder = WEIGHTS / folder if str(folder) in ("minilm", SMALL) else Path(folder)
-        model = cls(**read_settings(folder), **options)
+        settings = read_settings(folder)
+        try:
+            model = cls(**settings, **options)
+        except TypeError as error:
+            raise CorpusError(f"{folder}/config.json: not a discourse parser's ({error})") from error
         load_weights(folder, model, model.state_to_keep())
         return model.eval()
 

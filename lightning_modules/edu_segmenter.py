@@ -1,6 +1,5 @@
 """EDU segmentation: a tag a word, begin or not, by a conditional random field over any encoder."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any, Literal, Self
 
 import torch
 from pytorch_lightning import LightningModule
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from datamodules.documents import CorpusError
@@ -20,6 +18,8 @@ from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.networks.crf import AllenNLPCRF, LinearChainCRF
 from lightning_modules.networks.edu_segmenter import BEGIN, SegmentationNetwork, pool_pieces
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
+from lightning_modules.schedules import warmed_up
+from lightning_modules.stored import load_weights, read_settings, save_weights
 
 SMALL = "small"
 WEIGHTS = Path(__file__).parent / "weights" / "edu_segmenter"
@@ -221,11 +221,7 @@ class EduSegmenter(LightningModule):
         own = [p for p in self.parameters() if p.requires_grad and id(p) not in known]
         groups = [{"params": own, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
         optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=decay)
-        steps = int(self.trainer.estimated_stepping_batches)
-        warm = max(1, steps // 10)
-        scale = lambda step: min((step + 1) / warm, max(0.0, (steps - step) / max(1, steps - warm)))  # noqa: E731
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, scale)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        return warmed_up(optimizer, int(self.trainer.estimated_stepping_batches))
 
     # Weights -----------------------------------------------------------------------------------------------------
 
@@ -242,11 +238,7 @@ class EduSegmenter(LightningModule):
 
     def save(self, folder: Path) -> None:
         """Writes config.json and model.safetensors, in half precision."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        state = {name: value.detach().half().cpu().contiguous() for name, value in self.state_to_keep().items()}
-        save_file(state, str(folder / "model.safetensors"))
-        (folder / "config.json").write_text(json.dumps(self.settings, indent=1) + "\n", encoding="utf-8")
+        save_weights(folder, self.settings, self.state_to_keep())
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -256,23 +248,12 @@ class EduSegmenter(LightningModule):
             CorpusError: if the folder has none, its weights do not fit, or its encoder is not installed.
         """
         folder = WEIGHTS / folder if str(folder) in ("minilm", SMALL) else Path(folder)
+        settings = read_settings(folder)
         try:
-            model = cls(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
-            state = {name: value.float() for name, value in load_file(str(folder / "model.safetensors")).items()}
-        except OSError as error:
-            raise CorpusError(f"{folder}: no segmenter ({error}); name one that EduSegmenter.save wrote") from error
-        except (TypeError, json.JSONDecodeError) as error:
+            model = cls(**settings)
+        except TypeError as error:
             raise CorpusError(f"{folder}/config.json: not a segmenter's ({error})") from error
-        except Exception as error:
-            if type(error).__name__ != "SafetensorError":
-                raise
-            raise CorpusError(f"{folder}/model.safetensors: broken ({error}); fetch it anew") from error
-        expected = model.state_to_keep()
-        wrong = [k for k in expected.keys() | state.keys() if k not in state or k not in expected
-                 or state[k].shape != expected[k].shape]  # fmt: skip
-        if wrong:
-            raise CorpusError(f"{folder}: weights do not fit config.json at {', '.join(sorted(wrong)[:5])}")
-        model.load_state_dict(state, strict=False)
+        load_weights(folder, model, model.state_to_keep())
         return model.eval()
 
 

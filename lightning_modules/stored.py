@@ -53,7 +53,7 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
     try:
         state = {name: value.float() for name, value in load_file(str(file)).items()}
     except (OSError, SafetensorError) as error:
-        raise CorpusError(f"{file}: cannot be read ({error}); fetch it anew") from error
+        raise CorpusError(f"{file}: missing or broken ({error}); fetch it anew") from error
     names = expected.keys() | state.keys()
     wrong = [n for n in names if n not in state or n not in expected or state[n].shape != expected[n].shape]
     if wrong:

@@ -1,4 +1,5 @@
 import copy
+import json
 
 import pytest
 import torch
@@ -178,6 +179,22 @@ def test_wrong_settings():
         DiscourseParser(members=0)
     with pytest.raises(CorpusError, match=r"name a folder with config\.json"):
         DiscourseParser.load("nowhere")
+
+
+def test_broken_weights_are_named(tmp_path):
+    DiscourseParser(**TINY).save(tmp_path)
+    weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
+    whole, settings = weights.read_bytes(), json.loads(config.read_text())
+    weights.write_bytes(whole[:1000])
+    with pytest.raises(CorpusError, match="broken"):
+        DiscourseParser.load(tmp_path)
+    weights.write_bytes(whole)
+    config.write_text(json.dumps(settings | {"hidden_size": 7 * 2}))
+    with pytest.raises(CorpusError, match=r"do not fit config\.json at scorers"):
+        DiscourseParser.load(tmp_path)
+    config.write_text(json.dumps(settings | {"speed": 7}))
+    with pytest.raises(CorpusError, match="not a discourse parser's"):
+        DiscourseParser.load(tmp_path)
 
 
 def test_treebank_data_leaves_licences_out_(treebank):

@@ -199,7 +199,7 @@ def test_a_checkpoint_brings_the_weights_back(treebank, tiny_bert, tmp_path):
 
 
 def test_broken_weights_are_named(tmp_path):
-    with pytest.raises(CorpusError, match="no segmenter"):
+    with pytest.raises(CorpusError, match="no model"):
         EduSegmenter.load(tmp_path)
     made().save(tmp_path)
     weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
