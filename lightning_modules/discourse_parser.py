@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from datamodules.discourse.distributions import Rows
+from datamodules.discourse.distributions import NUCLEARITIES, Rows
 from datamodules.discourse.features import ParserBatch, label_classes, parser_features
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import INVENTORIES
@@ -281,7 +281,7 @@ class DiscourseParser(LightningModule):
         ]
         for gold, charts in zip(trees, self.charts(batch, self._training_vectors(batch), with_nodes=False)):
             nodes = document_tree(charts, self.reader.classes).tolist()
-            found = [(*node[:3], ("NS", "SN", "NN")[node[3]], self.relations[node[4]]) for node in nodes]
+            found = [(*node[:3], NUCLEARITIES[node[3]], self.relations[node[4]]) for node in nodes]
             self.parseval[stage].update(found, gold)
 
     def _log_parseval(self, stage: str) -> None:

@@ -26,7 +26,6 @@ from lightning_modules.networks.ldd import (
 )
 from lightning_modules.networks.span_scorer import DiscourseScorer, Layout, Units
 
-NUCLEARITIES = ("NS", "SN", "NN")
 _CELLS = 400_000  # spans of charts that are filled together
 _LEAST_WEIGHT = 1e-12
 _NODES = {"cpu": 4096}  # nodes whose classes are scored together: what a CPU's caches hold; 65,536 elsewhere

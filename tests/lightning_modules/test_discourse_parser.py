@@ -197,7 +197,7 @@ def test_broken_weights_are_named(tmp_path):
         DiscourseParser.load(tmp_path)
 
 
-def test_treebank_data_leaves_licences_out_(treebank):
+def test_treebank_data_leaves_licences_out(treebank):
     data = data_of(treebank, licences=["CC BY 4.0"])
     assert len(data.documents("train")) == 4 and len(data.documents("val")) == 6
     with pytest.raises(CorpusError, match=r"no document has one of data\.licences"):
