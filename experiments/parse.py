@@ -125,7 +125,7 @@ def _options() -> ArgumentParser:
     parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="skip", help="what to do with them")
     parser.add_argument("--cache_dir", type=Path | None, default=None, help="where the corpus's documents are kept")
     parser.add_argument("--num_proc", type=int, default=1, help="processes that split sentences")
-    parser.add_argument("--show", type=bool, nargs="?", const=True, default=False, help="draw one document's tree")
+    parser.add_argument("--show", action="store_true", help="draw one document's tree")
     parser.add_argument("--svg", type=Path | None, default=None, help="with --show: the tree as an image")
     parser.add_argument("--heat_map", type=Path | None, default=None, help="with --show: PNG of the LDD over EDU pairs")
     return parser

@@ -179,6 +179,7 @@ def test_show_draws_a_tree_an_image_and_a_heat_map(precis, tmp_path, texts, monk
     for part in ("Otter 1 swims every day,", "but the heron 1 never does.", "It rains.", "elaboration", "NS"):
         assert part in done.out
     assert ElementTree.parse(svg).getroot().tag.endswith("svg")
+    assert precis("parse", "--show", texts / "1.txt", *OURS).out == done.out  # as the README has it, the text first
     assert Image.open(png).format == "PNG" and min(Image.open(png).size) > 200
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("Sí.".encode())))
     assert "Sí." in precis("parse", "--show", *OURS).out
