@@ -239,8 +239,9 @@ def other_decodings(parser: LightningModule, documents: Sequence[TreebankDocumen
 
 
 def _decoded(parser: Any, document: TreebankDocument, readers: dict[str, Any]) -> dict[str, Tree]:
+    from datamodules.discourse.distributions import NUCLEARITIES
     from datamodules.discourse.features import ParserBatch, parser_features
-    from lightning_modules.networks.discourse_charts import NUCLEARITIES, document_tree
+    from lightning_modules.networks.discourse_charts import document_tree
 
     features = parser_features(document, document.edus, parser.subwords, name=document.id)
     batch, found = ParserBatch.of([features]).to(parser.device), {}
