@@ -1,0 +1,126 @@
+"""The Transformer brick against PyTorch's own layers, plain loops, and itself step by step."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from lightning_modules.networks.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    KeyValues,
+    LearnedPositions,
+    MultiHeadAttention,
+    sinusoidal,
+)
+
+B, T, S, D, N, K = 2, 5, 7, 16, 4, 3
+
+
+def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
+    """PyTorch keeps the three projections in one matrix."""
+    for name in ("weight", "bias"):
+        parts = [getattr(linear, name) for linear in (ours.query, ours.key, ours.value)]
+        getattr(theirs, f"in_proj_{name}").data = torch.cat(parts).detach().clone()
+        getattr(theirs.out_proj, name).data = getattr(ours.output, name).detach().clone()
+
+
+def copy_layer(ours, theirs) -> None:
+    copy_attention(ours.attention, theirs.self_attn)
+    pairs = [(ours.feed_forward.inner, theirs.linear1), (ours.feed_forward.outer, theirs.linear2)]
+    if isinstance(ours, DecoderLayer):
+        copy_attention(ours.cross_attention, theirs.multihead_attn)
+        pairs += zip(
+            [ours.around_attention.norm, ours.around_cross.norm, ours.around_feed_forward.norm],
+            [theirs.norm1, theirs.norm2, theirs.norm3],
+        )
+    else:
+        pairs += [(ours.around_attention.norm, theirs.norm1), (ours.around_feed_forward.norm, theirs.norm2)]
+    for mine, other in pairs:
+        other.load_state_dict(mine.state_dict())
+
+
+def scattered(module: nn.Module) -> nn.Module:
+    """Away from initial values that hide errors (zero biases, unit scales)."""
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return module.eval()
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(3)
+
+
+@pytest.fixture
+def padded():
+    return torch.tensor([[True] * S, [True] * 4 + [False] * (S - 4)])
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_encoder_layer_equals_pytorchs(norm, activation, padded):
+    ours = scattered(EncoderLayer(D, N, 32, 0.1, norm, activation))
+    theirs = nn.TransformerEncoderLayer(D, N, 32, 0.1, activation, batch_first=True, norm_first=norm == "pre").eval()
+    copy_layer(ours, theirs)
+    x = torch.randn(B, S, D)
+    expected = theirs(x, src_key_padding_mask=~padded)
+    got = ours(x, padded[:, None, None])
+    torch.testing.assert_close(got[padded], expected[padded])
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_decoder_layer_equals_pytorchs(norm, padded):
+    ours = scattered(DecoderLayer(D, N, 32, 0.1, norm))
+    theirs = nn.TransformerDecoderLayer(D, N, 32, 0.1, batch_first=True, norm_first=norm == "pre").eval()
+    copy_layer(ours, theirs)
+    x, memory = torch.randn(B, T, D), torch.randn(B, S, D)
+    later = nn.Transformer.generate_square_subsequent_mask(T)
+    expected = theirs(x, memory, tgt_mask=later, memory_key_padding_mask=padded.logical_not())
+    torch.testing.assert_close(ours(x, memory, padded[:, None, None]), expected)
+
+
+def test_steps_equal_all_positions_at_once(padded):
+    layer = scattered(DecoderLayer(D, N, 32, memory_size=10))
+    x, memory, mask = torch.randn(B, K, T, D), torch.randn(B, S, 10), padded[:, None, None]
+    expected = torch.stack([layer(x[:, k], memory, mask) for k in range(K)], 1)
+    past = KeyValues(*(torch.zeros(B, K, N, 0, D // N) for _ in range(2)))
+    known, steps = layer.cross_attention.project(memory), []
+    for t in range(T):
+        step, past = layer.step(x[:, :, t], past, known, mask)
+        steps.append(step)
+    torch.testing.assert_close(torch.stack(steps, 2), expected)
+
+
+@pytest.mark.parametrize("masked", ["bool", "float"])
+def test_weights_are_those_that_the_output_is_mixed_with(masked, padded):
+    attention = scattered(MultiHeadAttention(D, N))
+    x, memory = torch.randn(B, T, D), torch.randn(B, S, D)
+    mask = padded[:, None, None] if masked == "bool" else torch.randn(B, N, T, S)
+    weights = attention.weights(x, memory, mask)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(B, N, T))
+    mixed = weights @ attention.project(memory).values                                       # [B, N, T, D / N]
+    torch.testing.assert_close(attention.output(mixed.transpose(1, 2).flatten(2)), attention(x, memory, mask))
+
+
+def test_sinusoidal_positions_equal_the_formula():
+    got = sinusoidal(4, 6, start=9)
+    for row in range(4):
+        for i in range(3):
+            angle = (9 + row) / 10_000 ** (2 * i / 6)
+            assert got[row, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+            assert got[row, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+def test_errors_say_what_does_not_fit():
+    with pytest.raises(ValueError, match="3 heads do not divide a size of 16"):
+        MultiHeadAttention(16, 3)
+    with pytest.raises(ValueError, match="even size, got 5"):
+        sinusoidal(3, 5)
+    with pytest.raises(ValueError, match="norm must be pre or post, got 'middle'"):
+        EncoderLayer(16, 4, 8, norm="middle")
+    positions = LearnedPositions(4, 8)
+    assert positions(2, 2).equal(positions.weight[2:])
+    with pytest.raises(ValueError, match="position 5 is beyond the 4"):
+        positions(3, 2)
