@@ -214,6 +214,7 @@ class DecoderLayer(nn.Module):
         norm: `pre` or `post`.
         activation: of the feed-forward network.
         memory_size: width of the encoder's output; D if not given.
+        cross_attention: another attention to what was encoded, called with x [B, T, D], memory and its mask.
     """
 
     def __init__(
@@ -225,10 +226,11 @@ class DecoderLayer(nn.Module):
         norm: Norm = "pre",
         activation: Activation = "relu",
         memory_size: int | None = None,
+        cross_attention: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.attention = MultiHeadAttention(size, heads, dropout)
-        self.cross_attention = MultiHeadAttention(size, heads, dropout, memory_size)
+        self.cross_attention = cross_attention or MultiHeadAttention(size, heads, dropout, memory_size)
         self.feed_forward = FeedForward(size, feed_forward, dropout, activation)
         self.around_attention, self.around_cross, self.around_feed_forward = (
             Residual(size, dropout, norm) for _ in range(3)
@@ -242,15 +244,16 @@ class DecoderLayer(nn.Module):
         """All target positions at once.
 
         Args:
-            x: [B, T, D].
+            x: [B, T, D]; or [B, K, T, D], K targets of each document, whose memory is not repeated.
             memory: [B, S, D'], or its keys and values.
-            memory_mask: as in `MultiHeadAttention`.
+            memory_mask: as in `MultiHeadAttention`, of one query for all: [B, N or 1, 1, S].
 
         Returns:
-            [B, T, D].
+            as x.
         """
-        x = self.around_attention(x, lambda y: self.attention(y, y, causal=True))
-        return self._rest(x, memory, memory_mask)
+        targets = x.flatten(0, -3)                                                           # [B K, T, D]
+        targets = self.around_attention(targets, lambda y: self.attention(y, y, causal=True))
+        return self._rest(targets.reshape(len(x), -1, x.shape[-1]), memory, memory_mask).view(x.shape)
 
     def step(
         self, x: Tensor, past: KeyValues, memory: KeyValues, memory_mask: Tensor | None = None
