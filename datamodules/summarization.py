@@ -60,6 +60,8 @@ class SummarizationData(LightningDataModule, ABC):
         seed: of the training order; the run's own (`seed_everything`) if not given.
     """
 
+    needs_references = True  # in training and validation
+
     def __init__(
         self,
         corpus: Corpus,
@@ -126,7 +128,7 @@ class SummarizationData(LightningDataModule, ABC):
                 self.cache_dir,
                 on_bad_record=self.on_bad_record,
                 num_proc=self.num_proc,
-                require_references=split != TEST,
+                require_references=self.needs_references and split != TEST,
             )
             limit = self.limits[split]
             self._documents[split] = data if limit is None else data.select(range(min(limit, len(data))))
@@ -143,15 +145,18 @@ class SummarizationData(LightningDataModule, ABC):
             key = _digest(self.digest(split), self.text.state(), self.feature_settings())
             folder = self.cache_dir / "features"
             folder.mkdir(parents=True, exist_ok=True)
-            self._features[split] = documents.map(
-                partial(_encode_row, self._alone()),
-                remove_columns=["parts"],
+            self._features[split] = self.encode_all(
+                documents,
                 num_proc=self.num_proc if self.num_proc > 1 else None,
                 cache_file_name=str(folder / f"{key}.arrow"),
                 new_fingerprint=key,
                 desc=f"encoding {split}",
             )
         return self._features[split]
+
+    def encode_all(self, documents: datasets.Dataset, **caching: Any) -> datasets.Dataset:
+        """Features of documents, a row each; `caching` is handed to `Dataset.map`."""
+        return documents.map(partial(_encode_row, self._alone()), remove_columns=["parts"], **caching)
 
     def _alone(self) -> Self:
         """A copy that can encode and travels to other processes: without trainer, corpus and datasets."""
