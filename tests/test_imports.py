@@ -28,7 +28,7 @@ LAYERS = {
     "datamodules": ("datamodules.corpora", "datamodules.discourse", "datamodules.graphs"),
     "datamodules.corpora": (),
     "datamodules.discourse": (),
-    "datamodules.graphs": ("datamodules.discourse",),
+    "datamodules.graphs": ("datamodules.corpora", "datamodules.discourse", "datamodules.parsing"),
     "datamodules.text": (),
     "datamodules.batch": (),
     "datamodules.documents": (),

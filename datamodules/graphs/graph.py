@@ -43,17 +43,17 @@ class ParagraphGraph(ABC):
         """Plain values that the weights depend on beside the paragraphs and what was learned."""
         return {}
 
-    def fit(self, train: Iterable[Paragraphs]) -> None:
+    def fit(self, train: Iterable[Paragraphs]) -> None:  # noqa: B027 (nothing to do is an answer)
         """Learns from the training documents; most graphs have nothing to learn."""
 
     def state(self) -> dict[str, Any]:
         """What was learned, as plain values (JSON); empty if there is nothing to learn."""
         return {}
 
-    def load_state(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: dict[str, Any]) -> None:  # noqa: B027
         """Takes up what `state` gave."""
 
-    def prepare(self, documents: Sequence[Document]) -> None:
+    def prepare(self, documents: Sequence[Document]) -> None:  # noqa: B027
         """Makes what the weights of these documents need and a cache lacks: discourse parses, for one."""
 
     def digest(self) -> str:

@@ -1,0 +1,46 @@
+"""Paragraphs that share words: cosines of their tf-idf vectors."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.graphs.graph import ParagraphGraph
+from datamodules.graphs.paragraphs import Paragraphs
+from datamodules.text.content_words import content_stems
+
+
+class Similarity(ParagraphGraph):
+    """G[i][j] = cosine of the tf-idf vectors of paragraphs i and j (Li et al. 2020).
+
+    Terms are stems of the words that are no function words. A term's weight is tf (1 + ln((1 + L) / (1 + df))), with
+    df the number of the document's kept paragraphs that have it, of L: frequencies are those of the cluster, nothing is
+    counted over a corpus. A paragraph without terms is similar to none.
+    """
+
+    name = "similarity"
+
+    def weights(self, paragraphs: Paragraphs) -> NDArray:
+        counts = term_counts([content_stems(" ".join(text)) for text in paragraphs.texts])
+        size = len(counts)
+        idf = 1 + np.log((1 + size) / (1 + (counts > 0).sum(0)))
+        return cosines(counts * idf)
+
+
+def term_counts(texts: Sequence[Sequence[str]]) -> NDArray:
+    """How often each text has each term, [L, V] for L texts and the V terms that occur."""
+    columns: dict[str, int] = {}
+    rows, places = [], []
+    for row, terms in enumerate(texts):
+        rows += [row] * len(terms)
+        places += [columns.setdefault(term, len(columns)) for term in terms]
+    counts = np.zeros((len(texts), len(columns)))
+    np.add.at(counts, (rows, places), 1)
+    return counts
+
+
+def cosines(vectors: NDArray) -> NDArray:
+    """Cosines between rows, [L, V] -> [L, L]; 0 where a row is zero."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return unit @ unit.T
