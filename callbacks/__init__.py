@@ -5,5 +5,15 @@ from callbacks.graceful_stop import GracefulStop
 from callbacks.length_curriculum import LengthCurriculum
 from callbacks.predictions import PredictionWriter
 from callbacks.previews import Previews
+from callbacks.self_critical import SelfCritical
+from callbacks.start_from import StartFrom
 
-__all__ = ["CoverageAnnealing", "GracefulStop", "LengthCurriculum", "PredictionWriter", "Previews"]
+__all__ = [
+    "CoverageAnnealing",
+    "GracefulStop",
+    "LengthCurriculum",
+    "PredictionWriter",
+    "Previews",
+    "SelfCritical",
+    "StartFrom",
+]

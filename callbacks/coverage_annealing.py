@@ -4,6 +4,8 @@ from math import ceil
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from callbacks.schedules import ramp
+
 
 class CoverageAnnealing(Callback):
     """Opens the coverage gate at a step and ramps the weight of its loss.
@@ -48,11 +50,7 @@ class CoverageAnnealing(Callback):
 
     def weight_at(self, step: int, start: int) -> float:
         """lambda at an optimizer step: 0 before the start, then linear up to `weight`."""
-        if step < start:
-            return 0.0
-        if self.ramp_steps == 0:
-            return self.weight
-        return self.weight * min(1.0, (step - start + 1) / self.ramp_steps)
+        return ramp(step, start, self.ramp_steps, self.weight)
 
     def _start(self, trainer: Trainer) -> int:
         if self.start_step is not None:

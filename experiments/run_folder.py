@@ -13,12 +13,10 @@
 import csv
 import json
 import os
-import pickle
 import platform
 import shlex
 import subprocess
 import sys
-import zipfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +31,8 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
+from experiments import parsers  # noqa: F401 - DataModules take parsers by name
+from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.summarizer import Summarizer
 
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "jsonargparse", "precis-suite")
@@ -58,39 +58,9 @@ def read_config(run: Path) -> dict[str, Any]:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def best_checkpoint(run: Path) -> Path:
-    """The run's best checkpoint, its last one if there is no best.
-
-    Raises:
-        CorpusError: if it has none.
-    """
-    for name in ("best.ckpt", "last.ckpt"):
-        if (path := Path(run) / "checkpoints" / name).is_file():
-            return path
-    raise CorpusError(f"{Path(run) / 'checkpoints'}: no checkpoint there; let the run train until its first validation")
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint's content; nothing in it is executed, and weights are read when they are used.
-
-    Raises:
-        CorpusError: if it is none, or is broken.
-    """
-    if not zipfile.is_zipfile(path):
-        raise CorpusError(f"{path}: no checkpoint, or only a part of one; give another one of the run")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise CorpusError(f"{path}: a broken checkpoint ({reason}); give another one of the run") from None
-    if not isinstance(content, dict) or "state_dict" not in content:
-        raise CorpusError(f"{path}: not a checkpoint of `precis fit`; give one from a run's checkpoints folder")
-    return content
-
-
 def link_arguments(parser: ArgumentParser) -> None:
     """What model and data share is given for the model, handed on to the data and left out of config.yaml there."""
-    for name in ("vocab_size", "encoder", "inventory", "ablation", "checkpoint"):
+    for name in ("vocab_size", "encoder", "inventory", "ablation", "checkpoint", "agents"):
         parser.link_arguments(f"model.init_args.{name}", f"data.init_args.{name}")
 
 

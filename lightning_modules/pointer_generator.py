@@ -217,6 +217,26 @@ class PointerGenerator(Summarizer):
         inputs = torch.cat([torch.full_like(target[..., :1], START), target[..., :-1]], -1)
         return inputs.masked_fill(inputs >= self.vocab_size, UNK)
 
+    def _words(self, batch: PointerGeneratorBatch, index: int, ids: list[int]) -> list[str]:
+        """Words of extended ids of a document, special symbols left out."""
+        kept = [token for token in ids if token not in (PAD, START, STOP)]
+        return self.text.decode(kept, batch.added[index], self.vocab_size)
+
+    def _sentences(self, words: list[str]) -> list[str]:
+        return [self.text.detokenize(sentence) for sentence in sentences_of(words)]
+
+    def texts(self, batch: PointerGeneratorBatch, samples: Samples) -> list[list[str]]:
+        """Text of extended ids [B, K, T], K a document."""
+        rows, lengths = samples.tokens.tolist(), samples.lengths.tolist()
+        return [
+            [" ".join(self._sentences(self._words(batch, i, ids[:n]))) for ids, n in zip(rows[i], lengths[i])]
+            for i in range(batch.batch_size)
+        ]
+
+    def source_ids(self, batch: PointerGeneratorBatch) -> Tensor:
+        """Extended ids of the documents, [B, S]."""
+        return batch.source_extended
+
     def summarize(self, batch: PointerGeneratorBatch) -> list[Summary]:
         """The best hypothesis of each document as text, with the words that were copied."""
         hypotheses = self.generate(batch, self.decoding)
@@ -224,11 +244,9 @@ class PointerGenerator(Summarizer):
         copied = self.explain(batch, best)[1].tolist() if self.network.pointer is not None else None
         summaries = []
         for i, ids in enumerate(best.tokens[:, 0].tolist()):
-            kept = [token for token in ids[: int(best.lengths[i, 0])] if token != STOP]
-            words = self.text.decode(kept, batch.added[i], self.vocab_size)
-            sentences = [self.text.detokenize(sentence) for sentence in sentences_of(words)]
+            words = self._words(batch, i, ids[: int(best.lengths[i, 0])])
             marks = copied[i][0][: len(words)] if copied is not None else None
-            summaries.append(Summary(batch.ids[i], sentences, batch.references[i], words, marks))
+            summaries.append(Summary(batch.ids[i], self._sentences(words), batch.references[i], words, marks))
         return summaries
 
     def explain(self, batch: PointerGeneratorBatch, samples: Samples) -> tuple[Decoded, Tensor]:

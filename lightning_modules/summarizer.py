@@ -49,17 +49,37 @@ class Samples(NamedTuple):
     """Generated token ids, what `Generative.log_probs` rescores."""
 
     tokens: Tensor  # [B, K, T], end symbol included, padded
-    lengths: Tensor  # [B, K]
+    lengths: Tensor  # tokens of each, end symbol included, [B, K]
 
 
 class Generative(Protocol):
-    """A model that writes: what self-critical training asks of it."""
+    """A model that writes: what self-critical training asks of it.
+
+    Its text (vocabulary or tokenizer) has `end_ids(marks)`, the ids of tokens that end a sentence.
+    """
+
+    text: Any
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
-        """Draws or searches summaries, without gradient, in eval mode."""
+        """Draws (`options.sample`) or searches K = `options.beam_size` summaries of each document, without gradient, in
+        eval mode, from torch's own generator.
+
+        With `options.greedy_first` the first of those drawn is the greedy one. Without constraints (`min_length` 0,
+        `allow_unknown`) the distribution drawn from is that of `log_probs`.
+        """
 
     def log_probs(self, batch: Batch, samples: Samples) -> Tensor:
-        """Log-probabilities of given tokens in one teacher-forced pass, [B, K, T], with gradient; 0 at padding."""
+        """Log-probabilities of given tokens in one teacher-forced pass, [B, K, T], with gradient; 0 behind `lengths`.
+
+        The end symbol's step is included. It works in eval mode too, for any K and T, and logs nothing.
+        """
+
+    def texts(self, batch: Batch, samples: Samples) -> list[list[str]]:
+        """Text of each sample, K for each document, written as `summarize` writes it; special symbols, and tokens
+        behind `lengths`, are left out: with smaller lengths it is the text of a beginning."""
+
+    def source_ids(self, batch: Batch) -> Tensor:
+        """The documents as ids that `texts` understands, padded, [B, S]; needed by rewards that read the source."""
 
 
 Term = Callable[[Any, Batch], Tensor]
@@ -86,7 +106,8 @@ class Summarizer(LightningModule, ABC):
     """Base of all summarizers: training by weighted named terms, evaluation by summaries and ROUGE.
 
     A model gives `loss_terms(batch)`, a mean over the batch's documents for each named term, and `summarize(batch)`.
-    The loss is the weighted sum of the terms; callbacks move `loss_weights` or add terms of their own to `extra_terms`.
+    The loss is the weighted sum of the terms; callbacks move `loss_weights`, or add terms of their own to `extra_terms`
+    and lower `loss_share` for them.
 
     Args:
         vocab_size: rows of the embedding; the DataModule's text must fit.
@@ -100,6 +121,7 @@ class Summarizer(LightningModule, ABC):
         self.vocab_size, self.decoding, self.val_summaries = vocab_size, decoding, val_summaries
         self.loss_weights: dict[str, float] = {}
         self.extra_terms: dict[str, Term] = {}
+        self.loss_share = 1.0  # of the model's own terms in training, beside extra terms
         self.text: Any = None
         self.rouge = nn.ModuleDict({stage: Rouge(ROUGE_VARIANTS) for stage in ("val", "test")})
         self._summarized = 0
@@ -173,10 +195,17 @@ class Summarizer(LightningModule, ABC):
         torch.manual_seed(hash(drawn))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Weighted sum of the named terms; every term is logged as train/<name>."""
-        terms = self.loss_terms(batch) | {name: term(self, batch) for name, term in self.extra_terms.items()}
-        loss = weighted_sum(terms, self.loss_weights)
-        for name, term in terms.items():
+        """Weighted sum of the named terms; every term is logged as train/<name>.
+
+        The sum of the model's own terms counts `loss_share`. Extra terms of weight 0 are not computed.
+        """
+        own = self.loss_terms(batch)
+        wanted = {name: term for name, term in self.extra_terms.items() if self.loss_weights.get(name, 1.0)}
+        extra = {name: term(self, batch) for name, term in wanted.items()}
+        loss = self.loss_share * weighted_sum(own, self.loss_weights)
+        if extra:
+            loss = loss + weighted_sum(extra, self.loss_weights)
+        for name, term in {**own, **extra}.items():
             self.log(f"train/{name}", term.detach(), batch_size=batch.batch_size)
         self.log("train/loss", loss.detach(), batch_size=batch.batch_size, prog_bar=True)
         return loss

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from datamodules.documents import CorpusError
 from datamodules.text.offsets import encodable
+from datamodules.text.words import SENTENCE_ENDS
 
 START, PAD, STOP, UNK = "<s>", "<pad>", "</s>", "<unk>"
 SPECIALS = (START, PAD, STOP, UNK)  # in the order of BART's and LED's ids
@@ -88,6 +89,10 @@ class SubwordText:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, special symbols left out; ids that have no token too."""
         return self.tokenizer.decode([i for i in ids if i < len(self)], skip_special_tokens=True).strip()
+
+    def end_ids(self, marks: Sequence[str] = SENTENCE_ENDS) -> list[int]:
+        """Ids of the tokens whose text ends with a mark that ends a sentence."""
+        return [i for i in range(len(self)) if self.tokenizer.decode([i]).strip().endswith(tuple(marks))]
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps, plain values."""

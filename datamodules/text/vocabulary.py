@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from datamodules.text.words import Tokenizer, detokenize, tokenize
+from datamodules.text.words import SENTENCE_ENDS, Tokenizer, detokenize, tokenize
 
 PAD, UNK, START, STOP = range(4)
 SPECIALS = ("[PAD]", "[UNK]", "[START]", "[STOP]")
@@ -86,6 +86,10 @@ class Vocabulary:
     def decode(self, ids: Iterable[int], added: Sequence[str], size: int) -> list[str]:
         """Words of extended ids."""
         return [added[i - size] if i >= size else self.words[i] for i in ids]
+
+    def end_ids(self, marks: Sequence[str] = SENTENCE_ENDS) -> list[int]:
+        """Ids of the words that end a sentence."""
+        return [self._ids[mark] for mark in marks if mark in self._ids]
 
     def state(self) -> dict[str, Any]:
         """Plain values that rebuild it: for checkpoints and files."""

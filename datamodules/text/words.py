@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 Tokenizer = Literal["words", "whitespace"]
+SENTENCE_ENDS = (".", "!", "?")
 
 # A word keeps inner apostrophes, hyphens, dots, slashes and underscores (don't, re-use, torch.nn, 10/30/01, 9:00);
 # every other visible character is a token of its own.
@@ -44,7 +45,7 @@ def detokenize(tokens: Sequence[str], tokenizer: Tokenizer = "words") -> str:
     return "".join(pieces)
 
 
-def sentences_of(tokens: Sequence[str], ends: Sequence[str] = (".", "!", "?")) -> list[list[str]]:
+def sentences_of(tokens: Sequence[str], ends: Sequence[str] = SENTENCE_ENDS) -> list[list[str]]:
     """Tokens of generated text, cut after end punctuation: a list of non-empty sentences."""
     sentences: list[list[str]] = [[]]
     for token in tokens:

@@ -37,7 +37,8 @@ def sample(
 
     Arguments as in `beam_search`; `generator` makes the draw repeatable. Constraints (forbidden tokens, minimum length,
     n-gram blocking) and temperature, top-k and top-p shape the distribution that is drawn from; scores are the summed
-    log-probabilities under that distribution, divided by the length penalty. Hypotheses come in the order drawn.
+    log-probabilities under that distribution, divided by the length penalty. Hypotheses come in the order drawn; with
+    `greedy_first` the first one is the greedy one.
 
     Raises:
         ValueError: if a hypothesis cannot go on, because every token was forbidden.
@@ -62,6 +63,8 @@ def sample(
             raise ValueError("sampling has no token left: every one was forbidden; loosen the decoding options")
         log_probs = truncate(log_probs.masked_fill(stuck.unsqueeze(-1), 0), options)  # [B, K, C]
         column = torch.multinomial(log_probs.exp().flatten(0, 1), 1, generator=generator).view(B, K, 1)
+        if options.greedy_first:
+            column[:, 0] = log_probs[:, 0].argmax(-1, keepdim=True)
         tokens = (column if ids is None else ids.gather(-1, column)).squeeze(-1)
         sums += log_probs.gather(-1, column).squeeze(-1) * open_
         drawn[..., t] = tokens.masked_fill(~open_, padding)

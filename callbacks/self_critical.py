@@ -1,0 +1,284 @@
+"""Self-critical training: samples are praised or blamed by their reward against a baseline's."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor, nn
+
+from callbacks.advantages import Baseline, Credit, advantages, beginnings, gains, sentence_numbers
+from callbacks.schedules import ramp
+from datamodules.batch import Batch
+from datamodules.text.words import SENTENCE_ENDS
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.metrics.rewards import Reward, RougeReward, Written
+from lightning_modules.summarizer import Generative, Samples
+
+TERM = "self_critical"
+
+
+class SelfCritical(Callback):
+    """Adds the term -E[(r(sample) - baseline) log P(sample)], whose gradient is that of the negative expected reward
+    (Rennie et al. 2017, arXiv 1612.00563; for summaries Paulus et al. 2018, arXiv 1705.04304).
+
+    The loss becomes gamma self_critical + (1 - gamma) (the model's own terms). gamma is a pure function of the
+    optimizer step. The term is a sum over the tokens of a sample, its end symbol included, and a mean over samples and
+    documents.
+
+    Samples are drawn without gradient and rescored in one teacher-forced pass, both without dropout: the distribution
+    that is drawn from is the one that is learned. It is not shaped by `min_length` and the like. The rescoring is
+    started before rewards are computed, so that an accelerator works meanwhile.
+
+    Logged as train/: `reward`, `reward_baseline`, `advantage` (means), `advantage_positive` (share), `advantage_rms`,
+    `entropy` (estimated by the samples, nats a token), `sample_length`, `baseline_length`, `gamma`, and `reward_time`,
+    the share of the time of training steps that rewards took so far.
+
+    Args:
+        reward: of a text; ROUGE-L F1 if not given.
+        samples: drawn for each document.
+        baseline: `greedy`, the reward of the greedy text; or `leave_one_out`, the mean reward of the other samples.
+        credit: `summary` gives every token the whole text's reward; `reward_to_go` what its sentence and later ones add
+            to the reward; `myopic` what its sentence adds (as Celikyilmaz et al. 2018; biased).
+        gamma: final weight of the term.
+        start_step: optimizer step at which it begins.
+        ramp_steps: steps over which gamma grows linearly; 0 switches at once.
+        max_length: tokens of a sample; the model's own decoding's if not given.
+        sentence_ends: what ends a sentence, for `reward_to_go` and `myopic`.
+        collapse: a warning is given when `advantage_rms`, averaged over `window` batches, falls below this.
+        window: see `collapse`.
+
+    Raises:
+        ValueError: if an argument is out of range; in training for a model that does not write, or a reward that is not
+            finite.
+    """
+
+    def __init__(
+        self,
+        reward: Reward | None = None,
+        samples: int = 1,
+        baseline: Baseline = "greedy",
+        credit: Credit = "summary",
+        gamma: float = 0.9,
+        start_step: int = 0,
+        ramp_steps: int = 0,
+        max_length: int | None = None,
+        sentence_ends: Sequence[str] = SENTENCE_ENDS,
+        collapse: float = 1e-3,
+        window: int = 50,
+    ) -> None:
+        problems = [
+            (not 0 <= gamma <= 1, f"gamma is in [0, 1], got {gamma}"),
+            (baseline not in ("greedy", "leave_one_out"), f"baseline is greedy or leave_one_out, got {baseline}"),
+            (credit not in ("summary", "reward_to_go", "myopic"), f"credit {credit!r} is not known"),
+            (samples < 1 + (baseline == "leave_one_out"), f"too few samples for the baseline {baseline}: {samples}"),
+            (start_step < 0 or ramp_steps < 0, f"steps are at least 0, got {start_step}, {ramp_steps}"),
+            (window < 1, f"window is at least 1, got {window}"),
+        ]
+        for wrong, message in problems:
+            if wrong:
+                raise ValueError(f"SelfCritical: {message}")
+        self.reward, self.samples, self.baseline, self.credit = reward or RougeReward(), samples, baseline, credit
+        self.gamma, self.start_step, self.ramp_steps, self.max_length = gamma, start_step, ramp_steps, max_length
+        self.sentence_ends, self.collapse = tuple(sentence_ends), collapse
+        self._spread: deque[float] = deque(maxlen=window)
+        self._ends: Tensor | None = None
+        self._seconds = {"reward": 0.0, "step": 0.0}
+        self._began = 0.0
+
+    def gamma_at(self, step: int) -> float:
+        """gamma at an optimizer step."""
+        return ramp(step, self.start_step, self.ramp_steps, self.gamma)
+
+    # The life of training ----------------------------------------------------------------------------------------
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Registers the term.
+
+        Raises:
+            ValueError: if the model does not write, or cannot give the documents that the reward reads.
+        """
+        if stage != "fit":
+            return
+        needed = ["sample", "log_probs", "texts", *(["source_ids"] if self.reward.reads_source else [])]
+        missing = [name for name in needed if not hasattr(pl_module, name)]
+        if missing:
+            raise ValueError(f"SelfCritical: {type(pl_module).__name__} has no {', '.join(missing)}; see `Generative`")
+        pl_module.extra_terms[TERM] = self.term
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if stage == "fit":
+            pl_module.extra_terms.pop(TERM, None)
+            pl_module.loss_share = 1.0
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Batch, batch_idx: int) -> None:
+        gamma = self.gamma_at(trainer.global_step)
+        pl_module.loss_weights[TERM], pl_module.loss_share = gamma, 1 - gamma
+        pl_module.log("train/gamma", gamma, batch_size=1)
+        self._began = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: Batch, batch_idx: int
+    ) -> None:
+        self._seconds["step"] += time.perf_counter() - self._began
+        pl_module.log("train/reward_time", self._seconds["reward"] / self._seconds["step"], batch_size=1)
+
+    # The term ----------------------------------------------------------------------------------------------------
+
+    def options(self, module: Generative) -> DecodingOptions:
+        """How samples are drawn: nothing that is not in `log_probs` shapes the distribution."""
+        greedy = self.baseline == "greedy"
+        return DecodingOptions(
+            beam_size=self.samples + greedy,
+            min_length=0,
+            max_length=self.max_length or module.decoding.max_length,
+            allow_unknown=True,
+            sample=True,
+            greedy_first=greedy,
+        )
+
+    def term(self, module: Generative, batch: Batch) -> Tensor:
+        """-(1 / K) sum_k sum_t advantage_kt log P(y_kt), the mean over the documents of the batch."""
+        made = module.sample(batch, self.options(module))
+        on_host = Samples(made.tokens.cpu(), made.lengths.cpu())
+        width = int(on_host.lengths.max())
+        on_host = on_host._replace(tokens=on_host.tokens[..., :width])
+        first = int(self.baseline == "greedy")
+        drawn = Samples(made.tokens[:, first:, :width].contiguous(), made.lengths[:, first:])
+        with without_dropout(module):
+            log_probs = module.log_probs(batch, drawn)                               # [B, K, T]
+        advantage = self.advantages(module, batch, on_host).to(log_probs)            # [B, K, T]
+        real = torch.arange(width, device=log_probs.device) < drawn.lengths.unsqueeze(-1)
+        log_probs = log_probs.masked_fill(~real, 0)
+        self._log_samples(module, batch, on_host, log_probs.detach())
+        return -(advantage * log_probs).sum(-1).mean()
+
+    def advantages(self, module: Generative, batch: Batch, made: Samples) -> Tensor:
+        """Advantage of every token of the samples, [B, K, T], on the host and without gradient.
+
+        Args:
+            made: on the host; where the greedy text is the baseline, it comes first.
+        """
+        started = time.perf_counter()
+        tokens, lengths = made
+        if self.credit == "summary":
+            numbers, ends = torch.zeros_like(tokens), lengths.unsqueeze(-1)
+        else:
+            if self._ends is None:
+                self._ends = torch.tensor(module.text.end_ids(self.sentence_ends), dtype=torch.long)
+            numbers = sentence_numbers(tokens, self._ends)
+            ends = beginnings(numbers, lengths)                                      # [B, K, Q]
+        rewards = self.rewards(module, batch, tokens, ends)                          # [B, K, Q]
+        first = int(self.baseline == "greedy")
+        by_sentence = advantages(gains(rewards), self.credit, self.baseline)
+        self._seconds["reward"] += time.perf_counter() - started
+        self._log_rewards(module, batch, rewards[..., -1])
+        return by_sentence.gather(-1, numbers[:, first:].clamp_max(by_sentence.shape[-1] - 1))
+
+    def rewards(self, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> Tensor:
+        """Rewards of beginnings of texts; each different text of a document is looked at once.
+
+        Args:
+            tokens: [B, K, T].
+            ends: lengths of beginnings, [B, K, Q].
+
+        Returns:
+            [B, K, Q], double precision.
+
+        Raises:
+            ValueError: if a reward is not finite.
+        """
+        B, K, Q = ends.shape
+        many = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)               # [B, K Q, T]
+        texts = module.texts(batch, Samples(many, ends.flatten(1, 2)))
+        different = [list(dict.fromkeys(row)) for row in texts]
+        counts = [len(row) for row in different]
+        flat = list(chain.from_iterable(different))
+        repeat = lambda values: [value for value, n in zip(values, counts) for _ in range(n)]  # noqa: E731
+        references = [[" ".join(reference) for reference in document] for document in batch.references]
+        sources = repeat(self._sources(module, batch)) if self.reward.reads_source else []
+        written = Written(repeat(batch.ids), flat, repeat(references), sources)
+        values = self.reward(written)
+        if len(values) != len(flat) or not all(map(math.isfinite, values)):
+            raise ValueError(_complaint(self.reward, written, values))
+        known = iter(values)
+        tables = [{text: next(known) for text in row} for row in different]
+        return torch.tensor([[t[text] for text in row] for t, row in zip(tables, texts)]).double().view(B, K, Q)
+
+    def _sources(self, module: Generative, batch: Batch) -> list[str]:
+        ids = module.source_ids(batch).cpu().unsqueeze(1)                            # [B, 1, S]
+        whole = torch.full(ids.shape[:2], ids.shape[-1])
+        return [row[0] for row in module.texts(batch, Samples(ids, whole))]
+
+    # Logging -----------------------------------------------------------------------------------------------------
+
+    def _log(self, module: Generative, batch: Batch, values: dict[str, Tensor | float]) -> None:
+        for name, value in values.items():
+            module.log(f"train/{name}", value, batch_size=batch.batch_size)
+
+    def _log_rewards(self, module: Generative, batch: Batch, rewards: Tensor) -> None:
+        """Of the rewards of whole texts [B, K], the greedy one first where it is the baseline."""
+        advantage = advantages(rewards.unsqueeze(-1), "summary", self.baseline).squeeze(-1)
+        drawn = rewards[:, -advantage.shape[1] :]
+        spread = float(advantage.square().mean().sqrt())
+        values = {
+            "reward": drawn.mean(),
+            "reward_baseline": (drawn - advantage).mean(),
+            "advantage": advantage.mean(),
+            "advantage_positive": (advantage > 0).double().mean(),
+            "advantage_rms": spread,
+        }
+        self._log(module, batch, {name: float(value) for name, value in values.items()})
+        self._spread.append(spread)
+        mean = sum(self._spread) / len(self._spread)
+        if len(self._spread) == self._spread.maxlen and mean < self.collapse:
+            self._spread.clear()
+            rank_zero_warn(
+                f"SelfCritical: samples are no better or worse than the baseline any more (advantages of {mean:.2g} on "
+                "average): there is nothing left to learn from; the distribution may have become too peaked"
+            )
+
+    def _log_samples(self, module: Generative, batch: Batch, made: Samples, log_probs: Tensor) -> None:
+        lengths = made.lengths.double()
+        drawn = lengths[:, -log_probs.shape[1] :]
+        values = {"sample_length": float(drawn.mean()), "entropy": -log_probs.sum() / float(drawn.sum())}
+        if self.baseline == "greedy":
+            values["baseline_length"] = float(lengths[:, 0].mean())
+        self._log(module, batch, values)
+
+
+@contextmanager
+def without_dropout(module: nn.Module) -> Iterator[None]:
+    """Eval mode, in which gradients are computed none the less; the modes before are restored.
+
+    cuDNN refuses the gradient of a recurrent layer in eval mode: those stay in training, with a dropout of 0.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    recurrent = [(part, part.dropout) for part in module.modules() if isinstance(part, nn.RNNBase)]
+    module.eval()
+    for part, _ in recurrent:
+        part.training, part.dropout = True, 0.0
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+        for part, dropout in recurrent:
+            part.dropout = dropout
+
+
+def _complaint(reward: Reward, written: Written, values: Sequence[float]) -> str:
+    """What is wrong with a reward's numbers."""
+    name = f"SelfCritical: the reward {type(reward).__name__}"
+    if len(values) != len(written.texts):
+        return f"{name} gave {len(values)} numbers for {len(written.texts)} texts; it has to give one for each"
+    row = next(i for i, value in enumerate(values) if not math.isfinite(value))
+    return (
+        f"{name} is {values[row]} for {written.texts[row]!r}, written for document {written.ids[row]}; "
+        "a reward has to be finite: mend it, or leave the document out"
+    )

@@ -1,0 +1,32 @@
+"""Starts training from the weights of another run."""
+
+from pathlib import Path
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
+
+
+class StartFrom(Callback):
+    """Puts the weights of a run into the model before training; optimizer, schedules and steps start afresh.
+
+    What the model itself remembers with its weights (the text's state is compared, loss weights are taken over) comes
+    along. A run that is resumed goes on with its own checkpoint.
+
+    Args:
+        run: a run folder, whose best checkpoint is taken, or a checkpoint. Give its text to the data
+            (`--data.text RUN/text`), so that ids mean the same words.
+
+    Raises:
+        CorpusError: in training, if there is no checkpoint or it does not fit the model.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.run = Path(run)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.ckpt_path is not None:
+            return
+        state = read_checkpoint(best_checkpoint(self.run) if self.run.is_dir() else self.run)
+        pl_module.on_load_checkpoint(state)
+        pl_module.load_state_dict(state["state_dict"])

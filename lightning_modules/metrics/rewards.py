@@ -1,0 +1,147 @@
+"""Rewards of self-critical training: how good a written text is, a number a text; for whole batches at once."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from lightning_modules.metrics.novelty import novelty, repetition
+from lightning_modules.metrics.rouge import rouge_scores
+from lightning_modules.metrics.rouge_rewards import rouge_l_texts
+from lightning_modules.metrics.rouge_words import vocabulary
+
+
+@dataclass
+class Written:
+    """What rewards are given for: N texts, those of one document side by side.
+
+    Attributes:
+        ids: of the documents, N.
+        texts: what was written.
+        references: texts of the document's references, a list for each text.
+        sources: texts of the documents; empty where no reward reads them.
+    """
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+    references: Sequence[Sequence[str]]
+    sources: Sequence[str] = ()
+
+
+class Reward(ABC):
+    """A measure of a text; more is better.
+
+    Attributes:
+        reads_source: whether it looks at the document, not at the references alone.
+    """
+
+    reads_source = False
+
+    @abstractmethod
+    def __call__(self, written: Written) -> list[float]:
+        """The reward of each text, N finite numbers."""
+
+
+class RougeReward(Reward):
+    """ROUGE F1 in [0, 1], the best reference counts; 0 where no reference has a word.
+
+    Args:
+        variant: "rougeL", "rouge1", "rouge2", ...
+        stem, tokenizer: as in `rouge_scores`. As they are, ROUGE-L is what validation logs as rougeL (x 100).
+
+    Raises:
+        ValueError: for an unknown variant, stemmer or tokenizer.
+    """
+
+    def __init__(self, variant: str = "rougeL", stem: bool = True, tokenizer: str = "rouge") -> None:
+        if variant == "rougeLsum":
+            raise ValueError("RougeReward: rougeLsum needs sentences, rewards see whole texts; take rougeL")
+        rouge_scores(["a"], [["a"]], (variant,), stem, tokenizer=tokenizer)  # refuses what is unknown
+        self.variant, self.stem, self.tokenizer = variant, stem, tokenizer
+
+    def __call__(self, written: Written) -> list[float]:
+        split = vocabulary(self.stem, self.tokenizer).split
+        known: dict[str, bool] = {}
+        rows, hypotheses, references = [], [], []
+        for row, (text, candidates) in enumerate(zip(written.texts, written.references)):
+            for reference in candidates:
+                if reference not in known:
+                    known[reference] = bool(split(reference))
+                if known[reference]:
+                    rows.append(row)
+                    hypotheses.append(text)
+                    references.append(reference)
+        rewards = [0.0] * len(written.texts)
+        for row, score in zip(rows, self._scores(hypotheses, references)):
+            rewards[row] = max(rewards[row], score)
+        return rewards
+
+    def _scores(self, hypotheses: list[str], references: list[str]) -> list[float]:
+        if self.variant == "rougeL":
+            scores = rouge_l_texts(hypotheses, references, self.stem, self.tokenizer)
+            return [score.fmeasure for score in scores]
+        options = {"variants": (self.variant,), "stem": self.stem, "tokenizer": self.tokenizer}
+        pairs = zip(hypotheses, references)
+        return [rouge_scores([text], [[other]], **options)[self.variant].fmeasure for text, other in pairs]
+
+
+class Repetition(Reward):
+    """Share of a text's n-grams that it has had before, in [0, 1); 0 for a text shorter than n. Weigh it negatively.
+
+    Args:
+        order: n.
+    """
+
+    def __init__(self, order: int = 3) -> None:
+        if order < 1:
+            raise ValueError(f"Repetition needs an order of at least 1, got {order}")
+        self.order = order
+
+    def __call__(self, written: Written) -> list[float]:
+        key = f"repeated_{self.order}"
+        return [repetition([text], (self.order,))[key] or 0.0 for text in written.texts]
+
+
+class Novelty(Reward):
+    """Share of a text's n-grams that its document lacks, in [0, 1]; 0 for a text shorter than n.
+
+    Args:
+        order: n.
+    """
+
+    reads_source = True
+
+    def __init__(self, order: int = 2) -> None:
+        if order < 1:
+            raise ValueError(f"Novelty needs an order of at least 1, got {order}")
+        self.order = order
+
+    def __call__(self, written: Written) -> list[float]:
+        key = f"novel_{self.order}"
+        pairs = zip(written.texts, written.sources, strict=True)
+        return [novelty([text], [source], (self.order,))[key] or 0.0 for text, source in pairs]
+
+
+class Mixture(Reward):
+    """sum_i weights[i] rewards[i]: several aims, or a penalty by a negative weight.
+
+    Args:
+        rewards: what is mixed.
+        weights: as many; 1 each if not given.
+
+    Raises:
+        ValueError: if there are none, or not as many weights as rewards.
+    """
+
+    def __init__(self, rewards: list[Reward], weights: list[float] | None = None) -> None:
+        self.rewards, self.weights = rewards, [1.0] * len(rewards) if weights is None else weights
+        if not rewards or len(self.weights) != len(rewards):
+            raise ValueError(f"Mixture needs a weight for each reward, got {len(self.weights)} for {len(rewards)}")
+
+    @cached_property
+    def reads_source(self) -> bool:
+        return any(reward.reads_source for reward in self.rewards)
+
+    def __call__(self, written: Written) -> list[float]:
+        columns = [reward(written) for reward in self.rewards]
+        return [sum(w * value for w, value in zip(self.weights, row)) for row in zip(*columns, strict=True)]
