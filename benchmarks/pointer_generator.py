@@ -21,6 +21,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -32,6 +34,7 @@ from lightning_modules.networks.pointer_generator import Memory, PointerGenerato
 from lightning_modules.pointer_generator import PointerGenerator
 
 V, B, S, T, BEAM = 50_000, 8, 400, 100, 4
+DECODED = (B, 32)  # documents at a time
 
 
 class NaiveDecoder:
@@ -148,28 +151,28 @@ def make_model() -> PointerGenerator:
     return model
 
 
-def make_batch() -> PointerGeneratorBatch:
+def make_batch(documents: int = B) -> PointerGeneratorBatch:
     """Words drawn by Zipf's law; one in twenty is a document's own, half of a summary's stand in its document."""
     generator = torch.Generator().manual_seed(0)
     frequencies = 1 / torch.arange(4, V)
-    source = 4 + torch.multinomial(frequencies, B * S, replacement=True, generator=generator).view(B, S)
-    target = 4 + torch.multinomial(frequencies, B * T, replacement=True, generator=generator).view(B, T)
-    own = torch.rand(B, S, generator=generator) < 0.05
+    source = 4 + torch.multinomial(frequencies, documents * S, replacement=True, generator=generator).view(documents, S)
+    target = 4 + torch.multinomial(frequencies, documents * T, replacement=True, generator=generator).view(documents, T)
+    own = torch.rand(documents, S, generator=generator) < 0.05
     extended = torch.where(own, V + own.cumsum(1) - 1, source)
-    copied = torch.rand(B, T, generator=generator) < 0.5
+    copied = torch.rand(documents, T, generator=generator) < 0.5
     target = torch.where(copied, extended[:, :T], target)
     target[:, -1] = STOP
-    shifted = torch.cat([torch.full((B, 1), START), target[:, :-1]], 1)
+    shifted = torch.cat([torch.full((documents, 1), START), target[:, :-1]], 1)
     return PointerGeneratorBatch(
-        ids=[str(i) for i in range(B)],
-        references=[[] for _ in range(B)],
+        ids=[str(i) for i in range(documents)],
+        references=[[] for _ in range(documents)],
         source=torch.where(own, UNK, source),
         source_extended=extended,
-        lengths=torch.full((B,), S),
+        lengths=torch.full((documents,), S),
         target_input=torch.where(shifted < V, shifted, UNK),
         target=target,
-        target_lengths=torch.full((B,), T),
-        target_rows=torch.arange(B * T),
+        target_lengths=torch.full((documents,), T),
+        target_rows=torch.arange(documents * T),
         added=[[f"own{k}" for k in range(int(row.sum()))] for row in own],
     )
 
@@ -210,6 +213,19 @@ def interleaved(ways: dict[str, Callable[[], None]], repetitions: int) -> dict[s
     return seconds
 
 
+def searches(documents: int, repetitions: int) -> dict[str, list[float]]:
+    """Seconds of beam search in this many documents at a time, with and without screening, and one at a time."""
+    model, batch = make_model(), make_batch(documents)
+
+    def one_at_a_time() -> None:
+        for i in range(documents):
+            naive_search(model, batch, i, model.decoding)
+
+    ways = {"ours": model.decoding, "screening": replace(model.decoding, screening=True)}
+    found = {name: partial(model.generate, batch, options) for name, options in ways.items()}
+    return interleaved(found | {"naive": one_at_a_time}, repetitions)
+
+
 def peak_memory(way: str) -> float:
     """Megabytes that training takes on top of model and batch, measured in a process of its own."""
     command = [sys.executable, __file__, "--memory-of", way]
@@ -245,12 +261,7 @@ def main() -> None:
     # memory first: a process inherits the peak of the one that starts it, which is small as yet
     memory = {way: peak_memory(way) for way in LOSSES}
     training = interleaved({way: trainer(loss) for way, loss in LOSSES.items()}, arguments.repetitions)
-    model, batch = make_model(), make_batch()
-    searches = {
-        "ours": lambda: model.generate(batch, model.decoding),
-        "naive": lambda: [naive_search(model, batch, i, model.decoding) for i in range(B)],
-    }
-    decoding = interleaved(searches, max(1, arguments.repetitions // 2))
+    decoding = {size: searches(size, max(1, arguments.repetitions // 2)) for size in DECODED}
     print(
         f"Batch {B}, {S} source and {T} target tokens, V = {V:,}, beam {BEAM}; {torch.get_num_threads()} threads of "
         f"{platform.processor() or platform.machine()}, torch {torch.__version__}.\n"
@@ -259,7 +270,10 @@ def main() -> None:
     print(rates("training", training, B * T, "target tokens/s"))
     ratio = memory["ours"] / memory["naive"]
     print(f"| training, peak memory | MB | {memory['ours']:,.0f} | {memory['naive']:,.0f} | {ratio:.2f} |")
-    print(rates("decoding", decoding, B, "documents/s"))
+    for size, seconds in decoding.items():
+        for name, way in (("", "ours"), (", screening", "screening")):
+            compared = {"ours": seconds[way], "naive": seconds["naive"]}
+            print(rates(f"decoding {size} documents at a time{name}", compared, size, "documents/s"))
 
 
 if __name__ == "__main__":

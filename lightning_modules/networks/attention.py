@@ -10,8 +10,10 @@ class _AdditiveEnergy(torch.autograd.Function):
     pass: autograd would keep one [B, K, S, A] tensor for every decoder step."""
 
     @staticmethod
-    def hidden(projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor) -> Tensor:
-        layer = projected.unsqueeze(1) + query.unsqueeze(2)                          # [b, k, S, A]
+    def hidden(
+        projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, out: Tensor | None = None
+    ) -> Tensor:
+        layer = torch.add(projected.unsqueeze(1), query.unsqueeze(2), out=out)       # [b, k, S, A]
         if coverage is not None:
             layer.addcmul_(coverage.unsqueeze(-1).to(layer.dtype), w_c.to(layer.dtype))
         return layer.tanh_()
@@ -21,9 +23,11 @@ class _AdditiveEnergy(torch.autograd.Function):
         ctx.has_coverage = coverage is not None
         ctx.save_for_backward(projected, query, *([coverage] if ctx.has_coverage else []), w_c, v)
         energy, v = query.new_empty(*query.shape[:2], projected.shape[1]), v.to(query.dtype)
+        layer = None
         for b, k in _parts(query):
             seen = coverage[b, k] if ctx.has_coverage else None
-            energy[b, k] = _AdditiveEnergy.hidden(projected[b], query[b, k], seen, w_c) @ v
+            layer = _AdditiveEnergy.hidden(projected[b], query[b, k], seen, w_c, layer)  # one buffer for all parts
+            energy[b, k] = layer @ v
         return energy                                                                # [B, K, S]
 
     @staticmethod
@@ -82,14 +86,16 @@ class CoverageAttention(nn.Module):
             if vector is not None:
                 nn.init.xavier_uniform_(vector.data.view(1, -1))
 
-    def forward(self, query: Tensor, projected: Tensor, mask: Tensor, coverage: Tensor, gate: float = 1.0) -> Tensor:
+    def forward(
+        self, query: Tensor, projected: Tensor, mask: Tensor, coverage: Tensor | None, gate: float = 1.0
+    ) -> Tensor:
         """Attention of one decoder step, for K summaries of each of B documents.
 
         Args:
             query: decoder state d, [B, K, query_size].
             projected: W_h h, [B, S, hidden_size].
             mask: True at real tokens, [B, S]; every row has one.
-            coverage: sum of the attention so far, [B, K, S].
+            coverage: sum of the attention so far, [B, K, S]; not read by a layer without coverage, None will do there.
             gate: 0 leaves coverage out (w_c keeps a gradient of zero), 1 lets it in.
 
         Returns:

@@ -1,6 +1,5 @@
 """Sliding-window and global attention by chunks of queries: any device, linear in length, scores never stored."""
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,6 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lightning_modules.networks.discourse_attention import HeadTable, Operation, View, neutral
+from lightning_modules.networks.scratch import Scratch
 
 # Queries at a time. On a CPU a chunk's scores stay in its cache so; other devices want fewer and larger steps.
 CHUNK = {"cpu": 64}
@@ -33,20 +33,6 @@ class _Options(NamedTuple):
     chunk: int
 
 
-class _Scratch:
-    """Memory for one chunk, used again by the next: new pages for each would cost more than the arithmetic."""
-
-    def __init__(self) -> None:
-        self.flat: dict[str, Tensor] = {}
-
-    def __call__(self, name: str, like: Tensor, *shape: int) -> Tensor:
-        """A tensor of a shape, with any values, that holds until the same name is asked for again."""
-        size = math.prod(shape)
-        if name not in self.flat or self.flat[name].numel() < size:
-            self.flat[name] = like.new_empty(size)
-        return self.flat[name][:size].view(shape)
-
-
 class _Document:
     """One document's masks and table, and its chunks. What follows its last token is left out."""
 
@@ -57,7 +43,7 @@ class _Document:
         edu: Tensor,
         table: Tensor | None,
         options: _Options,
-        scratch: _Scratch,
+        scratch: Scratch,
     ) -> None:
         tokens = real.nonzero()
         self.length = int(tokens[-1]) + 1 if len(tokens) else 0
@@ -220,7 +206,7 @@ class _WindowAttention(torch.autograd.Function):
 
     @staticmethod
     def documents(real, is_global, edu, table: Tensor | None, options: _Options) -> Iterator[_Document]:
-        scratch = _Scratch()
+        scratch = Scratch()
         for n in range(len(real)):
             own = options._replace(seed=options.seed + n * real.shape[1])
             yield _Document(real[n], is_global[n], edu[n], None if table is None else table[n], own, scratch)
