@@ -21,6 +21,7 @@ from lightning_modules.networks.copying import (
     mix_log_probs,
 )
 from lightning_modules.networks.output_layer import (
+    ScreenedVocabulary,
     VocabularySlices,
     best_words,
     linear_log_prob,
@@ -73,6 +74,7 @@ class PointerGenerator(Summarizer):
         )
         self.coverage_gate = float(coverage)
         self.loss_weights["coverage"] = float(coverage)
+        self._read_output: tuple[tuple, VocabularySlices | ScreenedVocabulary] | None = None
         if compile_network:
             self.network.compile()
 
@@ -186,6 +188,20 @@ class PointerGenerator(Summarizer):
             "row_bias": output.bias[batch.source].masked_fill(source >= V, float("-inf")),
         }
 
+    def _output_layer(self, screening: bool) -> VocabularySlices | ScreenedVocabulary:
+        """The output layer as decoding reads it; made once for all batches between two steps of training."""
+        weight, bias = self.network.output.weight, self.network.output.bias
+        words = len(self.text)  # rows behind the last word are left out
+        key = (weight.data_ptr(), weight._version, bias._version, words, screening)
+        if self._read_output is None or self._read_output[0] != key:
+            form = ScreenedVocabulary if screening else VocabularySlices
+            self._read_output = key, form.of(weight[:words], bias[:words])
+        return self._read_output[1]
+
+    def on_train_batch_start(self, batch: PointerGeneratorBatch, batch_idx: int) -> None:
+        super().on_train_batch_start(batch, batch_idx)
+        self._read_output = None  # its memory is the training's
+
     def generate(
         self, batch: PointerGeneratorBatch, options: DecodingOptions, generator: torch.Generator | None = None
     ) -> Hypotheses:
@@ -193,8 +209,7 @@ class PointerGenerator(Summarizer):
         with evaluating(self):
             memory, start = self.network.encode(batch.source, batch.lengths)
             forbidden = (PAD, START) if options.allow_unknown else (PAD, UNK, START)
-            output, words = self.network.output, len(self.text)  # rows behind the last word are left out
-            step = partial(self._step, layer=VocabularySlices.of(output.weight[:words], output.bias[:words]))
+            step = partial(self._step, layer=self._output_layer(options.screening))
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
             first = torch.full_like(batch.source[:, 0], START)
             arguments = (step, state, self._decoding_memory(batch, memory), first, STOP, options)

@@ -117,7 +117,7 @@ class VocabularySlices(NamedTuple):
         return cls(weight, bias.view(-1, 1, words), size, Scratch())
 
     def best(self, rows: Tensor, count: int) -> BestWords:
-        """The likeliest `count` words of rows [N, H]: those in the blocks of the vocabulary whose maxima are highest."""
+        """The likeliest `count` words of rows [N, H]; they stand in the blocks of words with the highest maxima."""
         slices, _, words = self.weight.shape
         logits = self.scratch("logits", rows, slices, len(rows), words)
         logits = wide(torch.baddbmm(self.bias, rows.expand(slices, -1, -1), self.weight, out=logits))
@@ -135,8 +135,8 @@ class VocabularySlices(NamedTuple):
 
 
 class ScreenedVocabulary(NamedTuple):
-    """An output layer that is multiplied in bfloat16 first, which processors with matrix units do several times as fast;
-    what looks likely is then scored exactly.
+    """An output layer that is multiplied in bfloat16 first, which processors with matrix units do several times as
+    fast; what looks likely is then scored exactly.
 
     Log-probabilities share the normalizer of their row, in which only the words that were not looked at again are
     rounded: it errs by less than 0.01, usually by some 0.0001. A word is missed where more than `SPARE` others, all of

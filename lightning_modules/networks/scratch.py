@@ -6,8 +6,8 @@ from torch import Tensor
 
 
 class Scratch:
-    """Memory for intermediate results of steps that follow each other: new pages for each would cost as much time as the
-    arithmetic that fills them."""
+    """Memory for intermediate results of steps that follow each other: new pages for each would cost as much time as
+    the arithmetic that fills them."""
 
     def __init__(self) -> None:
         self.flat: dict[str, Tensor] = {}

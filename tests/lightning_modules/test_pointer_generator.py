@@ -118,7 +118,7 @@ def dense_search(model, batch, options):
 
 
 @pytest.mark.parametrize("pointer", [True, False])
-@pytest.mark.parametrize("options", [{}, {"no_repeat_ngram": 2}, {"allow_unknown": True}, {"beam_size": 1}])
+@pytest.mark.parametrize("options", [{}, {"no_repeat_ngram": 2}, {"allow_unknown": True}, {"beam_size": 1}, {"screening": True}])
 def test_search_over_candidates_equals_search_over_everything(pointer, options):
     options = DecodingOptions(**{"beam_size": 3, "min_length": 2, "max_length": 7} | options)
     for seed in range(4):
@@ -131,6 +131,19 @@ def test_search_over_candidates_equals_search_over_everything(pointer, options):
         assert (ours.tokens < 4 + WORDS).logical_or(ours.tokens >= V).all(), "rows without a word are never generated"
         if not options.allow_unknown:
             assert ours.tokens.ne(UNK).all()
+
+
+@pytest.mark.parametrize("screening", [False, True])
+def test_search_reads_the_output_layer_as_it_is_now(screening):
+    model, batch = build(0), make_batch(0)
+    options = DecodingOptions(beam_size=2, min_length=0, max_length=4, screening=screening)
+    before = model.generate(batch, options)
+    assert model.generate(batch, options).scores.equal(before.scores)
+    with torch.no_grad():
+        model.network.output.bias += torch.randn(V)
+    changed = model.generate(batch, options)
+    model._read_output = None
+    assert not changed.scores.equal(before.scores) and changed.scores.equal(model.generate(batch, options).scores)
 
 
 def test_log_probs_are_those_of_the_steps():
