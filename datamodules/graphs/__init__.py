@@ -1,17 +1,40 @@
 """Graphs over the paragraphs of a document."""
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
+from datamodules.graphs.discourse import Discourse
+from datamodules.graphs.files import FromFile
 from datamodules.graphs.graph import NoGraph, ParagraphGraph, Weights
 from datamodules.graphs.paragraphs import ParagraphRule, Paragraphs
+from datamodules.graphs.rst import RST
+from datamodules.graphs.similarity import Similarity
+from datamodules.graphs.topic import Topic
+from datamodules.parsing import Parser
 
 GraphName = Literal["similarity", "topic", "discourse", "rst", "none"]
 
-__all__ = ["GraphName", "NoGraph", "ParagraphGraph", "ParagraphRule", "Paragraphs", "Weights", "make_graph"]
+__all__ = [
+    "RST",
+    "Discourse",
+    "FromFile",
+    "GraphName",
+    "NoGraph",
+    "ParagraphGraph",
+    "ParagraphRule",
+    "Paragraphs",
+    "Similarity",
+    "Topic",
+    "Weights",
+    "make_graph",
+]
+
+_BY_NAME = {"similarity": Similarity, "topic": Topic, "discourse": Discourse, "none": NoGraph}
 
 
-def make_graph(graph: GraphName | ParagraphGraph, parser: Any = None, parses: Path | None = None) -> ParagraphGraph:
+def make_graph(
+    graph: GraphName | ParagraphGraph, parser: Parser | None = None, parses: Path | None = None
+) -> ParagraphGraph:
     """The graph of that name with its default settings; one that is made already as it is.
 
     Args:
@@ -24,6 +47,10 @@ def make_graph(graph: GraphName | ParagraphGraph, parser: Any = None, parses: Pa
     """
     if isinstance(graph, ParagraphGraph):
         return graph
-    if graph == "none":
-        return NoGraph()
+    if graph in _BY_NAME:
+        return _BY_NAME[graph]()
+    if graph == "rst":
+        if parser is None or parses is None:
+            raise ValueError("data.graph rst needs a parser and a folder of parses: give data.parser")
+        return RST(parser, parses)
     raise ValueError(f"graph {graph!r} is none of {', '.join(get_args(GraphName))}; choose one")

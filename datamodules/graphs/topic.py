@@ -123,9 +123,7 @@ class Topic(ParagraphGraph):
         """
         if self._likely is None:
             raise CorpusError(f"document {paragraphs.id!r}: there are no topics yet; call fit or load_state first")
-        known = [
-            [term for term in content_stems(" ".join(text)) if term in self._columns] for text in paragraphs.texts
-        ]
+        known = [[term for term in content_stems(" ".join(text)) if term in self._columns] for text in paragraphs.texts]
         columns = list(dict.fromkeys(self._columns[term] for terms in known for term in terms))  # as `term_counts` has
         gamma = inferred(term_counts(known), self._likely[:, columns].astype(np.float64))
         return gamma / gamma.sum(1, keepdims=True)
@@ -155,7 +153,7 @@ def inferred(counts: NDArray, likely: NDArray, most: int = 100, tolerance: float
     open_rows = np.arange(len(counts))
     for _ in range(most):
         before, bags = gamma[open_rows], counts[open_rows]
-        weight = np.exp(psi(before) - psi(before.sum(1, keepdims=True)))              # [L', K]
+        weight = np.exp(psi(before) - psi(before.sum(1, keepdims=True)))  # [L', K]
         after = 1 / topics + weight * ((bags / (weight @ likely + _EPSILON)) @ likely.T)
         gamma[open_rows] = after
         open_rows = open_rows[np.abs(after - before).mean(1) >= tolerance]
