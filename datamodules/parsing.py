@@ -1,6 +1,6 @@
 """`ParsingData`: the documents that a cache of parses lacks, for a parser to predict."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from datamodules.corpora.corpus import Corpus, OnBadRecord, as_document, build_d
 from datamodules.discourse.cache import ParseCache, parse_key
 from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.documents import Document
+from datamodules.documents import CorpusError, Document
 
 
 class Parser(Protocol):
@@ -29,6 +29,27 @@ class Parser(Protocol):
     band: int
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]: ...
+
+
+ParserLoader = Callable[[str, Rows, int], Parser]
+_loader: ParserLoader | None = None
+
+
+def name_parsers(loader: ParserLoader) -> None:
+    """Says what makes a parser of its name, rows and band. Whoever has the parsers does: no model is known here."""
+    global _loader
+    _loader = loader
+
+
+def parser_named(name: str, rows: Rows = "side", band: int = 128) -> Parser:
+    """The parser of a name, as `precis parse --parser` takes it.
+
+    Raises:
+        CorpusError: if nobody has said what parsers there are, or there is none of that name.
+    """
+    if _loader is None:
+        raise CorpusError(f"parser {name!r} is a name, and no names are known: import experiments.parsers first")
+    return _loader(name, rows, band)
 
 
 def key_of(request: ParseRequest, parser: Parser) -> str:

@@ -15,11 +15,12 @@ from datamodules.discourse.distributions import encode as encode_ldd
 from datamodules.discourse.distributions import resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
-from datamodules.parsing import Parser, key_of, parse_missing
+from datamodules.parsing import Parser, key_of, parse_missing, parser_named
 from datamodules.summarization import SummarizationData
 from datamodules.text.subword_text import SubwordText
 
 Ablation = Literal["none", "wac", "ria", "no_labels", "one_best", "no_discourse"]
+_BAND = 128  # of a parser that is given by its name, as in `precis parse`
 
 
 @dataclass
@@ -57,7 +58,7 @@ class RSTformerData(SummarizationData):
         vocab_size: tokens of a tokenizer that is trained on the corpus, 260 or more; with `checkpoint` its tokenizer's
             tokens are at most as many.
         checkpoint: name or folder of a pretrained LED whose tokenizer is used.
-        parser: whose parses; not needed with `no_discourse`.
+        parser: whose parses: a parser, or its name as in `precis parse --parser`; not needed with `no_discourse`.
         parses: folder of parses; `parses` in the cache if not given.
         ablation: as the model's. `one_best` is the LDD of the best tree, `ria` a random one, the same everywhere.
         random_values: of `ria`: `dense`, or `sparse` as the parser's own.
@@ -73,7 +74,7 @@ class RSTformerData(SummarizationData):
         corpus: Corpus,
         vocab_size: int = 16_000,
         checkpoint: str | None = None,
-        parser: Parser | None = None,
+        parser: Parser | str | None = None,
         parses: Path | None = None,
         ablation: Ablation = "none",
         random_values: Literal["dense", "sparse"] = "dense",
@@ -102,14 +103,25 @@ class RSTformerData(SummarizationData):
         if parser is None and ablation != "no_discourse":
             raise ValueError("data.parser is missing: name one, or set ablation to no_discourse")
         self.vocab_size, self.checkpoint, self.ablation = vocab_size, checkpoint, ablation
-        self.parser = None if ablation == "no_discourse" else parser
-        if self.parser is not None and half_width > self.parser.band:
+        self._parser = None if ablation == "no_discourse" else parser
+        if half_width > getattr(self._parser, "band", half_width):
             raise ValueError(f"data.half_width {half_width}: the parser gives {self.parser.band} EDUs to each side")
         self.variant = {"one_best": "one_best", "ria": "random"}.get(ablation, "full")
         self.variant += "_sparse" if (ablation, random_values) == ("ria", "sparse") else ""
         self.max_source, self.max_target, self.half_width = max_source, max_target, half_width
         self.parses = Path(parses) if parses else self.cache_dir / "parses"
         self._cache: ParseCache | None = None
+
+    @property
+    def parser(self) -> Parser | None:
+        """Whose parses; None without discourse. A name becomes a parser when it is asked for.
+
+        Raises:
+            CorpusError: if there is no parser of that name.
+        """
+        if isinstance(self._parser, str):
+            self._parser = parser_named(self._parser, "side", max(_BAND, self.half_width))
+        return self._parser
 
     @property
     def cache(self) -> ParseCache:

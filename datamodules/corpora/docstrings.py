@@ -28,26 +28,36 @@ class Docstrings(Corpus):
     Args:
         folders: where to look for `.py` files; by default where packages are installed, and the standard library.
         num_proc: processes that parse and compare; by default one a core, at most 8.
+        max_words: leave out documents with more words, such as those that a parser would take long for; the others stay
+            in their splits.
 
     Raises:
         CorpusError: if a folder is absent, or there is no docstring to be had.
     """
 
-    def __init__(self, folders: list[str] | None = None, num_proc: int | None = None) -> None:
+    def __init__(
+        self, folders: list[str] | None = None, num_proc: int | None = None, max_words: int | None = None
+    ) -> None:
+        if max_words is not None and max_words < 1:
+            raise CorpusError(f"Docstrings: max_words is at least 1, got {max_words}")
         paths = sysconfig.get_paths()
         places = folders if folders is not None else [paths["purelib"], paths["platlib"], paths["stdlib"]]
         self.folders = list(dict.fromkeys(Path(place).resolve() for place in places))
         self.num_proc = num_proc or min(8, os.cpu_count() or 1)
+        self.max_words = max_words
 
     def splits(self) -> list[str]:
         return ["train", "val", "test"]
 
     def records(self, split: str) -> Iterator[Record]:
         for docstring in self._docstrings[split]:
-            yield Record(docstring.name, list(docstring.body), [docstring.summary], docstring.where)
+            if self.max_words is None or len(" ".join(docstring.body).split()) <= self.max_words:
+                yield Record(docstring.name, list(docstring.body), [docstring.summary], docstring.where)
 
     def fingerprint(self, split: str) -> str:
-        return f"docstrings {_VERSION} Python {sys.version_info[0]}.{sys.version_info[1]} {split} {self._digest}"
+        limit = "" if self.max_words is None else f" {self.max_words} words"
+        python = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+        return f"docstrings {_VERSION} {python} {split} {self._digest}{limit}"
 
     @cached_property
     def _files(self) -> list[tuple[str, Path]]:

@@ -1,11 +1,13 @@
 import pytest
 import torch
 
+import experiments.parsers  # noqa: F401 - the names of parsers
+from datamodules import parsing
 from datamodules.corpora import Files
 from datamodules.discourse.cache import MissingParse
 from datamodules.discourse.distributions import decode, random_ldd
 from datamodules.discourse.parses import ParseRequest
-from datamodules.documents import Document
+from datamodules.documents import CorpusError, Document
 from datamodules.rstformer import RSTformerData
 from lightning_modules.right_branching import RightBranchingParser
 from tests.made_up_parses import RELATIONS, made_up_parse
@@ -20,9 +22,13 @@ class MadeUpParser:
         return [made_up_parse(request, self.band) for request in batch]
 
 
-def ready(files, tmp_path, **arguments) -> RSTformerData:
+def data_of(files, tmp_path, **arguments) -> RSTformerData:
     settings = {"vocab_size": 300, "max_source": 40, "max_target": 12, "half_width": 8, "batch_size": 4}
-    data = RSTformerData(Files(**files), cache_dir=tmp_path, **settings | {"parser": MadeUpParser()} | arguments)
+    return RSTformerData(Files(**files), cache_dir=tmp_path, **settings | {"parser": MadeUpParser()} | arguments)
+
+
+def ready(files, tmp_path, **arguments) -> RSTformerData:
+    data = data_of(files, tmp_path, **arguments)
     data.prepare_data()
     data.setup("test")
     return data
@@ -97,6 +103,21 @@ def test_parses_that_are_there_are_not_made_again(corpus_files, tmp_path):
     other = ready(corpus_files, tmp_path, parser=RightBranchingParser(band=8))
     assert len(sorted(other.parses.glob("*.safetensors"))) > len(shards)
     assert next(iter(other.test_dataloader())).ldd.shape[-1] == 15
+
+
+def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files, tmp_path, monkeypatch):
+    given = ready(corpus_files, tmp_path, parser=RightBranchingParser(), half_width=8)
+    before = sorted(given.parses.glob("*.safetensors"))
+    named = ready(corpus_files, tmp_path, parser="right_branching", half_width=8)
+    assert sorted(named.parses.glob("*.safetensors")) == before  # as wide as `precis parse` makes them
+    for one, other in zip(given.test_dataloader(), named.test_dataloader(), strict=True):
+        assert torch.equal(one.ldd, other.ldd) and torch.equal(one.token_edu, other.token_edu)
+    assert data_of(corpus_files, tmp_path, parser="right_branching", half_width=200).parser.band == 200
+    with pytest.raises(CorpusError, match="no parser 'nobody': there are default, small, right_branching"):
+        ready(corpus_files, tmp_path, parser="nobody")
+    monkeypatch.setattr(parsing, "_loader", None)
+    with pytest.raises(CorpusError, match=r"no names are known: import experiments\.parsers"):
+        ready(corpus_files, tmp_path, parser="right_branching")
 
 
 def test_settings_that_cannot_be_are_refused(corpus_files):

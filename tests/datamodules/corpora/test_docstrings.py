@@ -54,6 +54,16 @@ def corpus(packages):
     return Docstrings([str(packages)], num_proc=1)
 
 
+def test_long_documents_can_be_left_out(packages, corpus):
+    short = Docstrings([str(packages)], num_proc=1, max_words=50)
+    for split in corpus.splits():
+        expected = [record for record in corpus.records(split) if len(" ".join(record.parts).split()) <= 50]
+        assert list(short.records(split)) == expected and expected != list(corpus.records(split))
+    assert len({made.fingerprint("val") for made in (corpus, short, Docstrings([str(packages)], max_words=51))}) == 3
+    with pytest.raises(CorpusError, match="max_words is at least 1, got 0"):
+        Docstrings([str(packages)], max_words=0)
+
+
 def five_grams(text):
     words = "".join(c if c.isalnum() else " " for c in text.lower()).split()
     return {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
