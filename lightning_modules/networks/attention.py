@@ -4,6 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+# elements of the tanh layer alive at once: 512 KB stay in a CPU's caches, 1 GB fills a GPU
+PART_ELEMENTS = {"cpu": 2**17, "cuda": 2**28}
+
 
 class _AdditiveEnergy(torch.autograd.Function):
     """v^T tanh(projected + query + coverage w_c) that stores its inputs and recomputes the tanh layer in the backward
@@ -24,9 +27,11 @@ class _AdditiveEnergy(torch.autograd.Function):
         ctx.save_for_backward(projected, query, *([coverage] if ctx.has_coverage else []), w_c, v)
         energy, v = query.new_empty(*query.shape[:2], projected.shape[1]), v.to(query.dtype)
         layer = None
-        for b, k in _parts(query):
+        for b, k in _parts(projected, query):
             seen = coverage[b, k] if ctx.has_coverage else None
-            layer = _AdditiveEnergy.hidden(projected[b], query[b, k], seen, w_c, layer)  # one buffer for all parts
+            if layer is not None and layer.shape[:2] != query[b, k].shape[:2]:
+                layer = None  # the last part may be smaller; otherwise one buffer serves them all
+            layer = _AdditiveEnergy.hidden(projected[b], query[b, k], seen, w_c, layer)
             energy[b, k] = layer @ v
         return energy                                                                # [B, K, S]
 
@@ -37,7 +42,7 @@ class _AdditiveEnergy(torch.autograd.Function):
         grad, weight = grad.to(query.dtype), v.to(query.dtype)
         grad_projected, grad_query, grad_v = torch.zeros_like(projected), torch.empty_like(query), torch.zeros_like(v)
         grad_coverage, grad_w_c = (torch.empty_like(middle[0]), torch.zeros_like(w_c)) if middle else (None, None)
-        for b, k in _parts(query):
+        for b, k in _parts(projected, query):
             seen = middle[0][b, k] if middle else None
             inner = _AdditiveEnergy.hidden(projected[b], query[b, k], seen, w_c)     # [b, k, S, A]
             grad_v += torch.mv(inner.flatten(0, 2).T, grad[b, k].flatten())
@@ -51,12 +56,17 @@ class _AdditiveEnergy(torch.autograd.Function):
         return grad_projected, grad_query, grad_coverage, grad_w_c, grad_v
 
 
-def _parts(query: Tensor) -> list[tuple[slice, slice]]:
-    """Documents and summaries of [B, K, A] that are computed together: one on a CPU, whose caches hold its layer, all
-    elsewhere."""
-    if query.device.type != "cpu":
-        return [(slice(None), slice(None))]
-    return [(slice(b, b + 1), slice(k, k + 1)) for b in range(query.shape[0]) for k in range(query.shape[1])]
+def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
+    """Documents and summaries of [B, K, A] that are computed together: as many as `PART_ELEMENTS` allow."""
+    B, K, A = query.shape
+    room = PART_ELEMENTS.get(query.device.type, 2**28) // max(1, projected.shape[1] * A)
+    summaries = max(1, min(K, room))
+    documents = max(1, room // K) if summaries == K else 1
+    return [
+        (slice(b, b + documents), slice(k, k + summaries))
+        for b in range(0, B, documents)
+        for k in range(0, K, summaries)
+    ]
 
 
 class CoverageAttention(nn.Module):

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from lightning_modules.networks.attention import CoverageAttention, _AdditiveEnergy, coverage_loss
+from lightning_modules.networks.attention import PART_ELEMENTS, CoverageAttention, _AdditiveEnergy, coverage_loss
 
 
 def by_hand(layer, query, memory, coverage, gate):
@@ -35,7 +35,9 @@ def test_equals_the_formula_and_ignores_padding(has_coverage, gate):
 
 @pytest.mark.parametrize("has_coverage", [True, False])
 @pytest.mark.parametrize("summaries", [1, 3])
-def test_the_recomputed_gradient_equals_finite_differences(has_coverage, summaries):
+@pytest.mark.parametrize("room", [1, 24, 30, 2**17])  # one at a time, two (of three), two documents at a time, all
+def test_the_recomputed_gradient_equals_finite_differences(has_coverage, summaries, room, monkeypatch):
+    monkeypatch.setitem(PART_ELEMENTS, "cpu", room)
     torch.manual_seed(1)
     draw = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)  # noqa: E731
     coverage = draw(2, summaries, 4) if has_coverage else None

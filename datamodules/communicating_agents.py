@@ -1,0 +1,201 @@
+"""Data of deep communicating agents: documents dealt out to M agents, and a vocabulary extended by all their words."""
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import datasets
+from torch import Tensor
+
+from datamodules.batch import Batch, on_host, pad
+from datamodules.corpora.corpus import Corpus
+from datamodules.documents import Document
+from datamodules.summarization import SummarizationData
+from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
+from datamodules.text.words import Tokenizer
+
+Split = Literal["even", "paragraphs"]
+
+
+@dataclass
+class CommunicatingAgentsBatch(Batch):
+    """Documents in parts and summaries as ids; id V + k is the k-th word of a document that the vocabulary lacks.
+
+    Attributes:
+        source: vocabulary ids, a row an agent, [B, M, I].
+        source_extended: extended ids, [B, M, I].
+        lengths: words of each agent, 0 for padding agents, which come last, [B, M], in the host's memory.
+        target_input: the start symbol and the summary, UNK where the vocabulary lacks a word, [B, T].
+        target: the summary in extended ids and the end symbol, [B, T].
+        target_lengths: tokens of each target, [B].
+        target_rows: flat positions of the target's real tokens in [B T], [N].
+        added: the words that extend the vocabulary, a list a document.
+    """
+
+    source: Tensor
+    source_extended: Tensor
+    lengths: Tensor = on_host()
+    target_input: Tensor
+    target: Tensor
+    target_lengths: Tensor
+    target_rows: Tensor
+    added: list[list[str]]
+
+
+def even_parts(words: int, agents: int) -> list[int]:
+    """Lengths of contiguous parts that differ by one at most; of fewer words than agents, parts of one word."""
+    agents = min(agents, words)
+    return [words // agents + (part < words % agents) for part in range(agents)]
+
+
+def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
+    """Lengths of contiguous parts of whole paragraphs, one part a paragraph if there are not more of them than agents.
+
+    Otherwise each cut stands at that end of a paragraph which is nearest to where an even split would cut, and every
+    agent has a paragraph.
+
+    Args:
+        paragraphs: words of each, at least 1.
+    """
+    agents = min(agents, len(paragraphs))
+    ends = [0, *accumulate(paragraphs)]
+    cuts = [0]
+    for part in range(1, agents):
+        wanted = ends[-1] * part / agents
+        possible = range(cuts[-1] + 1, len(paragraphs) - (agents - part) + 1)
+        cuts.append(min(possible, key=lambda cut: abs(ends[cut] - wanted)))
+    cuts.append(len(paragraphs))
+    return [ends[after] - ends[before] for before, after in pairwise(cuts)]
+
+
+class CommunicatingAgentsData(SummarizationData):
+    """Documents cut to `max_source` words and dealt out to `agents`, first references cut to `max_target` tokens.
+
+    Paragraphs without a word are left out. A document with fewer words (or paragraphs) than agents has one for each of
+    the first agents; the others are padding and change nothing. One without any word is an unknown word. Validation
+    and test score against all references; the loss reads the first one.
+
+    Args:
+        vocab_size: V, four special symbols included; a corpus with fewer words fills what it has.
+        agents: M, 1 or more; the model's.
+        split: `even` parts, wherever they end, or parts of whole `paragraphs`, as equal as these allow.
+        max_source: words of a document that all agents read together; about 800 in the paper.
+        max_target: tokens of a summary in the loss, end symbol included.
+        tokenizer: `words`, or `whitespace` for text that is tokenised already.
+        lowercase: fold case.
+
+    The other arguments are those of `SummarizationData`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocab_size: int = 50_000,
+        agents: int = 3,
+        split: Split = "even",
+        max_source: int = 800,
+        max_target: int = 110,
+        tokenizer: Tokenizer = "words",
+        lowercase: bool = True,
+        batch_size: int = 16,
+        eval_batch_size: int | None = None,
+        text: Path | None = None,
+        cache_dir: Path | None = None,
+        on_bad_record: Literal["raise", "skip"] = "raise",
+        max_train: int | None = None,
+        max_eval: int | None = None,
+        num_workers: int = 0,
+        num_proc: int = 1,
+        pool: int = 50,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
+            num_proc, pool, seed,
+        )  # fmt: skip
+        if max_source < 1 or max_target < 2 or agents < 1:
+            given = f"{max_source}, {max_target}, {agents}"
+            raise ValueError(f"data.max_source is at least 1, max_target 2, agents 1; got {given}")
+        self.vocab_size, self.max_source, self.max_target = vocab_size, max_source, max_target
+        self.agents, self.split = agents, split
+        self.tokenizer, self.lowercase = tokenizer, lowercase
+        self.lengths_now = (max_source, max_target)  # LengthCurriculum lowers these
+
+    def text_settings(self) -> dict[str, Any]:
+        return {"size": self.vocab_size, "tokenizer": self.tokenizer, "lowercase": self.lowercase}
+
+    def build_text(self, train: datasets.Dataset) -> Vocabulary:
+        texts = (
+            " ".join(sentence for part in (*row["parts"], *row["references"]) for sentence in part) for row in train
+        )
+        return Vocabulary.build(texts, self.vocab_size, self.tokenizer, self.lowercase)
+
+    def load_text(self, folder: Path) -> Vocabulary:
+        return Vocabulary.load(folder)
+
+    def feature_settings(self) -> dict[str, Any]:
+        # agents are dealt out in `collate`: all numbers of them share the features
+        return {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        words: list[str] = []
+        paragraphs: list[int] = []
+        for part in document.parts:
+            room = self.max_source - len(words)
+            if room == 0:
+                break
+            kept = [word for sentence in part for word in self.text.tokenize(sentence)][:room]
+            words += kept
+            paragraphs += [len(kept)] if kept else []
+        source, added = self.text.extend(words, self.vocab_size)
+        reference = document.references[0] if document.references else []
+        summary = [word for sentence in reference for word in self.text.tokenize(sentence)]
+        target = [*self.text.target_ids(summary, added, self.vocab_size), STOP][: self.max_target]
+        return {
+            "source": source or [UNK],
+            "paragraphs": paragraphs or [1],
+            "added": added,
+            "target": target,
+            "length": max(1, len(source)),
+        }
+
+    def parts(self, words: int, paragraphs: list[int]) -> list[int]:
+        """Words of each agent of a document that is cut to so many words."""
+        if self.split == "even":
+            return even_parts(words, self.agents)
+        ends = [0, *(min(end, words) for end in accumulate(paragraphs))]
+        return paragraph_parts([b - a for a, b in pairwise(ends) if b > a], self.agents)
+
+    def collate(self, rows: list[dict[str, Any]]) -> CommunicatingAgentsBatch:
+        most_source, most_target = self.lengths_now
+        sources = [row["source"][:most_source] for row in rows]
+        parts = [self.parts(len(source), row["paragraphs"]) for source, row in zip(sources, rows)]
+        parts = [sizes + [0] * (self.agents - len(sizes)) for sizes in parts]
+        # the words that a cut-off source still adds come first: extended ids are given in order of appearance
+        kept = [max(0, max(source) - self.vocab_size + 1) for source in sources]
+        targets = [
+            [UNK if word >= self.vocab_size + k else word for word in row["target"][:most_target]]
+            for row, k in zip(rows, kept)
+        ]
+        dealt = [piece for source, sizes in zip(sources, parts) for piece in _pieces(source, sizes)]
+        extended = pad(dealt, PAD).unflatten(0, (-1, self.agents))                   # [B, M, I]
+        target, inputs = pad(targets, PAD), pad([[START, *words[:-1]] for words in targets], PAD)
+        return CommunicatingAgentsBatch(
+            ids=[row["id"] for row in rows],
+            references=[row["references"] for row in rows],
+            source=extended.masked_fill(extended >= self.vocab_size, UNK),
+            source_extended=extended,
+            lengths=pad(parts),
+            target_input=inputs.masked_fill(inputs >= self.vocab_size, UNK),
+            target=target,
+            target_lengths=pad([[len(words)] for words in targets]).squeeze(1),
+            target_rows=(target != PAD).flatten().nonzero().squeeze(1),
+            added=[row["added"][:k] for row, k in zip(rows, kept)],
+        )
+
+
+def _pieces(source: list[int], sizes: list[int]) -> list[list[int]]:
+    """A source cut into pieces of these sizes."""
+    ends = [0, *accumulate(sizes)]
+    return [source[before:after] for before, after in pairwise(ends)]

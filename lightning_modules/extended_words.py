@@ -1,0 +1,72 @@
+"""Words of the extended vocabulary, for models that copy: decoder inputs, search and sampling, and text of ids.
+
+Ids below V are vocabulary words, V + k is the k-th word of a document that the vocabulary lacks.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
+from datamodules.text.words import sentences_of
+from lightning_modules.decoding.beam_search import Hypotheses, State, Step, beam_search
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.decoding.sampling import sample
+from lightning_modules.networks.output_layer import ScreenedVocabulary, VocabularySlices
+from lightning_modules.summarizer import Samples
+
+
+def shifted(target: Tensor, vocab_size: int) -> Tensor:
+    """Decoder inputs of targets: the start symbol in front, UNK for words outside the vocabulary, [..., T]."""
+    inputs = torch.cat([torch.full_like(target[..., :1], START), target[..., :-1]], -1)
+    return inputs.masked_fill(inputs >= vocab_size, UNK)
+
+
+def real_rows(target: Tensor) -> Tensor:
+    """Flat positions of the tokens that are not padding, [N]."""
+    return (target != PAD).flatten().nonzero().squeeze(1)
+
+
+def decoding_layer(output: torch.nn.Linear, words: int, screening: bool) -> VocabularySlices | ScreenedVocabulary:
+    """An output layer as decoding reads it; rows behind the first `words` have no word and are left out."""
+    form = ScreenedVocabulary if screening else VocabularySlices
+    return form.of(output.weight[:words], output.bias[:words])
+
+
+def write(
+    step: Step,
+    state: State,
+    memory: State,
+    options: DecodingOptions,
+    generator: torch.Generator | None = None,
+) -> Hypotheses:
+    """Beam search or sampling from the start to the end symbol; tokens are extended ids.
+
+    Args:
+        state: before the first step, each tensor [B, ...].
+        memory: of the documents, with their extended ids as `source`.
+    """
+    forbidden = (PAD, START) if options.allow_unknown else (PAD, UNK, START)
+    first = torch.full_like(memory["source"][:, 0], START)
+    if options.sample:
+        return sample(step, state, memory, first, STOP, options, forbidden, PAD, generator)
+    return beam_search(step, state, memory, first, STOP, options, forbidden, PAD)
+
+
+def words_of(text: Vocabulary, ids: Iterable[int], added: Sequence[str], vocab_size: int) -> list[str]:
+    """Words of extended ids of a document, special symbols but the unknown word left out."""
+    return text.decode([token for token in ids if token not in (PAD, START, STOP)], added, vocab_size)
+
+
+def as_sentences(text: Vocabulary, words: list[str]) -> list[str]:
+    """Words as sentences that can be read."""
+    return [text.detokenize(sentence) for sentence in sentences_of(words)]
+
+
+def texts_of(text: Vocabulary, samples: Samples, added: Sequence[Sequence[str]], vocab_size: int) -> list[list[str]]:
+    """Text of samples [B, K, T], K a document; what stands behind their lengths is left out."""
+    return [
+        [" ".join(as_sentences(text, words_of(text, ids[:n], own, vocab_size))) for ids, n in zip(rows, lengths)]
+        for rows, lengths, own in zip(samples.tokens.tolist(), samples.lengths.tolist(), added)
+    ]
