@@ -4,6 +4,7 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.docstrings import Docstrings
 from datamodules.corpora.files import Files
 from datamodules.corpora.hub import Hub
+from datamodules.corpora.modules import Modules
 from datamodules.corpora.texts import Texts
 
-__all__ = ["Corpus", "Docstrings", "Files", "Hub", "Texts"]
+__all__ = ["Corpus", "Docstrings", "Files", "Hub", "Modules", "Texts"]

@@ -8,6 +8,7 @@ import pytest
 from datamodules.corpora.corpus import as_document, build_documents, read_manifest
 from datamodules.corpora.docstrings import Docstrings, split_by_cluster
 from datamodules.corpora.harvest import Docstring, harvest, source_files
+from datamodules.corpora.modules import Modules
 from datamodules.documents import CorpusError
 
 WORDS = [
@@ -163,3 +164,65 @@ def test_an_absent_folder_and_one_without_docstrings(tmp_path):
         Docstrings([str(tmp_path / "nowhere")]).fingerprint("train")
     with pytest.raises(CorpusError, match="no usable document"):
         build_documents(Docstrings([str(tmp_path)], num_proc=1), "train", tmp_path / "cache")
+
+
+MODULE = '''
+"""Tools that measure and repair mills.
+
+Not the summary.
+"""
+
+
+def measure():
+    """Measures a mill from its floor.
+
+    The height is taken last.
+
+    Returns:
+        the height of the mill in feet
+    """
+
+    def inner():
+        """What is within a function is nobody's business."""
+
+
+class Mill:
+    """A mill beside the river that turns."""
+
+    def turn(self):
+        """Turns the wheel of the mill once."""
+
+    def silent(self):
+        pass
+
+
+try:
+    import missing
+except ImportError:
+
+    def missing():
+        """Stands in where nothing else is found."""
+
+
+def short():
+    """x"""
+'''
+
+
+def test_a_module_summarizes_what_is_defined_in_it(tmp_path):
+    (tmp_path / "mills").mkdir()
+    (tmp_path / "mills" / "__init__.py").write_text(MODULE, encoding="utf-8")
+    (tmp_path / "few.py").write_text('"""A module of one function."""\n' + function("f", "Measures a mill.", "Body."))
+    (tmp_path / "none.py").write_text("".join(function(f"f{i}", "Measures a mill.", "Body.") for i in range(5)))
+    (tmp_path / "broken.py").write_text("def broken(:\n")
+    corpus = Modules([str(tmp_path)], num_proc=1)
+    (record,) = [record for split in corpus.splits() for record in corpus.records(split)]
+    assert (record.id, record.references) == ("mills", ["Tools that measure and repair mills."])
+    assert record.where.endswith("mills/__init__.py:2")
+    assert record.parts == [
+        "measure: Measures a mill from its floor. The height is taken last. the height of the mill in feet",
+        "Mill: A mill beside the river that turns.",
+        "Mill.turn: Turns the wheel of the mill once.",
+        "missing: Stands in where nothing else is found.",
+    ]
+    assert corpus.fingerprint("val") != Docstrings([str(tmp_path)], num_proc=1).fingerprint("val")
