@@ -45,7 +45,7 @@ class Topic(ParagraphGraph):
         topics: int = 20,
         measure: Literal["cosine", "hellinger"] = "cosine",
         max_terms: int = 5000,
-        max_paragraphs: int = 20_000,
+        max_paragraphs: int = 10_000,
         passes: int = 5,
         seed: int = 0,
     ) -> None:
