@@ -4,6 +4,12 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "CommunicatingAgentsData": "datamodules.communicating_agents",
+    "GraphSumData": "datamodules.graphsum",
+    "ExtractiveData": "datamodules.bertsum",
+    "GapSentenceData": "datamodules.gap_sentences",
+    "PegasusData": "datamodules.pegasus",
+    "MatchSumData": "datamodules.matchsum",
     "PointerGeneratorData": "datamodules.pointer_generator",
     "RSTformerData": "datamodules.rstformer",
     "SegmentationData": "datamodules.segmentation",

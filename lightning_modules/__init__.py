@@ -4,8 +4,13 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
+    "CommunicatingAgents": "lightning_modules.communicating_agents",
+    "BertSum": "lightning_modules.bertsum",
     "DiscourseParser": "lightning_modules.discourse_parser",
     "EduSegmenter": "lightning_modules.edu_segmenter",
+    "GraphSum": "lightning_modules.graphsum",
+    "Pegasus": "lightning_modules.pegasus",
+    "MatchSum": "lightning_modules.matchsum",
     "PointerGenerator": "lightning_modules.pointer_generator",
     "RSTformer": "lightning_modules.rstformer",
 }

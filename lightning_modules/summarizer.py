@@ -30,6 +30,7 @@ class Summary:
         copied: for every word of the summary whether it was copied; None where a model does not say.
         words: the summary's words that `copied` belongs to.
         scores: measures of this summary, F1 x 100 for ROUGE; empty without references.
+        extra: what a model says of it besides, plain values by name, written into the record.
     """
 
     id: str
@@ -38,10 +39,12 @@ class Summary:
     words: list[str] | None = None
     copied: list[bool] | None = None
     scores: dict[str, float] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """A line of predictions.jsonl."""
         row = {"id": self.id, "summary": self.sentences, "references": self.references, "scores": self.scores}
+        row |= self.extra
         return row | ({"copied": self.copied, "words": self.words} if self.copied is not None else {})
 
 

@@ -13,6 +13,8 @@ from datamodules.text.words import SENTENCE_ENDS
 
 START, PAD, STOP, UNK = "<s>", "<pad>", "</s>", "<unk>"
 SPECIALS = (START, PAD, STOP, UNK)  # in the order of BART's and LED's ids
+BERTS = ("[CLS]", "[PAD]", "[SEP]")  # what BERT's tokenizers have in the place of the first three
+PARAGRAPH, SENTENCE = "<p>", "<q>"  # separators, of texts that were made with them
 SMALLEST = len(SPECIALS) + 256  # every byte has a token
 
 
@@ -22,10 +24,11 @@ class SubwordText:
     Text that spells a special symbol is no special symbol.
 
     Args:
-        tokenizer: of the `tokenizers` library, with the special symbols <s>, <pad> and </s>.
+        tokenizer: of the `tokenizers` library, with the special symbols <s>, <pad> and </s>, or BERT's.
 
     Attributes:
         start, pad, stop: ids of the special symbols.
+        paragraph, sentence: ids of the separators; None where there are none.
 
     Raises:
         CorpusError: if it lacks a special symbol.
@@ -35,38 +38,50 @@ class SubwordText:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         ids = [tokenizer.token_to_id(symbol) for symbol in SPECIALS[:3]]
+        if ids == [None] * 3:
+            ids = [tokenizer.token_to_id(symbol) for symbol in BERTS]
         if None in ids:
             raise CorpusError(f"the tokenizer has no {SPECIALS[ids.index(None)]}; take one of BART's or LED's kind")
         self.start, self.pad, self.stop = ids
+        self.paragraph, self.sentence = map(tokenizer.token_to_id, (PARAGRAPH, SENTENCE))
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
         self.tokenizer = tokenizer
 
     @classmethod
-    def build(cls, texts: Iterable[str], size: int) -> Self:
+    def build(cls, texts: Iterable[str], size: int, separators: bool = False) -> Self:
         """Merges learned from texts until there are `size` tokens, or no pair occurs twice.
+
+        Args:
+            texts: to learn from.
+            size: of the vocabulary, special symbols included.
+            separators: whether there are symbols between paragraphs and between sentences.
 
         Raises:
             ValueError: if the size has no room for the bytes.
         """
-        if size < SMALLEST:
-            raise ValueError(f"a byte-level vocabulary of {size}: it has at least {SMALLEST}, one a byte and specials")
+        specials = [*SPECIALS, *([PARAGRAPH, SENTENCE] if separators else [])]
+        least = 256 + len(specials)
+        if size < least:
+            raise ValueError(f"a byte-level vocabulary of {size}: it has at least {least}, one a byte and specials")
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         # no post-processor: offsets count a token's space in, so that a space within an EDU is part of it too
         alphabet = pre_tokenizers.ByteLevel.alphabet()
         trainer = trainers.BpeTrainer(
-            vocab_size=size, min_frequency=2, special_tokens=list(SPECIALS), initial_alphabet=sorted(alphabet),
+            vocab_size=size, min_frequency=2, special_tokens=specials, initial_alphabet=sorted(alphabet),
             show_progress=False,
         )  # fmt: skip
         tokenizer.train_from_iterator(map(encodable, texts), trainer)
         return cls(tokenizer)
 
     @classmethod
-    def of_checkpoint(cls, name: str) -> Self:
+    def of_checkpoint(cls, name: str, separators: bool = False) -> Self:
         """The tokenizer of a pretrained model: a Hugging Face name (downloaded if it is not there) or a folder.
+
+        Separators get ids behind the model's own, which its embedding lacks.
 
         Raises:
             CorpusError: if it gives no offsets or lacks a special symbol.
@@ -76,6 +91,8 @@ class SubwordText:
         found = AutoTokenizer.from_pretrained(name)
         if not found.is_fast:
             raise CorpusError(f"the tokenizer of {name} gives no character offsets; it needs a tokenizer.json")
+        if separators:
+            found.backend_tokenizer.add_special_tokens([PARAGRAPH, SENTENCE])
         return cls(found.backend_tokenizer)
 
     def __len__(self) -> int:

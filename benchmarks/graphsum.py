@@ -1,0 +1,258 @@
+"""GraphSum's speed, beside a plain loop over documents and paragraphs.
+
+    python benchmarks/graphsum.py
+
+The loop has our parameters and, as tests/benchmarks/test_naive_graphsum.py shows, our results. It takes one document and
+one paragraph at a time: tokens are encoded and pooled paragraph by paragraph, and every decoder layer attends to the
+tokens of one paragraph after the other, as the formulas are printed; the loss is PyTorch's own over all logits.
+
+Training is loss, gradients, clipping and Adam at 24 paragraphs of 60 tokens and 200 target tokens, two documents, fp32.
+Decoding is beam search with and without cached keys and values: without, every step decodes the whole prefix again.
+Times are medians over repetitions that alternate between the ways, so that a busy machine slows both.
+"""
+
+import argparse
+import math
+import platform
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from datamodules.graphsum import GraphSumBatch
+from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.graphsum import GraphSum
+from lightning_modules.networks.graph_decoder import GraphAttention
+from lightning_modules.networks.graphsum import GraphSumNetwork, Memory
+from lightning_modules.networks.output_layer import VocabularySlices
+from lightning_modules.networks.transformer import sinusoidal
+
+V, B, L, N, T, BEAM = 32_000, 2, 24, 60, 200, 5
+
+
+# The plain loop --------------------------------------------------------------------------------------------------
+
+
+def naive_attention(
+    attention: GraphAttention, x: Tensor, tokens: list[Tensor], paragraphs: Tensor, graph: Tensor
+) -> Tensor:
+    """d_t of one document: x [1, T, D], the tokens of each paragraph [n, D], paragraphs [L, D], graph [L, L]."""
+    split, width, L = attention.tokens.split, x.shape[-1] // attention.tokens.heads, len(tokens)
+    query = split(attention.paragraphs.query(x[0]))                                          # [N, T, D / N]
+    key, value = split(attention.paragraphs.key(paragraphs)), split(attention.paragraphs.value(paragraphs))
+    scores = query @ key.transpose(1, 2) / math.sqrt(width)                                  # [N, T, L]
+    if attention.bias is not None:
+        position = (L - 1) * torch.sigmoid((torch.tanh(query @ attention.inner) @ attention.outer).squeeze(-1))
+        low, high = position.floor().long(), position.ceil().long()                          # [N, T]
+        share = (position - low).unsqueeze(-1)
+        rows = (1 - share) * graph[low] + share * graph[high]                                # [N, T, L]
+        scores = scores - (1 - rows) ** 2 / (2 * torch.exp(attention.bias.log_sigma) ** 2)
+    beta = torch.softmax(scores, -1)
+    beta = attention.dropout(beta)
+    overall = beta @ value                                                # [N, T, D / N]
+    query, local = split(attention.tokens.query(x[0])), torch.zeros_like(overall)
+    for j, paragraph in enumerate(tokens):
+        key, value = split(attention.tokens.key(paragraph)), split(attention.tokens.value(paragraph))
+        gamma = torch.softmax(query @ key.transpose(1, 2) / math.sqrt(width), -1)            # [N, T, n]
+        local = local + (gamma * beta[:, :, j : j + 1]) @ value
+    both = [part.transpose(0, 1).flatten(1) for part in (overall, local)]
+    return attention.join(torch.cat(both, -1)).unsqueeze(0)
+
+
+def naive_features(network: GraphSumNetwork, batch: GraphSumBatch, b: int) -> Tensor:
+    """Decoder features of one document's target, [T, D]."""
+    tokens, pooled = [], []
+    positions = network.positions(*batch.source.shape[1:], batch.source.device)
+    for j in range(int(batch.source_mask[b].any(-1).sum())):
+        length = int(batch.source_mask[b, j].sum())
+        x = network.embed(batch.source[b, j, :length], positions[j, :length]).unsqueeze(0)
+        for layer in network.tokens.layers:
+            x = layer(x)
+        tokens.append(network.tokens.norm(x)[0])                                             # [n, D]
+        pooled.append(network.pooling(tokens[-1], torch.ones(length, dtype=torch.bool)))
+    L = len(tokens)
+    paragraphs, graph = torch.stack(pooled).unsqueeze(0), batch.graph[b, :L, :L]             # [1, L, D]
+    for layer in network.paragraphs:
+        paragraphs = layer(paragraphs, torch.ones(1, L, dtype=torch.bool), graph.unsqueeze(0))
+    paragraphs = network.paragraph_norm(paragraphs)[0]
+    inputs = batch.target_input[b, : int(batch.target_lengths[b])]
+    y = network.embed(inputs, sinusoidal(len(inputs), network.size)).unsqueeze(0)            # [1, T, D]
+    for layer in network.decoder:
+        y = layer.around_attention(y, lambda z, layer=layer: layer.attention(z, z, causal=True))
+        attend = layer.cross_attention
+        y = layer.around_cross(y, lambda z, attend=attend: naive_attention(attend, z, tokens, paragraphs, graph))
+        y = layer.around_feed_forward(y, layer.feed_forward)
+    return network.decoder_norm(y)[0]
+
+
+def naive_loss(model: GraphSum, batch: GraphSumBatch) -> Tensor:
+    """Label-smoothed cross entropy, the mean over each target, then over the documents."""
+    losses = []
+    for b in range(batch.batch_size):
+        features = naive_features(model.network, batch, b)
+        logits = features @ model.network.embedding.weight.T + model.network.output_bias     # [T, V]
+        gold = batch.target[b, : len(features)]
+        losses.append(F.cross_entropy(logits, gold, label_smoothing=model.loss_weights["smoothing"]))
+    return torch.stack(losses).mean()
+
+
+def our_loss(model: GraphSum, batch: GraphSumBatch) -> Tensor:
+    """The same by `GraphSum`."""
+    terms = model.loss_terms(batch)
+    return sum(model.loss_weights[name] * term for name, term in terms.items())
+
+
+# Decoding without a cache ----------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def uncached_search(model: GraphSum, batch: GraphSumBatch, options: DecodingOptions) -> Hypotheses:
+    """Beam search in which every step decodes all that was written again; the state is what was written."""
+    model.eval()
+    network, text = model.network, model.text
+    layer = VocabularySlices.of(*model._output_layer())
+
+    def step(tokens: Tensor, state: State, memory: State, count: int | None):
+        written = torch.cat([state["written"], tokens.unsqueeze(-1)], -1)                    # [B, K, t]
+        features = network.decode(written, Memory.of(memory))[:, :, -1]
+        return *model._scored(features, count, layer), {"written": written}
+
+    start = torch.full_like(batch.source[:, 0, 0], text.start)
+    state = {"written": start.new_zeros(len(start), 0)}
+    memory = network.encode(model.source(batch)).tensors()
+    return beam_search(step, state, memory, start, text.stop, options, (text.pad, text.start), text.pad)
+
+
+# Measuring -------------------------------------------------------------------------------------------------------
+
+
+class FixedText:
+    """Ids without words: special symbols in front, as many tokens as the vocabulary."""
+
+    start, pad, stop, paragraph, sentence = 0, 1, 2, 4, 5
+
+    def __len__(self) -> int:
+        return V
+
+
+def made_up_batch(paragraphs: int = L, documents: int = B) -> GraphSumBatch:
+    """Documents of random ids, every paragraph and target of full length."""
+    generator = torch.Generator().manual_seed(1)
+    graph = torch.rand(documents, paragraphs, paragraphs, generator=generator)
+    graph = ((graph + graph.transpose(1, 2)) / 2).masked_fill(torch.eye(paragraphs, dtype=torch.bool), 1)
+    source = torch.randint(6, V, (documents, paragraphs, N), generator=generator)
+    target = torch.randint(6, V, (documents, T), generator=generator)
+    return GraphSumBatch(
+        ids=[str(b) for b in range(documents)],
+        references=[[[]] for _ in range(documents)],
+        source=source,
+        source_mask=torch.ones_like(source, dtype=torch.bool),
+        graph=graph,
+        places=torch.arange(paragraphs * N).expand(documents, -1),
+        lengths=torch.full((documents,), paragraphs * N),
+        target_input=torch.cat([torch.zeros_like(target[:, :1]), target[:, :-1]], 1),
+        target=target,
+        target_lengths=torch.full((documents,), T),
+        target_rows=torch.arange(documents * T),
+    )
+
+
+def made_model(**changes: object) -> GraphSum:
+    """GraphSum as in the paper: 6 + 2 layers, 8 in the decoder, D = 256."""
+    torch.manual_seed(0)
+    model = GraphSum(vocab_size=V, **changes)
+    model.use_text(FixedText())
+    return model
+
+
+def training_step(model: GraphSum, batch: GraphSumBatch, loss: Callable) -> Callable[[], None]:
+    """Loss, gradients, clipping, Adam."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-5)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(model, batch).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
+        optimizer.step()
+
+    model.train()
+    return step
+
+
+def medians(ways: dict[str, Callable[[], object]], repetitions: int) -> dict[str, float]:
+    """Median seconds of each way, one after the other in each repetition, after one that does not count."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for repetition in range(repetitions + 1):
+        for name, way in ways.items():
+            start = time.perf_counter()
+            way()
+            if repetition:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def training(repetitions: int) -> None:
+    """Target tokens a second, batched and in a loop."""
+    model, batch = made_model(), made_up_batch()
+    ways = {
+        "plain loop over documents and paragraphs": training_step(model, batch, naive_loss),
+        "batched": training_step(model, batch, our_loss),
+    }
+    found = medians(ways, repetitions)
+    print(f"\nTraining, {B} documents of {L} x {N} tokens, {T} target tokens, fp32\n")
+    print("| way | s a step | target tokens/s | source tokens/s | |\n|---|---|---|---|---|")
+    slowest = found["plain loop over documents and paragraphs"]
+    for name, seconds in found.items():
+        rates = f"{B * T / seconds:.0f} | {B * L * N / seconds:.0f}"
+        print(f"| {name} | {seconds:.2f} | {rates} | x {slowest / seconds:.2f} |")
+
+
+def by_paragraphs(repetitions: int) -> None:
+    """Seconds of a training step against the number of paragraphs."""
+    print(f"\nTraining step against the number of paragraphs of {N} tokens, batched\n")
+    print("| paragraphs | s a step | ms a paragraph |\n|---|---|---|")
+    for count in (8, 16, 32, 64):
+        model = made_model()
+        seconds = medians({"ours": training_step(model, made_up_batch(count), our_loss)}, repetitions)["ours"]
+        print(f"| {count} | {seconds:.2f} | {1000 * seconds / count / B:.0f} |")
+
+
+def decoding(repetitions: int, documents: int, length: int) -> None:
+    """Documents a second of beam search with and without cache."""
+    options = DecodingOptions(beam_size=BEAM, min_length=length - 1, max_length=length, no_repeat_ngram=3)
+    model, batch = made_model(), made_up_batch(documents=documents)
+    ways = {
+        "whole prefix at every step": lambda: uncached_search(model, batch, options),
+        "cached keys and values": lambda: model.generate(batch, options),
+    }
+    found = medians(ways, repetitions)
+    print(f"\nBeam {BEAM}, {documents} documents of {L} x {N} tokens, {length} tokens written\n")
+    print("| way | s | documents/s | |\n|---|---|---|---|")
+    slowest = found["whole prefix at every step"]
+    for name, seconds in found.items():
+        print(f"| {name} | {seconds:.1f} | {documents / seconds:.2f} | x {slowest / seconds:.2f} |")
+
+
+def main() -> None:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=5, help="of a training step")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of PyTorch")
+    parser.add_argument("--part", choices=["training", "paragraphs", "decoding"], help="one table alone")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    print(f"{platform.processor() or platform.machine()}, {options.threads} threads, PyTorch {torch.__version__}")
+    if options.part in (None, "training"):
+        training(options.repetitions)
+    if options.part in (None, "paragraphs"):
+        by_paragraphs(max(1, options.repetitions // 2))
+    if options.part in (None, "decoding"):
+        decoding(1, documents=4, length=T)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""Data of GraphSum: paragraphs of subwords, and the graph between them."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import datasets
+import torch
+from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from datamodules.batch import Batch, on_host, pad
+from datamodules.corpora.corpus import Corpus, as_document
+from datamodules.documents import CorpusError, Document
+from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, make_graph
+from datamodules.graphs.paragraphs import report
+from datamodules.parsing import Parser, parser_named
+from datamodules.summarization import SummarizationData
+from datamodules.text.subword_text import SubwordText
+from datamodules.text.subwords import encoder_path
+
+
+@dataclass
+class GraphSumBatch(Batch):
+    """Documents as paragraphs of ids with a graph, summaries as ids.
+
+    Attributes:
+        source: tokens of paragraphs, the last of each a separator, [B, L, n].
+        source_mask: True at tokens, [B, L, n].
+        graph: G in [0, 1], 0 at padding, [B, L, L].
+        places: where in [L n] a document's tokens stand, one after the other, 0 behind the last, [B, S].
+        lengths: tokens of each document, [B], in the host's memory.
+        target_input: the start symbol and the summary, [B, T].
+        target: the summary, a separator between sentences, and the end symbol, [B, T].
+        target_lengths: tokens of each target, [B].
+        target_rows: flat positions of the target's real tokens in [B T], [N].
+    """
+
+    source: Tensor
+    source_mask: Tensor
+    graph: Tensor
+    places: Tensor
+    lengths: Tensor = on_host()
+    target_input: Tensor
+    target: Tensor
+    target_lengths: Tensor
+    target_rows: Tensor
+
+
+class GraphText(SubwordText):
+    """Subwords, and what the graph learned from the training documents, so that a run keeps both.
+
+    Attributes:
+        graph: plain values, see `ParagraphGraph.state`; empty where nothing is learned.
+    """
+
+    graph_file = "graph.json"
+    graph: dict[str, Any] = {}  # noqa: RUF012 (never changed in place)
+
+    def state(self) -> dict[str, Any]:
+        return super().state() | ({"graph": self.graph} if self.graph else {})
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        text = super().from_state(state)
+        text.graph = state.get("graph", {})
+        return text
+
+    def save(self, folder: Path) -> None:
+        """Writes tokenizer.json, and graph.json where something was learned."""
+        super().save(folder)
+        if self.graph:
+            (folder / self.graph_file).write_text(json.dumps(self.graph), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """What `save` wrote.
+
+        Raises:
+            CorpusError: if there is no tokenizer, or a file is broken.
+        """
+        text, path = super().load(folder), Path(folder) / cls.graph_file
+        if path.is_file():
+            try:
+                text.graph = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise CorpusError(f"{path}: broken: {error}; prepare the data anew") from None
+        return text
+
+
+class _Documents(Sequence[Document]):
+    """The documents of a table, each made when it is asked for."""
+
+    def __init__(self, table: datasets.Dataset) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, index: int) -> Document:
+        return as_document(self.table[index])
+
+
+class GraphSumData(SummarizationData):
+    """Documents as at most so many paragraphs of at most `max_tokens` subwords, and the graph between them.
+
+    Validation and test score against all references; the loss reads the first one.
+
+    Args:
+        vocab_size: subwords that are learned from the corpus, 262 or more; with `checkpoint` at least as many as its
+            tokenizer has, and two separators.
+        checkpoint: Hugging Face name or folder of a pretrained encoder whose tokenizer is used; or `minilm`.
+        graph: `similarity`, `topic`, `discourse`, `rst` or `none`; or a graph with settings of its own.
+        parser: whose parses the graph `rst` is made from: a parser, or its name as in `precis parse --parser`.
+        parses: folder of parses; `parses` in the cache if not given.
+        paragraphs: what the paragraphs of a document are, and which are kept of too many.
+        max_tokens: n, tokens of a paragraph, its separator included.
+        max_target: tokens of a summary in the loss, end symbol included.
+
+    The other arguments are those of `SummarizationData`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocab_size: int = 32_000,
+        checkpoint: str | None = None,
+        graph: GraphName | ParagraphGraph = "similarity",
+        parser: Parser | str | None = None,
+        parses: Path | None = None,
+        paragraphs: ParagraphRule | None = None,
+        max_tokens: int = 60,
+        max_target: int = 300,
+        batch_size: int = 8,
+        eval_batch_size: int | None = None,
+        text: Path | None = None,
+        cache_dir: Path | None = None,
+        on_bad_record: Literal["raise", "skip"] = "raise",
+        max_train: int | None = None,
+        max_eval: int | None = None,
+        num_workers: int = 0,
+        num_proc: int = 1,
+        pool: int = 50,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
+            num_proc, pool, seed,
+        )  # fmt: skip
+        if max_tokens < 2 or max_target < 2:
+            raise ValueError(f"data.max_tokens and max_target are at least 2; got {max_tokens}, {max_target}")
+        self.vocab_size, self.checkpoint = vocab_size, checkpoint
+        self.max_tokens, self.max_target = max_tokens, max_target
+        self.paragraphs = paragraphs or ParagraphRule()
+        if graph == "rst" and isinstance(parser, str):
+            parser = parser_named(parser)
+        self.graph = make_graph(graph, parser, Path(parses) if parses else self.cache_dir / "parses")
+
+    # Text --------------------------------------------------------------------------------------------------------
+
+    def text_settings(self) -> dict[str, Any]:
+        graph = [self.graph.name, self.graph.settings(), asdict(self.paragraphs)]
+        return {"kind": "paragraphs", "size": self.vocab_size, "checkpoint": self.checkpoint, "graph": graph}
+
+    def build_text(self, train: datasets.Dataset) -> GraphText:
+        if self.checkpoint is not None:
+            text = GraphText.of_checkpoint(encoder_path(self.checkpoint), separators=True)
+        else:
+            texts = (text for row in train for text in (*row["parts"], *row["references"]))
+            sentences = (f" {sentence}" for text in texts for sentence in text)
+            text = GraphText.build(sentences, self.vocab_size, separators=True)
+        self.graph.fit(self.paragraphs(document) for document in _Documents(train))
+        text.graph = self.graph.state()
+        return text
+
+    def load_text(self, folder: Path) -> GraphText:
+        text = GraphText.load(folder)
+        if text.sentence is None:
+            raise CorpusError(f"{folder}: its tokenizer has no separators <p> and <q>; take the text of a GraphSum run")
+        self.graph.load_state(text.graph)
+        return text
+
+    # Features ----------------------------------------------------------------------------------------------------
+
+    def feature_settings(self) -> dict[str, Any]:
+        sizes = {"max_tokens": self.max_tokens, "max_target": self.max_target, "checkpoint": self.checkpoint}
+        return sizes | {"paragraphs": asdict(self.paragraphs), "graph": self.graph.digest()}
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        found = self.paragraphs(document)
+        # a pretrained encoder has no vector for our separator
+        separator = self.text.paragraph if self.checkpoint is None else self.text.stop
+        # words have a space before them, also the first one: one token for a word wherever it stands
+        source = [[*self.text(f" {' '.join(part)}")[0][: self.max_tokens - 1], separator] for part in found.texts]
+        reference = document.references[0] if document.references else []
+        target = [[*self.text(f" {sentence}")[0], self.text.sentence] for sentence in reference]
+        flat = [token for sentence in target for token in sentence][:-1]  # a separator stands between two sentences
+        return {
+            "source": source,
+            "graph": self.graph(found).flatten().tolist(),
+            "target": [*flat[: self.max_target - 1], self.text.stop],
+            "dropped": found.dropped,
+            "empty": found.empty,
+            "length": len(source) * max(map(len, source)),
+        }
+
+    def prepare_data(self) -> None:
+        """Text and features as in `SummarizationData`, before them what the graph needs; says what was left out."""
+        stage = self.trainer.state.fn.value if self.trainer is not None else None
+        for split in self._splits(stage):
+            self.graph.prepare(_Documents(self.documents(split)))
+        super().prepare_data()
+        for split in self._splits(stage):
+            columns = (self.features(split)[name][:] for name in ("id", "dropped", "empty"))
+            if line := report(split, zip(*columns), self.paragraphs):
+                rank_zero_warn(line)
+
+    # Batches -----------------------------------------------------------------------------------------------------
+
+    def collate(self, rows: list[dict[str, Any]]) -> GraphSumBatch:
+        L, n = (max(sizes) for sizes in zip(*((len(row["source"]), max(map(len, row["source"]))) for row in rows)))
+        source = torch.full((len(rows), L, n), self.text.pad)
+        mask = torch.zeros(len(rows), L, n, dtype=torch.bool)
+        graph = torch.zeros(len(rows), L, L)
+        for b, row in enumerate(rows):
+            paragraphs, size = pad(row["source"], -1), len(row["source"])
+            real = paragraphs >= 0
+            width = paragraphs.shape[1]
+            source[b, :size, :width] = paragraphs.masked_fill(~real, self.text.pad)
+            mask[b, :size, :width] = real
+            graph[b, :size, :size] = weights_of(row)
+        places = [row.nonzero().squeeze(1) for row in mask.flatten(1)]
+        target = pad([row["target"] for row in rows], self.text.pad)                         # [B, T]
+        inputs = pad([[self.text.start, *row["target"][:-1]] for row in rows], self.text.pad)
+        return GraphSumBatch(
+            ids=[row["id"] for row in rows],
+            references=[row["references"] for row in rows],
+            source=source,
+            source_mask=mask,
+            graph=graph,
+            places=pad_sequence(places, batch_first=True),
+            lengths=torch.tensor([len(row) for row in places]),
+            target_input=inputs,
+            target=target,
+            target_lengths=torch.tensor([len(row["target"]) for row in rows]),
+            target_rows=(target != self.text.pad).flatten().nonzero().squeeze(1),
+        )
+
+
+def weights_of(row: dict[str, Any]) -> Tensor:
+    """The graph of an encoded document, [L, L].
+
+    Raises:
+        CorpusError: if it has another size than the document has paragraphs, or leaves [0, 1]; with the document's id.
+    """
+    weights, size = torch.tensor(row["graph"]), len(row["source"])
+    if weights.numel() != size * size:
+        found = f"its graph has {weights.numel()} weights, not {size} x {size}"
+        raise CorpusError(f"document {row['id']!r}: {found}; prepare the data anew")
+    if not ((weights >= 0) & (weights <= 1)).all():  # so written, NaN is wrong too
+        raise CorpusError(f"document {row['id']!r}: its graph has weights outside [0, 1]; scale them")
+    return weights.view(size, size)

@@ -1,0 +1,200 @@
+"""Attention over paragraphs, with and without a graph: GraphSum (Li et al., ACL 2020) and the Hierarchical Transformer
+(Liu and Lapata, ACL 2019). Equations as printed there; each head has its own weights, a linear layer joins the heads."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lightning_modules.networks.dropout import Dropout
+from lightning_modules.networks.transformer import FeedForward, MultiHeadAttention, Norm
+
+
+class GraphBias(nn.Module):
+    """What a graph adds to the scores of attention: R = -(1 - G)^2 / (2 sigma^2).
+
+    With sigma = 1, R is in [-0.5, 0]: it biases, it does not mask.
+
+    Args:
+        sigma: the width, or what it starts from.
+        learned: learn it (its logarithm, so that it stays positive).
+
+    Raises:
+        ValueError: if sigma is not positive.
+    """
+
+    def __init__(self, sigma: float = 1.0, learned: bool = False) -> None:
+        super().__init__()
+        if not sigma > 0:
+            raise ValueError(f"sigma must be positive, got {sigma}")
+        start = torch.tensor(math.log(sigma))
+        if learned:
+            self.log_sigma = nn.Parameter(start)
+        else:
+            self.register_buffer("log_sigma", start, persistent=False)
+
+    def forward(self, graph: Tensor) -> Tensor:
+        """G, any shape -> R, the same shape."""
+        return (1 - graph).square() * (-0.5 * (-2 * self.log_sigma).exp())
+
+
+class MultiHeadPooling(nn.Module):
+    """Tokens to one vector: per head a scalar key, a softmax over the tokens, the weighted values; then a linear layer.
+
+    Args:
+        size: D.
+        heads: N.
+
+    Raises:
+        ValueError: if the heads do not divide D.
+    """
+
+    def __init__(self, size: int, heads: int) -> None:
+        super().__init__()
+        if size % heads:
+            raise ValueError(f"{heads} heads do not divide a size of {size}")
+        self.heads = heads
+        self.key, self.value = nn.Linear(size, heads, bias=False), nn.Linear(size, size)
+        self.output = nn.Linear(size, size)
+        for linear in (self.key, self.value, self.output):
+            nn.init.xavier_uniform_(linear.weight)
+
+    def by_head(self, x: Tensor, mask: Tensor) -> Tensor:
+        """What each head makes of the tokens, before the linear layer.
+
+        Args:
+            x: [..., n, D].
+            mask: True at real tokens, one at least of each row, [..., n].
+
+        Returns:
+            [..., N, D / N].
+        """
+        scores = self.key(x).masked_fill(~mask.unsqueeze(-1), float("-inf"))                 # [..., n, N]
+        values = self.value(x).unflatten(-1, (self.heads, -1)).transpose(-3, -2)             # [..., N, n, D / N]
+        weights = scores.softmax(-2).transpose(-1, -2).unsqueeze(-2)                         # [..., N, 1, n]
+        return (weights @ values).squeeze(-2)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Tokens [..., n, D] with their mask [..., n] -> [..., D]."""
+        return self.output(self.by_head(x, mask).flatten(-2))
+
+
+class MeanPooling(nn.Module):
+    """The mean of the real tokens: what is left without multi-head pooling."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Tokens [..., n, D] with their mask [..., n] -> [..., D]."""
+        weights = mask.to(x.dtype) / mask.sum(-1, keepdim=True)                              # [..., n]
+        return (weights.unsqueeze(-2) @ x).squeeze(-2)
+
+
+class AroundFeedForward(nn.Module):
+    """How both papers join x, what attention u makes of it, and a feed-forward network f.
+
+    As printed (`post`): LayerNorm(f(u(x) + x) + x). As released (`pre`): y = x + u(LayerNorm(x)), y + f(LayerNorm(y)).
+
+    Args:
+        size: D.
+        feed_forward: width inside the feed-forward network.
+        dropout: inside the feed-forward network, and on u and f.
+        norm: `pre` or `post`. A stack of `pre` layers needs one more normalisation at its end.
+
+    Raises:
+        ValueError: if the norm is neither.
+    """
+
+    def __init__(self, size: int, feed_forward: int, dropout: float, norm: Norm) -> None:
+        super().__init__()
+        if norm not in ("pre", "post"):
+            raise ValueError(f"norm must be pre or post, got {norm!r}")
+        self.feed_forward, self.dropout = FeedForward(size, feed_forward, dropout), Dropout(dropout)
+        self.before = nn.LayerNorm(size) if norm == "pre" else None
+        self.norm = nn.LayerNorm(size)
+
+    def forward(self, x: Tensor, attend) -> Tensor:
+        """[..., D] -> [..., D]; what `attend` returns may lack dimensions of x in which it is the same."""
+        if self.before is not None:
+            x = x + self.dropout(attend(self.before(x)))
+            return x + self.dropout(self.feed_forward(self.norm(x)))
+        return self.norm(x + self.dropout(self.feed_forward(x + self.dropout(attend(x)))))
+
+
+class GraphEncoderLayer(nn.Module):
+    """Graph-informed self-attention over paragraphs: alpha = softmax(e + R), u_i = sum_j alpha_ij (x_j W_V).
+
+    Args:
+        size: D.
+        heads: N.
+        feed_forward: width inside the feed-forward network.
+        dropout: on attention weights and as in `AroundFeedForward`.
+        norm: `pre` or `post`.
+        bias: makes R of the graph; None attends without it.
+    """
+
+    def __init__(
+        self, size: int, heads: int, feed_forward: int, dropout: float, norm: Norm, bias: GraphBias | None
+    ) -> None:
+        super().__init__()
+        self.attention, self.bias = MultiHeadAttention(size, heads, dropout), bias
+        self.around = AroundFeedForward(size, feed_forward, dropout, norm)
+
+    def forward(self, x: Tensor, mask: Tensor, graph: Tensor) -> Tensor:
+        """Paragraphs as seen from each other.
+
+        Args:
+            x: [B, L, D].
+            mask: True at real paragraphs, one at least of each document, [B, L].
+            graph: G in [0, 1], [B, L, L].
+
+        Returns:
+            [B, L, D].
+        """
+        seen = mask[:, None, None]                                                           # [B, 1, 1, L]
+        if self.bias is not None:
+            seen = self.bias(graph).unsqueeze(1).masked_fill(~seen, float("-inf"))           # [B, 1, L, L]
+        return self.around(x, lambda y: self.attention(y, y, seen))
+
+
+class HierarchicalLayer(nn.Module):
+    """A global layer of the Hierarchical Transformer: tokens hear of other paragraphs.
+
+    Per head: pooling of the tokens to a vector of D / N, attention between the paragraphs' vectors in that width. Heads
+    are joined by a linear layer, and the result is added to every token of the paragraph.
+
+    Args:
+        size: D.
+        heads: N.
+        feed_forward: width inside the feed-forward network.
+        dropout: on attention weights and as in `AroundFeedForward`.
+        norm: `pre` or `post`.
+    """
+
+    def __init__(self, size: int, heads: int, feed_forward: int, dropout: float, norm: Norm) -> None:
+        super().__init__()
+        self.pooling = MultiHeadPooling(size, heads)
+        self.projections = nn.Parameter(torch.empty(3, heads, size // heads, size // heads))
+        nn.init.normal_(self.projections, std=(size // heads) ** -0.5)
+        self.attention_dropout = dropout
+        self.around = AroundFeedForward(size, feed_forward, dropout, norm)
+
+    def between(self, x: Tensor, token_mask: Tensor, mask: Tensor) -> Tensor:
+        """What each paragraph hears of the others: tokens [B, L, n, D] -> [B, L, 1, D]."""
+        heads = self.pooling.by_head(x, token_mask).transpose(1, 2)                          # [B, N, L, D / N]
+        queries, keys, values = (heads @ self.projections.unsqueeze(1)).unbind(0)
+        dropout = self.attention_dropout if self.training else 0.0
+        context = F.scaled_dot_product_attention(queries, keys, values, mask[:, None, None], dropout)
+        return self.pooling.output(context.transpose(1, 2).flatten(2)).unsqueeze(2)
+
+    def forward(self, x: Tensor, token_mask: Tensor, mask: Tensor) -> Tensor:
+        """Tokens of paragraphs.
+
+        Args:
+            x: [B, L, n, D].
+            token_mask: True at tokens that may be seen, one at least of each paragraph, [B, L, n].
+            mask: True at real paragraphs, [B, L].
+
+        Returns:
+            [B, L, n, D].
+        """
+        return self.around(x, lambda y: self.between(y, token_mask, mask))

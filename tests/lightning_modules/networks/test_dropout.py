@@ -1,0 +1,47 @@
+"""Dropout by 16 bits an element against what it promises."""
+
+import pytest
+import torch
+
+from lightning_modules.networks.dropout import Dropout, dropout
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_shares_and_scale(p):
+    torch.manual_seed(0)
+    out = dropout(torch.ones(400, 501), p)
+    assert (out == 0).float().mean().item() == pytest.approx(p, abs=0.005)
+    assert out[out != 0].unique().item() == pytest.approx(1 / (1 - p), rel=1e-3)
+    assert out.mean().item() == pytest.approx(1, abs=0.02)
+
+
+def test_draws_of_neighbours_are_independent():
+    torch.manual_seed(1)
+    zero = (dropout(torch.ones(100_000), 0.3) == 0).float()
+    for apart in (1, 2, 3, 4, 5):  # four share a draw
+        assert torch.corrcoef(torch.stack([zero[apart:], zero[:-apart]]))[0, 1].abs() < 0.015
+
+
+def test_the_gradient_is_what_the_output_was_multiplied_with():
+    torch.manual_seed(2)
+    x = torch.rand(7, 9, dtype=torch.float64).add(1).T.requires_grad_()  # not contiguous
+    out = dropout(x, 0.4)
+    out.sum().backward()
+    torch.testing.assert_close(x.grad * x, out)
+
+
+def test_the_same_seed_gives_the_same_zeros_and_another_others():
+    x, draws = torch.ones(3, 5, 7), []
+    for seed in (3, 3, 4):
+        torch.manual_seed(seed)
+        draws.append(dropout(x, 0.5))
+    assert draws[0].equal(draws[1]) and not draws[0].equal(draws[2])
+
+
+def test_evaluation_and_zero_change_nothing():
+    x = torch.randn(4, 4)
+    assert dropout(x, 0.0) is x and dropout(x, 0.5, training=False) is x and Dropout(0.5).eval()(x) is x
+    assert dropout(torch.empty(0, 3), 0.5).shape == (0, 3)
+    for make in (lambda: Dropout(1.0), lambda: dropout(x, -0.1)):
+        with pytest.raises(ValueError, match="at least 0 and below 1"):
+            make()
