@@ -1,5 +1,6 @@
 """`Batch`: what a DataModule hands to its model."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
@@ -52,3 +53,16 @@ def pad(rows: list[list[int]], value: int = 0) -> Tensor:
     """Rows of ids as one tensor, filled up on the right: [B, longest row], at least one column."""
     width = max(1, *(len(row) for row in rows)) if rows else 1
     return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=torch.long)
+
+
+def alike(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Indices of documents, those of like length together: groups of at most `most` tokens with their padding, or of
+    one document."""
+    group: list[int] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if group and (len(group) + 1) * lengths[index] > most:
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group

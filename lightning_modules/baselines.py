@@ -1,4 +1,4 @@
-"""Summaries that nothing was learned for: lead, random, oracle, TextRank, LexRank and MMR.
+"""Summaries that nothing was learned for: lead, random, oracle, TextRank, LexRank, MMR and zero-shot extraction.
 
 Each baseline maps a document to the indices of at most k of its sentences, in the document's order; `predictions` makes
 records of them in the suite's format. A document of fewer sentences is taken whole.
@@ -7,13 +7,14 @@ records of them in the suite's format. A document of fewer sentences is taken wh
 import heapq
 import random
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.documents import Document
-from lightning_modules.metrics.rouge_counts import Positions, clipped, ngram_ends, positions
+from lightning_modules.metrics.oracle import greedy_oracle
 from lightning_modules.metrics.rouge_words import vocabulary
 
 Matrix = NDArray[np.float64]
@@ -33,8 +34,7 @@ def random_k(document: Document, k: int = 3, seed: int = 0) -> list[int]:
 def oracle(document: Document, k: int | None = None, stem: bool | str = True) -> list[int]:
     """The greedy extractive oracle: at each step the sentence that raises ROUGE-1 F + ROUGE-2 F most, while one does.
 
-    Nallapati et al. 2017, with Liu and Lapata's (2019) sum of the two scores. The chosen sentences are scored in the
-    document's order; of equals the first is taken. With several references the sum is the highest of any one.
+    See `greedy_oracle`.
 
     Args:
         document: with references.
@@ -46,20 +46,7 @@ def oracle(document: Document, k: int | None = None, stem: bool | str = True) ->
     """
     if not document.references:
         raise ValueError(f"document {document.id}: the oracle needs a reference")
-    words = vocabulary(stem)
-    words.bound()
-    sentences = [words.encode(sentence) for sentence in document.sentences]
-    references = [positions([words.encode(sentence) for sentence in text]) for text in document.references]
-    chosen: list[int] = []
-    best = 0.0
-    while k is None or len(chosen) < _checked(k):
-        rest = [index for index in range(len(sentences)) if index not in chosen]
-        scores = [_rouge_1_and_2([sentences[i] for i in sorted([*chosen, index])], references) for index in rest]
-        if not rest or max(scores) <= best:
-            break
-        best = max(scores)
-        chosen.append(rest[scores.index(best)])
-    return sorted(chosen)
+    return greedy_oracle(document.sentences, document.references, k if k is None else _checked(k), stem)
 
 
 def textrank(document: Document, k: int = 3, damping: float = 0.85) -> list[int]:
@@ -86,7 +73,7 @@ def lexrank(document: Document, k: int = 3, threshold: float | None = 0.1, dampi
 
     The inverse document frequencies are counted over the document's own sentences, not over a corpus as in the paper.
     """
-    similarity = _cosines(_tf_idf(document))
+    similarity = _cosines(tf_idf(document))
     return _highest(_pagerank(similarity if threshold is None else (similarity > threshold) * 1.0, damping), k)
 
 
@@ -98,7 +85,7 @@ def mmr(document: Document, k: int = 3, trade_off: float = 0.7) -> list[int]:
     Args:
         trade_off: l, in [0, 1]; 1 asks for relevance alone.
     """
-    vectors = _tf_idf(document)
+    vectors = tf_idf(document)
     size = min(_checked(k), len(vectors))
     relevance = _cosines(np.vstack([vectors, vectors.sum(0, keepdims=True)]))[-1, :-1] if size else np.zeros(0)
     similarity = _cosines(vectors)
@@ -112,6 +99,31 @@ def mmr(document: Document, k: int = 3, trade_off: float = 0.7) -> list[int]:
     return sorted(chosen)
 
 
+def zero_shot(
+    document: Document,
+    k: int = 3,
+    encoder: str = "tfidf",
+    encoding: str = "joint",
+    pooling: str = "mean",
+    scoring: str = "document_cosine",
+    selector: str = "top_k",
+    mmr_form: str = "classic",
+    trade_off: float = 0.7,
+) -> list[int]:
+    """Sentence vectors of any encoder or tf-idf, scored and selected: see `ZeroShot` and `SelectionOptions`."""
+    from lightning_modules.networks.selection import SelectionOptions
+
+    options = SelectionOptions(selector, _checked(k), mmr_form, trade_off)
+    return _extractor(encoder, encoding, pooling, scoring).extract([document], options)[0]
+
+
+@cache
+def _extractor(*settings: str):
+    from lightning_modules.zero_shot import ZeroShot  # it takes tf-idf from here
+
+    return ZeroShot(*settings)
+
+
 BASELINES: dict[str, Callable[..., list[int]]] = {
     "lead": lead,
     "random": random_k,
@@ -119,6 +131,7 @@ BASELINES: dict[str, Callable[..., list[int]]] = {
     "textrank": textrank,
     "lexrank": lexrank,
     "mmr": mmr,
+    "zero_shot": zero_shot,
 }
 
 
@@ -149,20 +162,6 @@ def _checked(k: int) -> int:
     return k
 
 
-def _rouge_1_and_2(sentences: list[list[int]], references: list[Positions]) -> float:
-    """ROUGE-1 F + ROUGE-2 F of encoded sentences, the highest of the references'."""
-    tokens = [token for sentence in sentences for token in sentence]
-    sums = []
-    for masks, fields, ends in references:
-        found = list(map(masks.get, tokens))
-        size = sum(field.bit_count() for field in fields)
-        f1, f2 = (
-            2 * clipped(ngram_ends(found, ends, n)) / max(len(tokens) + size - 2 * (n - 1), 1) for n in (1, 2)
-        )
-        sums.append(f1 + f2)
-    return max(sums)
-
-
 def _term_counts(document: Document) -> Matrix:
     """How often each sentence has each stem, [L, V] for L sentences and V stems of the document."""
     words = vocabulary()
@@ -175,7 +174,7 @@ def _term_counts(document: Document) -> Matrix:
     return counts
 
 
-def _tf_idf(document: Document) -> Matrix:
+def tf_idf(document: Document) -> Matrix:
     """tf x log(L / sentences with the stem), [L, V]."""
     counts = _term_counts(document)
     return counts * np.log(len(counts) / np.maximum((counts > 0).sum(0), 1))

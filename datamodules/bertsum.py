@@ -1,0 +1,192 @@
+"""Data of extractive models: sentences between head and end symbols, oracle labels, and what sentences share."""
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import datasets
+import torch
+from torch import Tensor
+
+from datamodules.batch import Batch, on_host, pad
+from datamodules.corpora.corpus import Corpus
+from datamodules.documents import Document
+from datamodules.summarization import SummarizationData
+from datamodules.text.encoder_text import EncoderText, by_token
+from datamodules.text.trigrams import sharing
+from datamodules.text.words import tokenize
+from lightning_modules.metrics.oracle import greedy_oracle, sentence_scores
+
+
+@dataclass
+class ExtractiveBatch(Batch):
+    """Documents as sentences.
+
+    Attributes:
+        tokens: [CLS] sentence [SEP] [CLS] sentence [SEP] .., [B, T].
+        lengths: tokens of each document, [B], in the host's memory.
+        owner: the sentence of each token, -1 for padding, [B, T].
+        heads: True at [CLS], [B, T].
+        starts: first tokens of the pieces of each document (a sentence is one piece if it is not too long).
+        mask: True at sentences, [B, L].
+        candidates: True at sentences that may be selected, [B, L].
+        labels: 1 for the sentences of the oracle summary, [B, L].
+        gains: each sentence's own (ROUGE-1 F + ROUGE-2 F) / 2, [B, L].
+        shared: True where two sentences have a trigram in common, [B, L, L].
+        sentences: the sentences of each document.
+    """
+
+    tokens: Tensor
+    lengths: Tensor = on_host()
+    owner: Tensor
+    heads: Tensor
+    starts: list[list[int]]
+    mask: Tensor
+    candidates: Tensor
+    labels: Tensor
+    gains: Tensor
+    shared: Tensor
+    sentences: list[list[str]]
+
+
+class ExtractiveData(SummarizationData):
+    """Whole documents, sentence by sentence, with the labels that extractive models learn from.
+
+    Oracle labels are computed with the features, on `num_proc` processes, and kept in the cache with them.
+
+    Args:
+        vocab_size: tokens of a tokenizer that is trained on the corpus, 260 or more; with `encoder` its tokenizer's
+            tokens are at most as many.
+        encoder: pretrained encoder whose tokenizer is used, see `BertSum`.
+        oracle_sentences: sentences of the oracle summary, at most; None leaves the number to the score.
+        min_words: a shorter sentence is read, but neither labelled nor selected, unless all are shorter.
+        max_words: the same for a longer one.
+        max_source: tokens of a document, at most; the whole sentences behind them are left out, counted and named in a
+            warning. None reads everything, however long.
+        piece: tokens of a sentence between two head symbols; a longer one is read in several pieces, all of them its
+            own.
+
+    The other arguments are those of `SummarizationData`.
+
+    Raises:
+        ValueError: if a number is too small.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocab_size: int = 30_522,
+        encoder: str | None = "minilm",
+        oracle_sentences: int | None = 3,
+        min_words: int = 0,
+        max_words: int | None = None,
+        max_source: int | None = None,
+        piece: int = 200,
+        batch_size: int = 16,
+        eval_batch_size: int | None = None,
+        text: Path | None = None,
+        cache_dir: Path | None = None,
+        on_bad_record: Literal["raise", "skip"] = "raise",
+        max_train: int | None = None,
+        max_eval: int | None = None,
+        num_workers: int = 0,
+        num_proc: int = 1,
+        pool: int = 50,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
+            num_proc, pool, seed,
+        )  # fmt: skip
+        least = {"oracle_sentences": oracle_sentences, "max_words": max_words, "max_source": max_source, "piece": piece}
+        for name, value in least.items():
+            if value is not None and value < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {value}")
+        self.vocab_size, self.encoder = vocab_size, encoder
+        self.oracle_sentences, self.min_words, self.max_words = oracle_sentences, min_words, max_words
+        self.max_source, self.piece = max_source, piece
+        self._told: set[str] = set()
+
+    # Text --------------------------------------------------------------------------------------------------------
+
+    def text_settings(self) -> dict[str, Any]:
+        return {"kind": "encoder", "size": self.vocab_size, "encoder": self.encoder}
+
+    def build_text(self, train: datasets.Dataset) -> EncoderText:
+        if self.encoder is not None:
+            return EncoderText.of_checkpoint(self.encoder)
+        texts = (" ".join(sentence) for row in train for sentence in (*row["parts"], *row["references"]))
+        return EncoderText.build(texts, self.vocab_size)
+
+    def load_text(self, folder: Path) -> EncoderText:
+        return EncoderText.load(folder)
+
+    # Features ----------------------------------------------------------------------------------------------------
+
+    def feature_settings(self) -> dict[str, Any]:
+        names = ("oracle_sentences", "min_words", "max_words", "max_source", "piece")
+        return {"version": 1, **{name: getattr(self, name) for name in names}}
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        read = self.text.pieces(document.sentences, self.piece, self.max_source)
+        sentences = document.sentences[: read.sentences]
+        words = [tokenize(sentence) for sentence in sentences]
+        usable = [self.min_words <= len(found) <= (self.max_words or len(found)) for found in words]
+        usable = usable if any(usable) else [True] * len(sentences)
+        # what may not be selected has no words for the oracle, so that it keeps its place and is never taken
+        offered = [sentence if good else "" for sentence, good in zip(sentences, usable)]
+        references = [reference for reference in document.references if any(map(str.split, reference))]
+        chosen = greedy_oracle(offered, references, self.oracle_sentences) if references else []
+        return {
+            "tokens": read.tokens,
+            "starts": read.starts,
+            "owners": read.owners,
+            "sentences": sentences,
+            "usable": usable,
+            "labels": [int(index in chosen) for index in range(len(sentences))],
+            "gains": sentence_scores(offered, references),
+            "shared": [index for pair in sharing(words) for index in pair],
+            "left_out": len(document.sentences) - len(sentences),
+            "length": len(read.tokens),
+        }
+
+    def features(self, split: str) -> datasets.Dataset:
+        """The encoded documents of a split; a warning says what `max_source` left out."""
+        found = super().features(split)
+        if self.max_source is not None and split not in self._told:
+            self._told.add(split)
+            cut = [number for number in found["left_out"][:] if number]
+            if cut:
+                said = f"{sum(cut):,} sentences of {len(cut):,} of {len(found):,} documents left out"
+                warnings.warn(f"{split}: {said}, behind data.max_source {self.max_source}", stacklevel=2)
+        return found
+
+    # Batches -----------------------------------------------------------------------------------------------------
+
+    def collate(self, rows: list[dict[str, Any]]) -> ExtractiveBatch:
+        owner, heads = zip(*(by_token(len(row["tokens"]), row["starts"], row["owners"]) for row in rows))
+        counts = torch.tensor([len(row["sentences"]) for row in rows])
+        width = max(1, int(counts.max()))
+        shared = torch.zeros(len(rows), width, width, dtype=torch.bool)
+        for number, row in enumerate(rows):
+            pairs = torch.tensor(row["shared"], dtype=torch.long).view(-1, 2)
+            shared[number, pairs[:, 0], pairs[:, 1]] = shared[number, pairs[:, 1], pairs[:, 0]] = True
+        gains = torch.zeros(len(rows), width)
+        for number, row in enumerate(rows):
+            gains[number, : len(row["gains"])] = torch.tensor(row["gains"])
+        return ExtractiveBatch(
+            ids=[row["id"] for row in rows],
+            references=[row["references"] for row in rows],
+            tokens=pad([row["tokens"] for row in rows], self.text.pad),
+            lengths=torch.tensor([len(row["tokens"]) for row in rows]),
+            owner=pad(owner, -1),
+            heads=pad(heads).bool(),
+            starts=[row["starts"] for row in rows],
+            mask=torch.arange(width) < counts[:, None],
+            candidates=pad([[*map(int, row["usable"])] for row in rows]).bool(),
+            labels=pad([row["labels"] for row in rows]).float(),
+            gains=gains,
+            shared=shared,
+            sentences=[row["sentences"] for row in rows],
+        )

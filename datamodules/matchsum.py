@@ -1,0 +1,253 @@
+"""Data of MatchSum: documents, and candidate summaries made of the sentences that a scorer puts first."""
+
+import json
+import os
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import datasets
+import torch
+from torch import Tensor
+
+from datamodules.batch import Batch, pad
+from datamodules.corpora.corpus import Corpus, as_document
+from datamodules.documents import CorpusError, Document
+from datamodules.summarization import SummarizationData, _digest
+from datamodules.text.encoder_text import EncoderText
+from lightning_modules.metrics.oracle import text_scores
+
+
+class SentenceScorer(Protocol):
+    """What proposes sentences: the run of an extractive model (`experiments.run_scorer.RunScorer`), or one that nothing
+    was learned for (`lightning_modules.zero_shot.ZeroShot`).
+
+    Attributes:
+        fingerprint: digest of all that its scores depend on.
+    """
+
+    fingerprint: str
+
+    def sentence_scores(self, documents: list[Document]) -> list[list[float]]:
+        """A score for each sentence of each document, higher for better ones."""
+
+
+@dataclass
+class MatchSumBatch(Batch):
+    """Texts as rows of tokens; a text that is longer than the encoder is several rows.
+
+    Attributes:
+        documents: rows of documents, [N, S].
+        document_mask: True at tokens, [N, S].
+        document_of: the document of each row, [N].
+        texts: rows of candidates and references, [M, T].
+        text_mask: True at tokens, [M, T].
+        text_of: the text of each row, [M]; texts are all candidates, document by document, then the references.
+        slots: the text of each candidate, [B, C]; 0 where there is none.
+        mask: True at candidates, [B, C].
+        gold: the text of the first reference, [B]; 0 where there is none.
+        has_gold: whether there is one, [B].
+        gains: each candidate's mean ROUGE-1, -2 and -L F against the first reference, [B, C].
+        prior: the mean score that the proposer gave a candidate's sentences, [B, C].
+        choices: sentences of each candidate.
+        sentences: of each document.
+        proposed: the proposer's scores of all sentences.
+    """
+
+    documents: Tensor
+    document_mask: Tensor
+    document_of: Tensor
+    texts: Tensor
+    text_mask: Tensor
+    text_of: Tensor
+    slots: Tensor
+    mask: Tensor
+    gold: Tensor
+    has_gold: Tensor
+    gains: Tensor
+    prior: Tensor
+    choices: list[list[list[int]]]
+    sentences: list[list[str]]
+    proposed: list[list[float]]
+
+
+class MatchSumData(SummarizationData):
+    """Documents with candidate summaries: all subsets, of given sizes, of the sentences that a scorer puts first.
+
+    A document with fewer sentences than `keep` keeps them all; sizes that it cannot have are left out, and if it can
+    have none, its one candidate is the whole document.
+
+    Args:
+        scorer: proposes sentences; its scores are computed once and kept in the cache.
+        vocab_size: tokens of a tokenizer that is trained on the corpus; with `encoder` its tokenizer's are at most as
+            many.
+        encoder: pretrained encoder whose tokenizer is used, see `MatchSum`.
+        keep: sentences of each document that candidates are made of.
+        sizes: sentences of a candidate.
+        piece: tokens of a text that are read at once; a longer one is read in several pieces.
+
+    The other arguments are those of `SummarizationData`.
+
+    Raises:
+        ValueError: if a number is too small, or there is no size.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        scorer: SentenceScorer,
+        vocab_size: int = 30_522,
+        encoder: str | None = "minilm",
+        keep: int = 5,
+        sizes: list[int] | None = None,
+        piece: int = 500,
+        batch_size: int = 16,
+        eval_batch_size: int | None = None,
+        text: Path | None = None,
+        cache_dir: Path | None = None,
+        on_bad_record: Literal["raise", "skip"] = "raise",
+        max_train: int | None = None,
+        max_eval: int | None = None,
+        num_workers: int = 0,
+        num_proc: int = 1,
+        pool: int = 50,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
+            num_proc, pool, seed,
+        )  # fmt: skip
+        self.sizes = sorted(set(sizes or [2, 3]))
+        if keep < 1 or piece < 1 or self.sizes[0] < 1 or self.sizes[0] > keep:
+            raise ValueError(f"data.keep {keep}, sizes {self.sizes}, piece {piece}: at least 1, and a size up to keep")
+        self.scorer, self.vocab_size, self.encoder = scorer, vocab_size, encoder
+        self.keep, self.piece = keep, piece
+        self._scores: dict[str, list[float]] = {}  # of the split that is being encoded
+
+    # Text --------------------------------------------------------------------------------------------------------
+
+    def text_settings(self) -> dict[str, Any]:
+        return {"kind": "encoder", "size": self.vocab_size, "encoder": self.encoder}
+
+    def build_text(self, train: datasets.Dataset) -> EncoderText:
+        if self.encoder is not None:
+            return EncoderText.of_checkpoint(self.encoder)
+        texts = (" ".join(sentence) for row in train for sentence in (*row["parts"], *row["references"]))
+        return EncoderText.build(texts, self.vocab_size)
+
+    def load_text(self, folder: Path) -> EncoderText:
+        return EncoderText.load(folder)
+
+    # Features ----------------------------------------------------------------------------------------------------
+
+    def feature_settings(self) -> dict[str, Any]:
+        return {
+            "version": 1, "keep": self.keep, "sizes": self.sizes, "piece": self.piece,
+            "scorer": self.scorer.fingerprint,
+        }  # fmt: skip
+
+    def features(self, split: str) -> datasets.Dataset:
+        if split not in self._features:
+            self._scores = self.proposals(split)
+        return super().features(split)
+
+    def proposals(self, split: str) -> dict[str, list[float]]:
+        """The scorer's scores of all sentences of a split by the document's id, from the cache if they are there.
+
+        Raises:
+            CorpusError: if the scorer does not score each sentence.
+        """
+        key = _digest(self.digest(split), self.scorer.fingerprint)
+        path = self.cache_dir / "proposals" / f"{key}.json"
+        if path.is_file():
+            return json.loads(path.read_text(encoding="utf-8"))
+        documents = [as_document(row) for row in self.documents(split)]
+        scores = self.scorer.sentence_scores(documents)
+        for document, row in zip(documents, scores, strict=True):
+            if len(row) != len(document.sentences):
+                name = type(self.scorer).__name__
+                raise CorpusError(f"{name} gave document {document.id!r} {len(row)} scores for its sentences")
+        found = {document.id: row for document, row in zip(documents, scores)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        building = path.with_name(f".{path.name}.{os.getpid()}")
+        building.write_text(json.dumps(found), encoding="utf-8")
+        building.replace(path)
+        return found
+
+    def _alone(self) -> "MatchSumData":
+        alone = super()._alone()
+        alone.scorer = None
+        return alone
+
+    def choices(self, scores: list[float]) -> list[list[int]]:
+        """Candidates of a document, each as sentences in the document's order; of equal scores the first counts."""
+        best = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: self.keep]
+        found = [list(choice) for size in self.sizes for choice in combinations(sorted(best), size)]
+        return found or ([list(range(len(scores)))] if scores else [])
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        scores = self._scores[document.id]
+        sentences, choices = document.sentences, self.choices(scores)
+        texts = [[sentences[index] for index in choice] for choice in choices]
+        gold = next((reference for reference in document.references if any(map(str.split, reference))), None)
+        candidates = [self.rows(text) for text in texts]
+        rows = self.rows(sentences)
+        return {
+            "document": rows,
+            "candidates": candidates,
+            "gold": self.rows(gold) if gold else [],
+            "choices": choices,
+            "gains": text_scores(texts, [gold]) if gold else [0.0] * len(texts),
+            "sentences": sentences,
+            "proposed": scores,
+            "length": sum(map(len, rows)),
+        }
+
+    def rows(self, sentences: list[str]) -> list[list[int]]:
+        """A text as rows of tokens between a head and an end symbol."""
+        return self.text.wrapped([token for sentence in sentences for token in self.text(sentence)[0]], self.piece)
+
+    # Batches -----------------------------------------------------------------------------------------------------
+
+    def collate(self, rows: list[dict[str, Any]]) -> MatchSumBatch:
+        documents, document_of = _flat([row["document"] for row in rows])
+        counts = [len(row["candidates"]) for row in rows]
+        golds = [row["gold"] for row in rows if row["gold"]]
+        texts, text_of = _flat([text for row in rows for text in row["candidates"]] + golds)
+        firsts = [sum(counts[:number]) for number in range(len(rows))]
+        with_gold = [bool(row["gold"]) for row in rows]
+        numbers = [sum(counts) + sum(with_gold[:number]) if there else 0 for number, there in enumerate(with_gold)]
+        prior = [[sum(row["proposed"][i] for i in choice) / len(choice) for choice in row["choices"]] for row in rows]
+        return MatchSumBatch(
+            ids=[row["id"] for row in rows],
+            references=[row["references"] for row in rows],
+            documents=pad(documents, self.text.pad),
+            document_mask=pad([[1] * len(row) for row in documents]).bool(),
+            document_of=torch.tensor(document_of),
+            texts=pad(texts, self.text.pad),
+            text_mask=pad([[1] * len(row) for row in texts]).bool(),
+            text_of=torch.tensor(text_of),
+            slots=pad([list(range(first, first + count)) for first, count in zip(firsts, counts)]),
+            mask=pad([[1] * count for count in counts]).bool(),
+            gold=torch.tensor(numbers),
+            has_gold=torch.tensor(with_gold),
+            gains=_floats([row["gains"] for row in rows]),
+            prior=_floats(prior),
+            choices=[row["choices"] for row in rows],
+            sentences=[row["sentences"] for row in rows],
+            proposed=[row["proposed"] for row in rows],
+        )
+
+
+def _flat(texts: list[list[list[int]]]) -> tuple[list[list[int]], list[int]]:
+    """All rows of all texts, and the text of each."""
+    return [row for text in texts for row in text], [number for number, text in enumerate(texts) for _ in text]
+
+
+def _floats(rows: list[list[float]]) -> Tensor:
+    """Rows of numbers, filled up with zeros: [B, longest row], at least one column."""
+    found = torch.zeros(len(rows), max(1, *(len(row) for row in rows)) if rows else 1)
+    for number, row in enumerate(rows):
+        found[number, : len(row)] = torch.tensor(row)
+    return found

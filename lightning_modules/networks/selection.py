@@ -1,0 +1,138 @@
+"""Which of the scored sentences make a summary: top-k, trigram blocking, maximal marginal relevance, triangles."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+Selector = Literal["top_k", "trigram_blocking", "mmr", "triangle"]
+SELECTORS: tuple[Selector, ...] = ("top_k", "trigram_blocking", "mmr", "triangle")
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """How sentences are selected, see `select`.
+
+    Attributes:
+        selector: `top_k`, `trigram_blocking`, `mmr` or `triangle`.
+        k: sentences of a summary, at most.
+        mmr_form: `penalty`, s_i - lambda max sim; or `classic`, lambda s_i - (1 - lambda) max sim.
+        trade_off: lambda of `mmr` and `triangle`.
+        order: whether the sentences come as in the `document`, or by `score`: as they were selected.
+    """
+
+    selector: Selector = "top_k"
+    k: int = 3
+    mmr_form: Literal["penalty", "classic"] = "classic"
+    trade_off: float = 0.7
+    order: Literal["document", "score"] = "document"
+
+    def __post_init__(self) -> None:
+        if self.selector not in SELECTORS:
+            raise ValueError(f"no selector {self.selector!r}; there are {', '.join(SELECTORS)}")
+        if self.k < 1:
+            raise ValueError(f"a summary has at least one sentence, got k = {self.k}")
+        if self.trade_off < 0 or (self.selector == "mmr" and self.mmr_form == "classic" and self.trade_off > 1):
+            raise ValueError(f"trade_off must be at least 0, and in classic MMR at most 1; got {self.trade_off}")
+        if self.mmr_form not in ("penalty", "classic") or self.order not in ("document", "score"):
+            raise ValueError(f"mmr_form {self.mmr_form!r}, order {self.order!r}: no such form or order")
+
+
+class Relations(NamedTuple):
+    """What sentences have to do with each other and with their document."""
+
+    similarity: Tensor  # cosines between sentences, [B, L, L]
+    to_document: Tensor  # cosines of sentences and document, [B, L]
+    shared: Tensor  # True where two sentences have a trigram in common, [B, L, L]
+
+
+def angular_distance(cosine: Tensor) -> Tensor:
+    """d = arccos(cos) / pi, in [0, 1]: a metric on directions, unlike 1 - cos."""
+    return cosine.clamp(-1, 1).arccos() / torch.pi
+
+
+def shared_way(similarity: Tensor, to_document: Tensor) -> Tensor:
+    """How much of the way from the document to one sentence leads to the other too, in [0, 1].
+
+    With d the angular distance, r_i = d(i, document) and the Gromov product (i|j) = (r_i + r_j - d(i, j)) / 2,
+
+        g_ij = (i|j) / min(r_i, r_j).
+
+    The triangle inequality bounds it: d(i, j) <= r_i + r_j gives g >= 0 (equality: the sentences lie on opposite sides
+    of the document), and d(i, j) >= |r_i - r_j| gives (i|j) <= min(r_i, r_j), so g <= 1 (equality: one lies on the way
+    to the other, as two equal sentences do). A sentence that lies where the document lies (r = 0) says everything:
+    g = 1.
+
+    Args:
+        similarity: cosines between sentences, [B, L, L].
+        to_document: cosines of sentences and document, [B, L].
+
+    Returns:
+        g, [B, L, L].
+    """
+    radius = angular_distance(to_document)                                           # [B, L]
+    one, other = radius.unsqueeze(2), radius.unsqueeze(1)
+    product = (one + other - angular_distance(similarity)) / 2                       # [B, L, L]
+    least = torch.minimum(one, other)
+    # rounding may leave the bounds by a little
+    return torch.where(least > 1e-6, product / least.clamp_min(1e-6), torch.ones_like(product)).clamp(0, 1)
+
+
+def select(scores: Tensor, mask: Tensor, relations: Relations | None, options: SelectionOptions) -> Tensor:
+    """Greedy selection of at most k sentences of each document.
+
+    Each step takes the sentence with the highest gain of those that are left and allowed; of equals the first.
+
+    - `top_k`: the gain is the score s_i.
+    - `trigram_blocking`: the same, but a sentence that shares a trigram with one that was taken is not allowed
+      (Paulus et al. 2018; going down the ranking and skipping gives the same).
+    - `mmr`: with R_i = max over the taken j of cos(e_i, e_j), and 0 before the first one, s_i - lambda R_i (`penalty`)
+      or lambda s_i - (1 - lambda) R_i (`classic`; Carbonell and Goldstein 1998).
+    - `triangle`: s_i - lambda max over the taken j of g_ij, the way from the document that both share (`shared_way`).
+      No formula is published under this name; this one is the suite's own.
+
+    Args:
+        scores: s, [B, L].
+        mask: True at sentences that may be taken, [B, L].
+        relations: not needed by `top_k`.
+        options: which selector, k and lambda.
+
+    Returns:
+        Sentences in the order in which they were taken, [B, min(k, L)]; -1 where no sentence was left or allowed.
+    """
+    allowed = mask.clone()
+    redundancy = torch.zeros_like(scores)
+    overlap = _overlap(relations, options)
+    rows = torch.arange(len(scores), device=scores.device)
+    taken = []
+    for _ in range(min(options.k, scores.shape[1])):
+        gain = _gain(scores, redundancy, options).masked_fill(~allowed, float("-inf"))
+        best = gain.argmax(1)                                                        # [B]
+        there = allowed.any(1)
+        taken.append(best.masked_fill(~there, -1))
+        allowed[rows, best] = False
+        if options.selector == "trigram_blocking":
+            allowed &= ~(overlap[rows, best] & there.unsqueeze(1))
+        elif overlap is not None:
+            now = overlap[rows, best]                                                # [B, L]
+            redundancy = now if len(taken) == 1 else torch.maximum(redundancy, now)
+    return torch.stack(taken, 1) if taken else mask.new_zeros(len(mask), 0, dtype=torch.long)
+
+
+def _overlap(relations: Relations | None, options: SelectionOptions) -> Tensor | None:
+    if options.selector == "top_k":
+        return None
+    if options.selector == "trigram_blocking":
+        return relations.shared
+    if options.selector == "triangle":
+        return shared_way(relations.similarity, relations.to_document)
+    return relations.similarity
+
+
+def _gain(scores: Tensor, redundancy: Tensor, options: SelectionOptions) -> Tensor:
+    if options.selector == "mmr" and options.mmr_form == "classic":
+        return options.trade_off * scores - (1 - options.trade_off) * redundancy
+    if options.selector in ("mmr", "triangle"):
+        return scores - options.trade_off * redundancy
+    return scores

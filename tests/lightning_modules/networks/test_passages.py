@@ -1,0 +1,73 @@
+import pytest
+import torch
+
+from lightning_modules.networks.passages import Reader, ScratchEncoder, extend_positions, sections, windows
+
+LENGTHS = [0, 1, 7, 8, 9, 40]
+
+
+@pytest.mark.parametrize("room", [1, 3, 8])
+def test_each_token_belongs_to_one_window(room):
+    owned = [[0] * length for length in LENGTHS]
+    for passage in windows(LENGTHS, room):
+        assert passage.size <= room and passage.start <= passage.first
+        assert passage.last <= passage.start + passage.size <= LENGTHS[passage.document]
+        for token in range(passage.first, passage.last):
+            owned[passage.document][token] += 1
+    assert all(count == 1 for document in owned for count in document)
+
+
+def test_sections_are_what_lies_between_starts():
+    found = sections([7, 3, 0], [[0, 2, 6], [0], []])
+    assert [(p.document, p.start, p.size) for p in found] == [(0, 0, 2), (0, 2, 4), (0, 6, 1), (1, 0, 3)]
+
+
+def reader() -> Reader:
+    torch.manual_seed(0)
+    return Reader(ScratchEncoder(20, 8, 2, 1, 16, 0.0), 8, None, 2).eval()
+
+
+@pytest.mark.parametrize("chunk", [1, 10, 1000])
+def test_passages_are_read_as_if_each_were_alone(chunk):
+    model, ids = reader(), torch.randint(1, 20, (2, 9))
+    segments = torch.randint(0, 2, (2, 9))
+    passages = sections([9, 5], [[0, 4], [0, 2, 3]])
+    found = model.read(ids, passages, segments, chunk)
+    for document, start, size, *_ in passages:
+        at = slice(start, start + size)
+        alone = model(ids[document, at][None], torch.ones(1, size).bool(), segments[document, at][None])[0]
+        torch.testing.assert_close(found[document, at], alone, rtol=1e-4, atol=1e-5)
+    assert found[1, 5:].eq(0).all()  # nobody's
+
+
+def test_one_window_is_the_whole():
+    model, ids = reader(), torch.randint(1, 20, (2, 9))
+    mask = torch.arange(9) < torch.tensor([9, 5])[:, None]
+    whole = model(ids, mask)
+    read = model.read(ids, windows([9, 5], 9))
+    torch.testing.assert_close(read[mask], whole[mask], rtol=1e-4, atol=1e-5)
+
+
+def test_a_document_without_a_token_gives_no_nan():
+    model = reader()
+    assert model(torch.zeros(1, 1).long(), torch.zeros(1, 1).bool()).isfinite().all()
+    assert model.read(torch.zeros(1, 1).long(), []).eq(0).all()
+
+
+def test_positions_beyond_the_last_are_copies_of_it():
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+                        max_position_embeddings=6)  # fmt: skip
+    model = BertModel(config).eval()
+    ids = torch.randint(1, 20, (1, 6))
+    with torch.no_grad():
+        before = model(input_ids=ids).last_hidden_state
+        extend_positions(model, 5)
+        torch.testing.assert_close(model(input_ids=ids).last_hidden_state, before)
+        table = model.embeddings.position_embeddings.weight
+        assert len(table) == 11 and all(torch.equal(row, table[5]) for row in table[5:])
+        assert model(input_ids=torch.randint(1, 20, (1, 11))).last_hidden_state.shape == (1, 11, 8)
+    with pytest.raises(ValueError, match="no table of positions"):
+        extend_positions(torch.nn.Linear(2, 2), 3)
