@@ -209,7 +209,7 @@ class PointerGenerator(Summarizer):
         with evaluating(self):
             memory, start = self.network.encode(batch.source, batch.lengths)
             forbidden = (PAD, START) if options.allow_unknown else (PAD, UNK, START)
-            step = partial(self._step, layer=self._output_layer(options.screening))
+            step = partial(self._step, layer=None if options.sample else self._output_layer(options.screening))
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
             first = torch.full_like(batch.source[:, 0], START)
             arguments = (step, state, self._decoding_memory(batch, memory), first, STOP, options)

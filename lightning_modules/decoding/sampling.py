@@ -9,7 +9,11 @@ from lightning_modules.decoding.options import DecodingOptions, forbid, repeated
 
 def truncate(log_probs: Tensor, options: DecodingOptions) -> Tensor:
     """Log-probabilities [..., V] sharpened by temperature, -inf outside top-k and top-p, normalised again."""
-    log_probs = (log_probs / options.temperature).log_softmax(-1)
+    if options.temperature != 1:
+        log_probs = log_probs / options.temperature
+    log_probs = log_probs.log_softmax(-1)
+    if not options.top_k and options.top_p == 1:
+        return log_probs
     if options.top_k and options.top_k < log_probs.shape[-1]:
         worst = log_probs.topk(options.top_k, dim=-1).values[..., -1:]
         log_probs = log_probs.masked_fill(log_probs < worst, float("-inf"))
@@ -43,34 +47,57 @@ def sample(
     Raises:
         ValueError: if a hypothesis cannot go on, because every token was forbidden.
     """
-    B, K = len(start), options.beam_size
+    B, K, T = len(start), options.beam_size, options.max_length
     state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}
     tokens = start.unsqueeze(1).expand(-1, K)
-    never = torch.tensor(forbidden, dtype=torch.long, device=start.device)
-    drawn = torch.full((B, K, options.max_length), padding, dtype=torch.long, device=start.device)
+    drawn = torch.full((B, K, T), padding, dtype=torch.long, device=start.device)
     sums = torch.zeros(B, K, device=start.device)
     lengths = torch.zeros(B, K, dtype=torch.long, device=start.device)
     open_ = torch.ones(B, K, dtype=torch.bool, device=start.device)
-    for t in range(options.max_length):
-        ids, log_probs, state = step(tokens, state, memory, None)
-        log_probs = forbid(log_probs, ids, never.expand(B, K, -1))
-        if t < options.min_length:
-            log_probs = forbid(log_probs, ids, torch.full_like(tokens, stop).unsqueeze(-1))
-        if options.no_repeat_ngram:
-            log_probs = forbid(log_probs, ids, repeated_continuations(drawn[..., :t], options.no_repeat_ngram))
-        stuck = log_probs.isneginf().all(-1)                                         # [B, K]
+    rows = torch.arange(B, device=start.device)  # the documents that are still written about, b of them
+    for t in range(T):
+        ids, log_probs, state = step(tokens, state, memory, None)                    # [b, K, C]
+        log_probs = _allowed(log_probs, ids, t, drawn[rows, :, :t], stop, options, forbidden)
+        stuck = log_probs.isneginf().all(-1)                                         # [b, K]
         if (stuck & open_).any():
             raise ValueError("sampling has no token left: every one was forbidden; loosen the decoding options")
-        log_probs = truncate(log_probs.masked_fill(stuck.unsqueeze(-1), 0), options)  # [B, K, C]
-        column = torch.multinomial(log_probs.exp().flatten(0, 1), 1, generator=generator).view(B, K, 1)
+        log_probs = truncate(log_probs.masked_fill(stuck.unsqueeze(-1), 0), options)
+        column = torch.multinomial(log_probs.exp().flatten(0, 1), 1, generator=generator).view(len(rows), K, 1)
         if options.greedy_first:
             column[:, 0] = log_probs[:, 0].argmax(-1, keepdim=True)
         tokens = (column if ids is None else ids.gather(-1, column)).squeeze(-1)
-        sums += log_probs.gather(-1, column).squeeze(-1) * open_
-        drawn[..., t] = tokens.masked_fill(~open_, padding)
-        lengths += open_
-        open_ &= tokens != stop
-        if not open_.any():
+        sums[rows] += log_probs.gather(-1, column).squeeze(-1) * open_
+        drawn[rows, :, t] = tokens.masked_fill(~open_, padding)
+        lengths[rows] += open_
+        open_ = open_ & (tokens != stop)
+        going_on = open_.any(1).nonzero().squeeze(1)
+        if len(going_on) == 0:
             break
-    penalties = torch.tensor([options.penalty(max(1, n)) for n in range(options.max_length + 1)], device=start.device)
+        if len(going_on) <= 0.75 * len(rows):  # narrowing copies the memory: not for a single document in many
+            rows, tokens, open_ = rows[going_on], tokens[going_on], open_[going_on]
+            state = {name: tensor[going_on] for name, tensor in state.items()}
+            memory = {name: tensor[going_on] for name, tensor in memory.items()}
+    penalties = torch.tensor([options.penalty(max(1, n)) for n in range(T + 1)], device=start.device)
     return Hypotheses(drawn, lengths, sums / penalties[lengths])
+
+
+def _allowed(
+    log_probs: Tensor,
+    ids: Tensor | None,
+    length: int,
+    drawn: Tensor,
+    stop: int,
+    options: DecodingOptions,
+    forbidden: tuple[int, ...],
+) -> Tensor:
+    """Log-probabilities [b, K, C] with -inf where a constraint forbids a token.
+
+    Args:
+        length: tokens so far.
+        drawn: these, [b, K, length].
+    """
+    never = torch.tensor([*forbidden, *([stop] if length < options.min_length else [])], device=log_probs.device)
+    log_probs = forbid(log_probs, ids, never.long().expand(*log_probs.shape[:2], -1))
+    if options.no_repeat_ngram:
+        log_probs = forbid(log_probs, ids, repeated_continuations(drawn, options.no_repeat_ngram))
+    return log_probs

@@ -1,0 +1,197 @@
+"""The gradient of the self-critical term against the exact one of the expected reward, of a writer that can be listed."""
+
+import itertools
+
+import pytest
+import torch
+from toy_writer import END, LONGEST, STOP, ByTable, ToyWriter, everything, padded, text_of
+
+from callbacks import SelfCritical
+from callbacks.advantages import advantages, beginnings, gains, sentence_numbers
+from lightning_modules.summarizer import Samples
+
+UNBIASED = [(credit, baseline) for credit in ("summary", "reward_to_go") for baseline in ("greedy", "leave_one_out")]
+every_unbiased = pytest.mark.parametrize("credit, baseline", UNBIASED)
+
+
+def reward_of(ids: list[int]) -> float:
+    return ByTable().table[text_of(ids)]
+
+
+def probabilities(model: ToyWriter, document: int) -> torch.Tensor:
+    """P(y) of everything that the model can write about a document."""
+    made = padded(everything())
+    both = Samples(made.tokens.expand(2, -1, -1), made.lengths.expand(2, -1))
+    return model.eval().log_probs(model.batch(), both)[document].sum(-1).exp()
+
+
+def exact_gradient(model: ToyWriter) -> torch.Tensor:
+    """Of the expected reward, the mean over the documents."""
+    rewards = torch.tensor([reward_of(ids) for ids in everything()]).double()
+    expected = torch.stack([probabilities(model, document) @ rewards for document in range(2)]).mean()
+    return torch.autograd.grad(expected, model.logits)[0]
+
+
+def greedy_of(model: ToyWriter, document: int) -> list[int]:
+    ids: list[int] = []
+    while len(ids) < LONGEST and STOP not in ids:
+        ids.append(int(model.logits[document, ids[-1] if ids else 3].argmax()))
+    return ids
+
+
+def sentences(ids: list[int]) -> list[list[int]]:
+    """Token sequences cut behind sentence ends; an end symbol behind one is a sentence of its own."""
+    found: list[list[int]] = [[]]
+    for i, token in enumerate(ids):
+        found[-1].append(token)
+        if token == END and i + 1 < len(ids):
+            found.append([])
+    return found
+
+
+def values_by_loop(ids: list[int], credit: str) -> list[float]:
+    """Of each sentence: what it adds to the reward of what was written before it, or it and all later ones."""
+    if credit == "summary":
+        return [reward_of(ids)]
+    parts = sentences(ids)
+    sums = [reward_of(list(itertools.chain(*parts[: q + 1]))) for q in range(len(parts))]
+    added = [total - (sums[q - 1] if q else 0.0) for q, total in enumerate(sums)]
+    return added if credit == "myopic" else [sum(added[q:]) for q in range(len(added))]
+
+
+def advantages_by_loop(ids: list[int], others: list[list[int]], credit: str) -> list[float]:
+    """Of every token: its sentence's value less the others' mean value of the sentence with that number."""
+    values, theirs = values_by_loop(ids, credit), [values_by_loop(other, credit) for other in others]
+    numbers = [0] * len(ids)
+    if credit != "summary":
+        numbers = [q for q, part in enumerate(sentences(ids)) for _ in part]
+    baseline = [sum(v[q] if q < len(v) else 0.0 for v in theirs) / len(theirs) for q in range(len(values))]
+    return [values[q] - baseline[q] for q in numbers]
+
+
+@pytest.mark.parametrize("credit", ["summary", "reward_to_go", "myopic"])
+def test_advantages_equal_a_plain_loop(credit):
+    model, every = ToyWriter(1), everything()
+    made = padded([greedy_of(model, 0), *every])
+    found = SelfCritical(ByTable(), credit=credit, samples=len(every)).advantages(model, model.batch(), made)
+    assert found.shape == (1, len(every), LONGEST) and not found.requires_grad
+    for row, ids in zip(found[0].tolist(), every):
+        assert row[: len(ids)] == pytest.approx(advantages_by_loop(ids, [greedy_of(model, 0)], credit), abs=1e-12)
+    left_out = SelfCritical(ByTable(), credit=credit, samples=3, baseline="leave_one_out")
+    for three in itertools.islice(itertools.combinations(every, 3), 0, None, 97):
+        found = left_out.advantages(model, model.batch(), padded(list(three)))[0].tolist()
+        for k, ids in enumerate(three):
+            expected = advantages_by_loop(ids, [*three[:k], *three[k + 1 :]], credit)
+            assert found[k][: len(ids)] == pytest.approx(expected, abs=1e-12)
+
+
+@every_unbiased
+def test_the_expectation_over_everything_that_can_be_drawn_is_the_exact_gradient(credit, baseline):
+    model, every = ToyWriter(1), everything()
+    chance = probabilities(model, 0) if len(model.logits) > 1 else model.eval().log_probs(None, padded(every))[0]
+    chance = chance.sum(-1).exp().detach()
+    assert chance.sum() == pytest.approx(1, abs=1e-12)
+    rewards = torch.tensor([reward_of(ids) for ids in every]).double()
+    log_probs = model.log_probs(None, padded(every))[0]                              # [N, T]
+    exact = torch.autograd.grad((log_probs.sum(-1).exp() * rewards).sum(), model.logits, retain_graph=True)[0]
+    callback = SelfCritical(ByTable(), credit=credit, baseline=baseline, samples=2)
+    total = 0.0
+    if baseline == "greedy":
+        advantage = callback.advantages(model, model.batch(), padded([greedy_of(model, 0), *every]))[0]
+        total = (chance.unsqueeze(1) * advantage * log_probs).sum()
+    else:  # all pairs of samples, each pair as often as it is drawn
+        for i, j in itertools.product(range(len(every)), repeat=2):
+            advantage = callback.advantages(model, model.batch(), padded([every[i], every[j]]))[0]
+            total = total + chance[i] * chance[j] * (advantage * log_probs[[i, j]]).sum() / 2
+    torch.testing.assert_close(torch.autograd.grad(total, model.logits)[0], exact, rtol=1e-9, atol=1e-12)
+
+
+def test_the_expectation_of_myopic_credit_is_another_one():
+    model, every = ToyWriter(1), everything()
+    log_probs = model.eval().log_probs(None, padded(every))[0]
+    chance = log_probs.sum(-1).exp()
+    rewards = torch.tensor([reward_of(ids) for ids in every]).double()
+    exact = torch.autograd.grad((chance * rewards).sum(), model.logits, retain_graph=True)[0]
+    callback = SelfCritical(ByTable(), credit="myopic", samples=2)
+    advantage = callback.advantages(model, model.batch(), padded([greedy_of(model, 0), *every]))[0]
+    (biased,) = torch.autograd.grad((chance.detach().unsqueeze(1) * advantage * log_probs).sum(), model.logits)
+    assert (biased - exact).abs().max() > 0.2 * exact.abs().max()
+
+
+@every_unbiased
+def test_many_samples_come_close_to_the_exact_gradient(credit, baseline):
+    torch.manual_seed(0)
+    model = ToyWriter()
+    callback = SelfCritical(ByTable(), samples=1000, credit=credit, baseline=baseline)
+    rounds, rewards = [], []
+    for _ in range(12):
+        rounds.append(-torch.autograd.grad(callback.term(model, model.batch()), model.logits)[0])
+        rewards.append(model.logged["train/reward"])
+    error = torch.stack(rounds).std(0) / 12**0.5
+    exact = exact_gradient(model)
+    assert exact.abs().max() > 20 * error.max()
+    assert ((torch.stack(rounds).mean(0) - exact).abs() <= 5 * error + 1e-12).all()  # five standard errors
+    values = torch.tensor([reward_of(ids) for ids in everything()]).double()
+    expected = sum((probabilities(model, document) @ values).item() for document in range(2)) / 2
+    assert torch.tensor(rewards).mean() == pytest.approx(expected, abs=5 / 12_000**0.5)
+
+
+@pytest.mark.parametrize("baseline", ["greedy", "leave_one_out"])
+def test_only_the_sample_s_log_probabilities_carry_a_gradient_the_end_symbol_s_included(baseline):
+    torch.manual_seed(3)
+    model, kept = ToyWriter(), {}
+
+    def leaf(batch, samples):
+        kept["samples"] = samples
+        kept["log_probs"] = torch.full(samples.tokens.shape, -1.0).double().requires_grad_()
+        return kept["log_probs"]
+
+    def with_grad_off(batch, options):
+        made = ToyWriter.sample(model, batch, options)
+        kept["all"] = made
+        return made
+
+    model.log_probs, model.sample = leaf, with_grad_off
+    SelfCritical(ByTable(), samples=5, baseline=baseline).term(model, model.batch()).backward()
+    assert model.logits.grad is None  # neither drawing nor the baseline leaves a way back to the weights
+    drawn, gradient = kept["samples"], kept["log_probs"].grad
+    for d, k in itertools.product(range(2), range(5)):
+        length = int(drawn.lengths[d, k])
+        ids = drawn.tokens[d, k, :length].tolist()
+        if baseline == "greedy":
+            others = [greedy_of(model, d)]
+        else:
+            others = [drawn.tokens[d, j, : drawn.lengths[d, j]].tolist() for j in range(5) if j != k]
+        expected = -(reward_of(ids) - sum(map(reward_of, others)) / len(others)) / 10
+        assert gradient[d, k].tolist() == pytest.approx([expected] * length + [0] * (gradient.shape[-1] - length))
+    ended = drawn.tokens.gather(-1, drawn.lengths.unsqueeze(-1) - 1) == STOP
+    assert ended.any()  # the last of those steps is the end symbol's
+
+
+def test_rescoring_is_without_dropout_and_the_mode_comes_back():
+    torch.manual_seed(0)
+    model = ToyWriter().train()
+    model.dropout.eval()  # a part that is kept out of training stays so
+    kept = []
+    log_probs = model.log_probs
+    model.log_probs = lambda *arguments: kept.append(model.training) or log_probs(*arguments)
+    SelfCritical(ByTable()).term(model, model.batch())
+    assert kept == [False] and model.training and not model.dropout.training
+
+
+def test_sentences_of_tokens():
+    ids = torch.tensor([[1, 2, 1, 2, 0, 0], [2, 2, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]])
+    numbers = sentence_numbers(ids, torch.tensor([END]))
+    assert numbers.tolist() == [[0, 0, 1, 1, 2, 2], [0, 1, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0]]
+    assert beginnings(numbers, torch.tensor([5, 6, 3])).tolist() == [[2, 4, 5], [1, 2, 6], [3, 3, 3]]
+    assert beginnings(numbers, torch.tensor([4, 6, 3])).tolist() == [[2, 4, 4], [1, 2, 6], [3, 3, 3]]
+    assert sentence_numbers(ids, torch.tensor([], dtype=torch.long)).count_nonzero() == 0
+
+
+def test_gains_and_advantages_of_numbers():
+    rewards = torch.tensor([[[0.1, 0.4, 0.3], [0.5, 0.5, 0.5]]])
+    torch.testing.assert_close(gains(rewards), torch.tensor([[[0.1, 0.3, -0.1], [0.5, 0.0, 0.0]]]))
+    myopic = advantages(gains(rewards), "myopic", "greedy")
+    torch.testing.assert_close(myopic, torch.tensor([[[0.4, -0.3, 0.1]]]))
+    later = advantages(gains(rewards), "reward_to_go", "leave_one_out")
+    torch.testing.assert_close(later, torch.tensor([[[-0.2, 0.2, -0.1], [0.2, -0.2, 0.1]]]))
