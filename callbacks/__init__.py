@@ -3,6 +3,7 @@
 from callbacks.coverage_annealing import CoverageAnnealing
 from callbacks.graceful_stop import GracefulStop
 from callbacks.length_curriculum import LengthCurriculum
+from callbacks.monitors import GradientNorm, Throughput
 from callbacks.predictions import PredictionWriter
 from callbacks.previews import Previews
 from callbacks.self_critical import SelfCritical
@@ -11,9 +12,11 @@ from callbacks.start_from import StartFrom
 __all__ = [
     "CoverageAnnealing",
     "GracefulStop",
+    "GradientNorm",
     "LengthCurriculum",
     "PredictionWriter",
     "Previews",
     "SelfCritical",
     "StartFrom",
+    "Throughput",
 ]

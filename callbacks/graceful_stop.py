@@ -1,6 +1,9 @@
-"""The checkpoint that a run goes on from; Ctrl-C and SIGTERM: finish the step, save it, end."""
+"""The checkpoint that a run goes on from; Ctrl-C, SIGTERM and SIGUSR1: finish the step, save it, end."""
 
+import os
 import signal
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -10,12 +13,16 @@ from pytorch_lightning.utilities import rank_zero_info
 
 
 class GracefulStop(Checkpoint):
-    """Saves the last checkpoint: after each validation, at the end, and on SIGINT or SIGTERM, which end the process.
+    """Saves the last checkpoint: after each validation, every `save_every` steps, at the end, and on SIGINT, SIGTERM or
+    SIGUSR1, which end the process.
 
     A signal is answered at the next point from which a run resumes exactly: the end of an optimizer step (gradients
     that are accumulated are in no checkpoint) or, where a validation follows or goes on, its end. The handler only sets
     a flag; a second signal ends the process at once. It ends with 128 + the signal's number, as a shell reports it.
     Several ranks agree every `agree_every` steps, so that all stop after the same one.
+
+    A scheduler sends its signals to each process of a job and perhaps more than once: with `patient`, a second SIGTERM
+    is none, and a second SIGUSR1 never is one.
 
     A `Checkpoint`, so that Lightning calls it last: the best model is saved before. (`ModelCheckpoint` leaves out its
     own last checkpoint where the model has not become better.)
@@ -24,10 +31,25 @@ class GracefulStop(Checkpoint):
         path: of the checkpoint.
         resume: the command that goes on from it, printed at the end.
         agree_every: optimizer steps between agreements of several ranks.
+        save_every: optimizer steps between checkpoints; 0 for none but those after validations.
+        patient: whether a second SIGTERM is left unanswered.
+        on_stop: called on rank 0 once the checkpoint is there, after SIGTERM or SIGUSR1: it may put a job back into a
+            queue.
     """
 
-    def __init__(self, path: Path, resume: str = "", agree_every: int = 10) -> None:
+    def __init__(
+        self,
+        path: Path,
+        resume: str = "",
+        agree_every: int = 10,
+        save_every: int = 0,
+        patient: bool = False,
+        on_stop: Callable[[], object] | None = None,
+    ) -> None:
+        if save_every < 0 or agree_every < 1:
+            raise ValueError(f"GracefulStop needs save_every >= 0, agree_every >= 1, got {save_every}, {agree_every}")
         self.path, self.resume, self.agree_every = Path(path), resume, agree_every
+        self.save_every, self.patient, self.on_stop = save_every, patient, on_stop
         self.received: int | None = None
         self.stopping = False
         self._saved = -1  # step of the checkpoint
@@ -36,13 +58,20 @@ class GracefulStop(Checkpoint):
     # The signal --------------------------------------------------------------------------------------------------
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.received = number
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-        print(f"\n{signal.Signals(number).name}: finishing this step or validation, then saving", flush=True)
+        if self.received is None:
+            # not by `print`, which may be at work when the signal comes
+            said = f"\n{signal.Signals(number).name}: finishing this step or validation, then saving\n"
+            with suppress(OSError):
+                os.write(1, said.encode())
+            self.received = number
+        if number == signal.SIGINT:
+            signal.signal(number, signal.default_int_handler)
+        elif number == signal.SIGTERM and not self.patient:
+            signal.signal(number, signal.SIG_DFL)
 
     def _listen(self) -> None:
         # later than in `on_fit_start`: Lightning's own handler of SIGTERM would come on top, and end all ranks at once
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             if number not in self._before:
                 self._before[number] = signal.signal(number, self._handle)
 
@@ -73,6 +102,8 @@ class GracefulStop(Checkpoint):
 
     def _end(self, trainer: Trainer) -> None:
         rank_zero_info(f"stopped after step {trainer.global_step}, saved {self.path}; go on with: {self.resume}")
+        if self.on_stop is not None and self.received != signal.SIGINT and trainer.is_global_zero:
+            self.on_stop()
         raise SystemExit(128 + (self.received or signal.SIGTERM))
 
     def on_train_batch_end(
@@ -83,7 +114,8 @@ class GracefulStop(Checkpoint):
         if stepped and (trainer.world_size == 1 or trainer.global_step % self.agree_every == 0 or last):
             self.stopping = self._asked(trainer)  # after the validation, or before the next batch
         # where training ends within an epoch, Lightning counts that as done before `on_train_end`
-        if self.stopping or trainer.should_stop or trainer.global_step == trainer.max_steps:
+        due = stepped and self.save_every and trainer.global_step % self.save_every == 0
+        if due or self.stopping or trainer.should_stop or trainer.global_step == trainer.max_steps:
             self._save(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

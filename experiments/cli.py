@@ -1,33 +1,36 @@
 """The command `precis`: training by LightningCLI, and hands on what is not training (`commands.py`)."""
 
-import hashlib
 import logging
-import netrc
 import os
 import shlex
 import shutil
 import sys
 import warnings
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import datasets
 import wandb
+import yaml
 from jsonargparse import ArgumentError, Namespace
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from pytorch_lightning.loggers import WandbLogger
+from pytorch_lightning.utilities import rank_zero_only
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 import callbacks
 import datamodules.corpora
 import lightning_modules
-from callbacks import GracefulStop, PredictionWriter, Previews
+from callbacks import GracefulStop, GradientNorm, PredictionWriter, Previews, Throughput
 from datamodules.documents import CorpusError
 from experiments import commands
+from experiments.checkpoint_files import check_writable, has_checkpoint, resumable
+from experiments.cluster_tasks import check_tasks, trainer_plugins
 from experiments.parse_errors import check_configs, explain
+from experiments.requeue import requeue
 from experiments.run_folder import (
     RunCSVLogger,
     RunRecord,
@@ -36,6 +39,7 @@ from experiments.run_folder import (
     read_checkpoint,
     read_config,
 )
+from experiments.tracking import WandbRecord, wandb_logger
 from lightning_modules.summarizer import Summarizer
 
 TRAINING = ("fit", "validate", "test", "predict")
@@ -52,19 +56,10 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   report      scores and examples:      precis report runs/NAME
   evaluate    score any file of outputs: precis evaluate runs/NAME/predictions.jsonl
   baseline    lead, oracle, LexRank ...: precis baseline lead --run runs/NAME --out lead.jsonl
+  export      for transformers:         precis export runs/NAME --out FOLDER
   sweep       a grid of runs:           precis sweep experiments/sweeps/pointer_generator_rows.yaml --jobs 2
   compare     runs side by side:        precis compare runs/ONE runs/OTHER --html page.html
 """
-
-
-def logged_in() -> bool:
-    """Whether Weights & Biases has a key: in the environment or in ~/.netrc."""
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    try:
-        return netrc.netrc().authenticators("api.wandb.ai") is not None
-    except (OSError, netrc.NetrcParseError):
-        return False
 
 
 class PrecisCLI(LightningCLI):
@@ -76,7 +71,13 @@ class PrecisCLI(LightningCLI):
             "--run_dir", type=Path | None, default=None, help="the run folder; runs/MODEL/TIME if not given"
         )
         parser.add_argument(
-            "--resume", type=bool, default=False, help="go on from the run folder's last checkpoint"
+            "--resume",
+            type=bool | Literal["auto"],
+            default=False,
+            help="go on from the run folder's last checkpoint; auto: where there is one",
+        )
+        parser.add_argument(
+            "--save_every", type=int, default=0, help="steps between checkpoints beside those after validations"
         )
         parser.add_argument(
             "--wandb",
@@ -85,6 +86,7 @@ class PrecisCLI(LightningCLI):
             help="Weights & Biases; auto is online where there is a key, offline elsewhere",
         )
         parser.add_argument("--wandb_project", type=str, default="precis", help="its project")
+        parser.add_argument("--wandb_models", type=bool, default=True, help="upload the best model as an artifact")
         parser.add_argument("--previews", type=int, default=5, help="documents shown after each validation; 0 for none")
         parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
         parser.set_defaults(
@@ -138,14 +140,22 @@ class PrecisCLI(LightningCLI):
             config.checkpoint.dirpath = str(folder / "checkpoints")
         if config.checkpoint.monitor == "val/rouge1" and config.model.init_args.get("val_summaries") == 0:
             config.checkpoint.monitor, config.checkpoint.mode = "val/loss", "min"  # there is no ROUGE without summaries
-        last = folder / "checkpoints" / "last.ckpt"
         if not fitting and not config.ckpt_path:
             raise CorpusError(f"precis {self.subcommand} needs a trained model; pass --run with the folder of a run")
-        if fitting and config.resume:
-            if not last.is_file():
-                raise CorpusError(f"{last}: no checkpoint to resume from; start the run without --resume")
+        check_tasks(config.trainer.as_dict())
+        if fitting:
+            self._check_folder(config, folder)
+
+    def _check_folder(self, config: Namespace, folder: Path) -> None:
+        first = rank_zero_only.rank == 0  # the other ranks may find what it has written meanwhile
+        if first:
+            check_writable(folder)
+        if config.resume == "auto":
+            config.resume = has_checkpoint(folder)
+        if config.resume:
+            last = resumable(folder, write=first)
             config.ckpt_path, self.step = str(last), read_checkpoint(last)["global_step"]
-        elif fitting and (folder / "config.yaml").exists():
+        elif first and (folder / "config.yaml").exists():
             raise CorpusError(f"{folder}: a run is there already; pass --resume true, or another --run_dir")
 
     def _record(self) -> str:
@@ -163,35 +173,35 @@ class PrecisCLI(LightningCLI):
             extra.append(RichProgressBar(leave=False))
         loggers: list[Any] = []
         if fitting:
-            resume = shlex.join(["precis", "fit", "--config", f"{folder}/config.yaml", "--resume", "true"])
-            extra += [RunRecord(folder, self.record), GracefulStop(folder / "checkpoints" / "last.ckpt", resume)]
+            extra += [RunRecord(folder, self.record), GradientNorm(), Throughput(), self._stop(folder, config)]
             if config.previews and summarizing:
                 extra.append(Previews(folder / "previews", documents=config.previews))
             loggers.append(RunCSVLogger(folder))
-            if config.wandb != "off":
-                loggers.append(self._wandb(folder, config))
+        tracked = fitting or (self.subcommand == "test" and (folder / "wandb" / "run_id").is_file())
+        if config.wandb != "off" and tracked:
+            plain = yaml.safe_load(self.record) if fitting else read_config(folder)
+            loggers.append(wandb_logger(folder, config.wandb, config.wandb_project, plain))
+            extra.append(WandbRecord(folder, plain, config.wandb_models))
+            if fitting:
                 extra.append(LearningRateMonitor("step"))
         self.parser_extra = extra
         trainer = config.trainer
         if trainer.logger is None or trainer.logger is True:
             kwargs["logger"] = loggers or False
+        kwargs["plugins"] = trainer_plugins(self._get(self.config_init, "trainer").plugins)
         return super().instantiate_trainer(**kwargs)
+
+    @staticmethod
+    def _stop(folder: Path, config: Namespace) -> GracefulStop:
+        """What saves and stops; a job of SLURM goes back into the queue, unless whoever started it sees to that."""
+        resume = shlex.join(["precis", "fit", "--config", f"{folder}/config.yaml", "--resume", "true"])
+        in_job = "SLURM_JOB_ID" in os.environ
+        on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
+        last = folder / "checkpoints" / "last.ckpt"
+        return GracefulStop(last, resume, save_every=config.save_every, patient=in_job, on_stop=on_stop)
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list) -> Trainer:
         return super()._instantiate_trainer(config, [*callbacks, *self.parser_extra])
-
-    def _wandb(self, folder: Path, config: Any) -> WandbLogger:
-        online = config.wandb == "online" or (config.wandb == "auto" and logged_in())
-        logger = WandbLogger(
-            project=config.wandb_project,
-            name=folder.name,
-            id=hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12],  # a resumed run is the same W&B run
-            save_dir=str(folder),
-            offline=not online,
-            resume="allow" if online else None,
-        )
-        vars(logger).get("_wandb_init", {}).pop("anonymous", None)  # wandb warns of it even where it is not set
-        return logger
 
     def fit(self, model: LightningModule, **arguments: Any) -> None:
         """`Trainer.fit`, into a run folder that is not there if the run ends before its first step."""
@@ -207,6 +217,10 @@ class PrecisCLI(LightningCLI):
                 wandb.finish()
             if fresh and first and self.trainer.global_step == 0:
                 shutil.rmtree(self.folder, ignore_errors=True)
+
+    def after_test(self) -> None:
+        """The W&B run that the scores went to is finished."""
+        wandb.finish()
 
 
 class _Parsers(PrecisCLI):
@@ -276,7 +290,13 @@ def _load_classes() -> None:
 
 def _quiet() -> None:
     """Leaves out what says nothing of the run: advice, deprecations inside libraries, bars that nobody watches."""
-    for text in ("does not have many workers", "LeafSpec", "overridden by `PrecisCLI", "exists and is not empty"):
+    for text in (
+        "does not have many workers",
+        "The `srun` command",
+        "LeafSpec",
+        "overridden by `PrecisCLI",
+        "exists and is not empty",
+    ):
         warnings.filterwarnings("ignore", f".*{text}")
     warnings.formatwarning = lambda message, *_: f"precis: warning: {message}\n"
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_says_something)

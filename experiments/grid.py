@@ -6,10 +6,11 @@
     zip: {data.max_source: [50, 100], data.batch_size: [32, 16]}  # lists taken side by side
     points:                                                       # rows by hand, with a name or without
       - {name: attention, model.pointer: false, trainer.callbacks: null}
+    random: {budget: 20, keys: {model.dropout: {uniform: [0, 0.5]}}}  # random search, see random_search.py
     seeds: [1, 2, 3]                                              # of weights and draws: seed_everything
     after: [test]                                                 # commands after fit; {run} is the run folder
 
-The sweep's points are grid x zip x points x seeds. Keys are those of the command line.
+The sweep's points are grid x zip x points x random x seeds. Keys are those of the command line.
 """
 
 import hashlib
@@ -26,6 +27,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
 from experiments.parse_errors import explain
+from experiments.random_search import check_random, draws
 
 OWN_KEYS = ("run_dir", "resume", "ckpt_path")  # what the sweep itself gives to a run
 SEED = "seed_everything"
@@ -38,6 +40,7 @@ class Sweep:
     Attributes:
         path: of the file.
         rows: the file's `points`, each a name (or nothing) and its overrides.
+        random: the file's, as it stands there; empty if it has none.
     """
 
     path: Path
@@ -46,6 +49,7 @@ class Sweep:
     grid: dict[str, list]
     zipped: dict[str, list]
     rows: list[tuple[str, dict[str, Any]]]
+    random: dict[str, Any]
     seeds: list[int]
     after: list[str]
 
@@ -78,7 +82,8 @@ def read_sweep(path: Path) -> Sweep:
             `zip`, or a key in two places.
     """
     given = _load(path)
-    known = {"base": str, "set": dict, "grid": dict, "zip": dict, "points": list, "seeds": list, "after": list}
+    known = {"base": str, "set": dict, "grid": dict, "zip": dict, "points": list, "random": dict}
+    known |= {"seeds": list, "after": list}
     for key, value in given.items():
         if key not in known:
             raise CorpusError(f"{path}: unknown key {key!r}; a sweep file has {', '.join(known)}")
@@ -96,8 +101,10 @@ def read_sweep(path: Path) -> Sweep:
     sweep = Sweep(
         path, _base(path, given["base"]), given.get("set", {}), grid, zipped,
         [_row(path, number, row) for number, row in enumerate(given.get("points", []), 1)],
-        seeds, [str(command) for command in given.get("after", ["test"])],
+        given.get("random", {}), seeds, [str(command) for command in given.get("after", ["test"])],
     )  # fmt: skip
+    if sweep.random:
+        check_random(path, sweep.random)
     _check_keys(sweep)
     return sweep
 
@@ -138,12 +145,13 @@ def _check_keys(sweep: Sweep) -> None:
     from experiments.commands import COMMANDS
 
     in_rows = set().union(*(overrides for _, overrides in sweep.rows))
-    varying = [*sweep.grid, *sweep.zipped, *in_rows, *([SEED] if sweep.seeds else [])]
+    drawn = sweep.random.get("keys", {})
+    varying = [*sweep.grid, *sweep.zipped, *in_rows, *drawn, *([SEED] if sweep.seeds else [])]
     for key in [*varying, *sweep.fixed]:
         if key in OWN_KEYS:
             raise CorpusError(f"{sweep.path}: {key} is what a sweep gives to its runs; leave it out")
         if varying.count(key) > 1:
-            raise CorpusError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, seeds")
+            raise CorpusError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, random, seeds")
     for command in sweep.after:
         if (command.split() or [""])[0] not in {*TRAINING, *COMMANDS} - {"fit", "sweep"}:
             raise CorpusError(f"{sweep.path}: after: {command!r} is no command; take test, for example")
@@ -153,17 +161,19 @@ def _check_keys(sweep: Sweep) -> None:
 
 
 def points_of(sweep: Sweep) -> list[Point]:
-    """The points that a file describes, grid x zip x points x seeds, seeds fastest; not checked yet."""
+    """The points that a file describes, grid x zip x points x random x seeds, seeds fastest; not checked yet."""
     grid = [dict(zip(sweep.grid, values)) for values in itertools.product(*sweep.grid.values())]
     zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]
+    drawn = draws(sweep.random) if sweep.random else [{}]
     seeds = [{SEED: seed} for seed in sweep.seeds] or [{}]
-    keys = {*sweep.grid, *sweep.zipped, *(key for _, row in sweep.rows for key in row)}
+    keys = {*sweep.grid, *sweep.zipped, *drawn[0], *(key for _, row in sweep.rows for key in row)}
     points = []
-    for product, side, (name, row), seed in itertools.product(grid, zipped, sweep.rows or [("", {})], seeds):
-        varying = {**(product | side), **({} if name else row)}
+    rows = sweep.rows or [("", {})]
+    for product, side, (name, row), draw, seed in itertools.product(grid, zipped, rows, drawn, seeds):
+        varying = {**(product | side), **({} if name else row), **draw}
         words = [*([name] if name else []), *(f"{short(key, keys)}={said(value)}" for key, value in varying.items())]
         label = " ".join([*words, *(f"seed={value}" for value in seed.values())])
-        points.append(Point(label or sweep.path.stem, sweep.fixed | product | side | row | seed))
+        points.append(Point(label or sweep.path.stem, sweep.fixed | product | side | row | draw | seed))
     return points
 
 
@@ -207,11 +217,16 @@ def compose(sweep: Sweep) -> list[Point]:
     parser = fit_parser()
     defaults = _plain(parser, parser.get_defaults())
     seen: dict[str, Point] = {}
+    parsed: dict[str, dict[str, Any]] = {}  # points that differ in one of the file's `seeds` alone are parsed once
     for point in points_of(sweep):
+        seed = {SEED: point.overrides[SEED]} if sweep.seeds else {}
+        without_seed = json.dumps({key: value for key, value in point.overrides.items() if key not in seed})
         try:
-            config = _parse(parser, sweep.base, point.overrides)
+            if without_seed not in parsed:
+                parsed[without_seed] = _parse(parser, sweep.base, point.overrides)
         except ArgumentError as error:
             raise CorpusError(_what_is_wrong(parser, sweep, point, error)) from None
+        config = parsed[without_seed] | seed
         # what equals a default is left out of the digest: an option that a later version adds renames no run
         chosen = json.dumps(_without(config, defaults), sort_keys=True)
         digest = hashlib.sha256(chosen.encode()).hexdigest()[:8]

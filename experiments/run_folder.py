@@ -3,7 +3,7 @@
     config.yaml          every argument, defaults included
     environment.json     versions, git commit, command, device, corpus digests
     metrics.csv          every logged value
-    checkpoints/         best.ckpt and last.ckpt
+    checkpoints/         best.ckpt, last.ckpt, and previous.ckpt: the last one before that
     text/                the vocabulary or tokenizer
     predictions.jsonl    of the last validate, test or predict; predictions.signatures.json says how they were scored
     previews/            heat maps
@@ -17,6 +17,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
 from experiments import parsers  # noqa: F401 - DataModules take parsers by name
+from experiments.job import write_whole
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.summarizer import Summarizer
 
@@ -155,12 +157,12 @@ class RunRecord(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
-            (self.run / "config.yaml").write_text(self.config, encoding="utf-8")
+            write_whole(self.run / "config.yaml", self.config)
             if isinstance(trainer.datamodule, SummarizationData):
                 trainer.datamodule.text.save(self.run / "text")
             seed = os.environ.get("PL_GLOBAL_SEED")
             record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
-            (self.run / "environment.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            write_whole(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
 
 
 class _AppendingWriter(ExperimentWriter):
@@ -171,6 +173,13 @@ class _AppendingWriter(ExperimentWriter):
         if os.path.isfile(self.metrics_file_path):
             with open(self.metrics_file_path, newline="", encoding="utf-8") as file:
                 self.metrics_keys = list(csv.DictReader(file).fieldnames or [])
+
+    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
+        """Lightning's empties the file before it writes it anew; a full disk would cost every row."""
+        path = Path(self.metrics_file_path)
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        _write_rows(path, fieldnames, rows)
 
 
 class RunCSVLogger(CSVLogger):
@@ -193,9 +202,13 @@ class RunCSVLogger(CSVLogger):
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             rows, names = [row for row in reader if int(row["step"] or 0) < step], reader.fieldnames
-        partial = path.with_suffix(".part")
-        with partial.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, names or [])
-            writer.writeheader()
-            writer.writerows(rows)
-        partial.replace(path)
+        _write_rows(path, names or [], rows)
+
+
+def _write_rows(path: Path, names: Sequence[str], rows: list[dict[str, str]]) -> None:
+    partial = path.with_suffix(".part")
+    with partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    partial.replace(path)

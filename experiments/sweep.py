@@ -1,23 +1,23 @@
-"""`precis sweep FILE`: every point of a grid checked before any starts, then run where it is missing.
-
-The sweep folder holds what later commands need to know of the sweep:
-
-    sweep.yaml     the file as it was given
-    points.json    every point: its run folder, what is said of it, its overrides and its composed config
-    NAME_DIGEST/   a run folder a point (see run_folder.py), with point.yaml, status.json and log.txt beside
-"""
+"""`precis sweep FILE`: every point of a grid checked before any starts, then run where it is missing."""
 
 import json
+import os
 import shlex
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 
+from datamodules.documents import CorpusError
 from experiments.grid import Point, Sweep, compose, flags, read_sweep
-from experiments.launch import Job, is_finished, launch, write_whole
+from experiments.job import COMMAND, Job, is_finished, same_suite, take_lock, write_whole
+from experiments.launch import launch
+from experiments.slurm import Profile, check_devices, submit
+from experiments.sweep_commands import COMMANDS
+from experiments.sweep_folder import LOCK, TO_RETRY, read_launch, states, write_launch
 
 
 def jobs_of(sweep: Sweep, points: list[Point], out: Path) -> list[Job]:
@@ -51,20 +51,122 @@ def dry_run(sweep: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]
 def sweep(arguments: list[str]) -> None:
     """`precis sweep FILE`: checks every point of a grid, then runs those that are missing, some at a time.
 
-    Stopped by Ctrl-C or SIGTERM it lets its runs save; the same command goes on."""
+    On this machine, stopped by Ctrl-C or SIGTERM, it lets its runs save; the same command goes on. With --launcher
+    slurm it submits one job array and returns; with --detach it returns here too. `precis sweep status FOLDER` says how
+    far the points are; `logs`, `cancel` and `retry` FOLDER are the other commands."""
+    name = arguments[0] if arguments else ""
+    if name in COMMANDS:
+        COMMANDS[name](arguments[1:])
+    elif name == "retry":
+        retry(arguments[1:])
+    else:
+        start(arguments)
+
+
+def start(arguments: list[str]) -> None:
+    """`precis sweep FILE`."""
     parser = ArgumentParser(prog="precis sweep", description=sweep.__doc__, exit_on_error=False)
     parser.add_argument("file", type=Path, help="a sweep file, such as experiments/sweeps/pointer_generator_rows.yaml")
-    parser.add_argument("--launcher", type=Literal["local"], default="local", help="where runs run: on this machine")
-    parser.add_argument("--jobs", type=PositiveInt, default=1, help="runs at a time")
     parser.add_argument("--out", type=Path | None, default=None, help="the sweep folder; runs/NAME of FILE if none")
     parser.add_argument("--dry-run", action="store_true", help="print commands and count, start nothing")
+    _add_launcher(parser, "local")
     options = parser.parse_args(arguments)
     file = read_sweep(Path(str(options.file)))
     out = Path(str(options.out)) if options.out else Path("runs") / file.path.stem
     points = compose(file)
     jobs = jobs_of(file, points, out)
+    if options.launcher == "slurm":
+        check_devices(_profile(options), jobs)
     if options.dry_run:
         print("\n".join(dry_run(file, points, jobs)))
         return
     record(file, points, out)
-    launch(jobs, options.jobs)
+    _launch(out, jobs, options)
+
+
+def retry(arguments: list[str]) -> None:
+    """`precis sweep retry FOLDER`: runs the points that failed, were interrupted or are missing; nothing is repeated.
+
+    It launches as the sweep was launched last, unless it is told otherwise."""
+    parser = ArgumentParser(prog="precis sweep retry", description=retry.__doc__, exit_on_error=False)
+    parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
+    _add_launcher(parser, None)
+    options = parser.parse_args(arguments)
+    out = Path(str(options.folder))
+    found, before = states(out), read_launch(out)
+    chosen = [point.job for point in found if point.state in TO_RETRY]
+    print(f"{len(found)} points, {len(chosen)} to run" + "".join(f"\n  {job.label}" for job in chosen), flush=True)
+    options.launcher = options.launcher or before["launcher"] or "local"
+    if not any(word.startswith("--profile") for word in arguments) and "profile" in before:
+        options.profile = Namespace(before["profile"])
+    if options.launcher == "slurm":
+        check_devices(_profile(options), chosen)
+    if chosen:
+        _launch(out, chosen, options)
+
+
+def _add_launcher(parser: ArgumentParser, default: str | None) -> None:
+    where = "processes of this machine, or a job array"
+    parser.add_argument("--launcher", type=Literal["local", "slurm"] | None, default=default, help=where)
+    parser.add_argument("--jobs", type=PositiveInt, default=1, help="local: runs at a time")
+    parser.add_argument("--detach", action="store_true", help="local: go on in the background, return at once")
+    parser.add_argument("--profile", type=Profile, default=Profile(), help="slurm: what a job asks for")
+
+
+def _profile(options: Namespace) -> Profile:
+    return Profile(**{name: getattr(options.profile, name) for name in Profile.__dataclass_fields__})
+
+
+def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
+    if options.launcher == "slurm":
+        _submit(out, jobs, _profile(options))
+    elif options.detach:
+        _detach(out, options.jobs)
+    else:
+        _run_here(out, jobs, options.jobs)
+
+
+def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
+    """One array of the points that are neither finished nor in the queue."""
+    wanted = {job.folder.name for job in jobs}
+    missing = [p for p in states(out) if p.job.folder.name in wanted and p.state in TO_RETRY]
+    if missing:
+        absolute = [Job(p.job.label, p.job.folder.resolve(), p.job.config, p.job.after) for p in missing]
+        numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)
+        write_launch(out, "slurm", numbers, profile=_plain(profile))
+        print(f"submitted {len(missing)} points as job {_first(numbers)}, {profile.concurrency} at a time")
+    print(f"{len(jobs)} points, {len(missing)} submitted; precis sweep status {out} says how far they are")
+
+
+def _plain(profile: Profile) -> dict[str, Any]:
+    return {name: getattr(profile, name) for name in Profile.__dataclass_fields__}
+
+
+def _first(numbers: dict[str, str]) -> str:
+    return next(iter(numbers.values())).split("_")[0]
+
+
+def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
+    lock = take_lock(out / LOCK)  # held while this process lives: by it others see that the points wait for someone
+    if lock is None:
+        raise CorpusError(f"{out}: another launcher is at work on this sweep; precis sweep status {out} shows it")
+    try:
+        write_launch(out, "local", {}, pid=os.getpid())
+        launch(jobs, slots)
+    finally:
+        os.close(lock)
+
+
+def _detach(out: Path, slots: int) -> None:
+    """Goes on as `precis sweep retry` in a session of its own."""
+    command = [*COMMAND, "sweep", "retry", str(out), "--launcher=local", f"--jobs={slots}"]
+    with (out / "launcher.log").open("a", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            env=same_suite(os.environ),
+            start_new_session=True,
+        )
+    print(f"process {process.pid} runs the points; precis sweep status {out} says how far they are")

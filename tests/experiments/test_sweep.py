@@ -14,7 +14,8 @@ import yaml
 from datamodules.documents import CorpusError
 from experiments.cli import fit_parser
 from experiments.grid import compose, points_of, read_sweep
-from experiments.launch import Job, is_finished, launch, read_status, run_environment
+from experiments.job import Job, is_finished, read_status
+from experiments.launch import launch, run_environment
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "experiments" / "sweeps").glob("*.yaml"))

@@ -1,0 +1,70 @@
+"""What training looks like from outside: gradient norms and throughput."""
+
+from time import monotonic
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.loggers import WandbLogger
+
+SHARDED = ("FSDPStrategy", "ModelParallelStrategy", "DeepSpeedStrategy")
+
+
+class GradientNorm(Callback):
+    """Logs train/grad_norm, the 2-norm of all gradients together before they are clipped, at each optimizer step.
+
+    Ranks that hold the whole model have the same one. Nothing is logged where a rank holds a part of it (FSDP).
+    """
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: object) -> None:
+        if type(trainer.strategy).__name__ in SHARDED:
+            return
+        gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
+        if gradients:
+            pl_module.log("train/grad_norm", torch.nn.utils.get_total_norm(gradients))
+
+
+class Throughput(Callback):
+    """Logs throughput/documents_per_second and throughput/steps_per_second of training, all ranks together, without the
+    time of validations and checkpoints, to W&B alone: metrics.csv holds what does not depend on the hour.
+
+    The time between two entries is measured on the host; work that waits on a device evens out between entries.
+
+    Args:
+        every: optimizer steps between entries; the trainer's `log_every_n_steps` if 0.
+    """
+
+    def __init__(self, every: int = 0) -> None:
+        if every < 0:
+            raise ValueError(f"Throughput needs every >= 0, got {every}")
+        self.every = every
+        self._forget()
+
+    def _forget(self) -> None:
+        self._documents, self._step, self._since = 0, -1, 0.0
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
+        if self._step < 0:
+            self._documents, self._step, self._since = 0, trainer.global_step, monotonic()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        self._documents += getattr(batch, "batch_size", 0) * trainer.world_size
+        if trainer.global_step - self._step >= (self.every or trainer.log_every_n_steps):
+            self._say(trainer)
+
+    def _say(self, trainer: Trainer) -> None:
+        steps = trainer.global_step - self._step
+        if self._step >= 0 and steps > 0:
+            seconds = max(monotonic() - self._since, 1e-9)
+            values = {"documents_per_second": self._documents / seconds, "steps_per_second": steps / seconds}
+            for logger in trainer.loggers:
+                if isinstance(logger, WandbLogger):
+                    logger.log_metrics({f"throughput/{k}": v for k, v in values.items()}, step=trainer.global_step - 1)
+        self._forget()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._say(trainer)
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict) -> None:
+        self._say(trainer)

@@ -1,0 +1,79 @@
+"""Tasks and devices: what SLURM or torchrun started, beside what the trainer is told to train on."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pytorch_lightning.plugins import CheckpointIO
+from pytorch_lightning.plugins.environments import ClusterEnvironment, SLURMEnvironment
+
+from datamodules.documents import CorpusError
+from experiments.checkpoint_files import WholeCheckpoints
+
+
+def number_of_devices(trainer: Mapping[str, Any]) -> int | None:
+    """How many devices a node the trainer's arguments ask for; None for as many as there are."""
+    devices = trainer.get("devices", "auto")
+    if isinstance(devices, (list, tuple)):
+        return len(devices)
+    if str(devices) in ("auto", "-1"):
+        return 1 if trainer.get("accelerator") == "cpu" else None
+    return len([word for word in str(devices).split(",") if word.strip()]) if "," in str(devices) else int(devices)
+
+
+def in_slurm_step(environment: Mapping[str, str]) -> bool:
+    """Whether SLURM started this process as one of a job's tasks, not by hand in a shell of an allocation."""
+    return "SLURM_NTASKS" in environment and environment.get("SLURM_JOB_NAME") not in ("bash", "interactive")
+
+
+def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
+    """Compares tasks with devices before anything is trained: one task too many would train a model of its own, one too
+    few would be waited for without end.
+
+    Args:
+        trainer: its arguments.
+        environment: the process's if not given.
+
+    Raises:
+        CorpusError: if they differ.
+    """
+    given = os.environ if environment is None else environment
+    devices = number_of_devices(trainer)
+    if devices is None:
+        devices = max(1, torch.cuda.device_count())
+    nodes = int(trainer.get("num_nodes") or 1)
+    if "TORCHELASTIC_RUN_ID" in given:
+        _compare(
+            devices, int(given.get("LOCAL_WORLD_SIZE", 1)), "torchrun starts {} processes a node (--nproc-per-node)"
+        )
+        there = int(given.get("WORLD_SIZE", 1)) // int(given.get("LOCAL_WORLD_SIZE", 1))
+        _compare(nodes, there, "torchrun runs on {} nodes (--nnodes)", "num_nodes")
+    elif in_slurm_step(given):
+        total, there = int(given["SLURM_NTASKS"]), int(given.get("SLURM_NNODES", 1))
+        if total > 1 and "SLURM_STEP_ID" not in given:
+            raise CorpusError(f"the job has {total} tasks but this is one process; start it with srun precis fit ...")
+        _compare(nodes, there, "SLURM gives the job {} nodes (--nodes)", "num_nodes")
+        _compare(devices, max(1, total // there), "SLURM starts {} tasks a node (--ntasks-per-node)")
+
+
+def _compare(told: int, there: int, said: str, key: str = "devices") -> None:
+    if told != there:
+        more = " and --trainer.strategy ddp" if key == "devices" and told == 1 else ""
+        raise CorpusError(
+            f"{said.format(there)} but trainer.{key} is {told}; pass --trainer.{key} {there}{more}, or ask for {told}"
+        )
+
+
+def trainer_plugins(given: Any) -> list[Any]:
+    """The trainer's plugins, with checkpoints that are written whole, and without Lightning's own way to put a job of
+    SLURM back into the queue: it saves inside the signal's handler."""
+    plugins = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
+    if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
+        plugins.append(WholeCheckpoints())
+    environments = [plugin for plugin in plugins if isinstance(plugin, ClusterEnvironment)]
+    if not environments and in_slurm_step(os.environ) and "TORCHELASTIC_RUN_ID" not in os.environ:
+        total, nodes = int(os.environ["SLURM_NTASKS"]), int(os.environ.get("SLURM_NNODES", 1))
+        os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(total // nodes))  # Lightning asks for it
+        plugins.append(SLURMEnvironment(auto_requeue=False))
+    return plugins

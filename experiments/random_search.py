@@ -1,0 +1,83 @@
+"""Random search: draws of config keys, so many as there is budget for.
+
+random:
+  budget: 20                                     # draws; more of them leave the first ones as they are
+  seed: 0                                        # of the draws; 0 if not given
+  keys:
+    model.dropout: {uniform: [0.0, 0.5]}
+    optimizer.lr: {log_uniform: [0.0001, 0.01]}
+    model.hidden_size: {integer: [64, 256]}      # both ends included
+    model.coverage: [true, false]                # one of a list
+"""
+
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from datamodules.documents import CorpusError
+
+DIGITS = 4  # of a drawn number: what is in a folder's name is what was used
+KINDS: dict[str, Callable[[random.Random, float, float], float]] = {
+    "uniform": lambda drawn, low, high: _rounded(drawn.uniform(low, high)),
+    "log_uniform": lambda drawn, low, high: _rounded(math.exp(drawn.uniform(math.log(low), math.log(high)))),
+    "integer": lambda drawn, low, high: drawn.randint(int(low), int(high)),
+}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def check_random(path: Path, given: dict[str, Any]) -> None:
+    """Looks at the part `random` of a sweep file.
+
+    Raises:
+        CorpusError: for a part or a kind that there is not, no budget, an empty list, limits that are none.
+    """
+    where = f"{path}: random"
+    if unknown := sorted(given.keys() - {"budget", "seed", "keys"}):
+        raise CorpusError(f"{where}: unknown key {unknown[0]!r}; it has budget, seed, keys")
+    for name, least in (("budget", 1), ("seed", 0)):
+        value = given.get(name, 0 if name == "seed" else None)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise CorpusError(f"{where}: {name} must be a whole number, at least {least}; got {value!r}")
+    if not isinstance(keys := given.get("keys"), dict) or not keys:
+        raise CorpusError(f"{where}: keys must be keys with what to draw, not empty; got {keys!r}")
+    for key, space in keys.items():
+        _check_space(f"{where}: {key}", space)
+
+
+def _check_space(where: str, space: Any) -> None:
+    if isinstance(space, list):
+        if not space:
+            raise CorpusError(f"{where} must be a list with a value at least, or {', '.join(KINDS)} with two limits")
+        return
+    kind, limits = next(iter(space.items())) if isinstance(space, dict) and len(space) == 1 else (None, None)
+    if kind not in KINDS:
+        raise CorpusError(f"{where} must be a list, or one of {', '.join(KINDS)} with two limits; got {space!r}")
+    numbers = isinstance(limits, list) and len(limits) == 2 and all(type(limit) in (int, float) for limit in limits)
+    if not numbers or not limits[0] < limits[1] or (kind == "log_uniform" and limits[0] <= 0):
+        above = " above 0" if kind == "log_uniform" else ""
+        raise CorpusError(f"{where}: {kind} needs two numbers{above}, the lower one first; got {limits!r}")
+    if kind == "integer" and any(type(limit) is not int for limit in limits):
+        raise CorpusError(f"{where}: integer needs whole numbers; got {limits!r}")
+
+
+def draws(given: dict[str, Any]) -> list[dict[str, Any]]:
+    """Overrides of each draw. Draw n depends on the seed, on n and on its key alone: a greater budget adds draws, a new
+    key changes no other. What is drawn twice is there once."""
+    found: list[dict[str, Any]] = []
+    for number in range(given["budget"]):
+        drawn = {}
+        for key, space in given["keys"].items():
+            source = random.Random(f"{given.get('seed', 0)} {number} {key}")
+            if isinstance(space, list):
+                drawn[key] = source.choice(space)
+            else:
+                kind, (low, high) = next(iter(space.items()))
+                drawn[key] = KINDS[kind](source, low, high)
+        if drawn not in found:
+            found.append(drawn)
+    return found

@@ -1,0 +1,79 @@
+"""A job of SLURM that was told to make room asks to be run again."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+AFTER = 3  # requeues in a row without a new checkpoint, after which a job would come back for ever
+
+
+def job_id(environment: dict[str, str] | None = None) -> str | None:
+    """The job that this process is a part of, 12 or 12_3; None outside of SLURM."""
+    given = os.environ if environment is None else environment
+    if array := given.get("SLURM_ARRAY_JOB_ID"):
+        return f"{array}_{given['SLURM_ARRAY_TASK_ID']}"
+    return given.get("SLURM_JOB_ID")
+
+
+def state_of_job(job: str) -> str:
+    """What SLURM says of a job, such as RUNNING; empty if it does not know it."""
+    shown = _ask("scontrol", "show", "job", "--oneliner", job)
+    found = re.search(r"\bJobState=(\w+)", shown.stdout)
+    return found[1] if shown.returncode == 0 and found else ""
+
+
+def requeue(run: Path) -> bool:
+    """Asks SLURM to run this job again, once. A job that is cancelled, or that SLURM itself puts back into the queue,
+    is no longer RUNNING and is left alone. Says what came of it.
+
+    Args:
+        run: the run folder; requeued.json in it counts.
+
+    Returns:
+        Whether the job will run again, as far as this process can tell.
+    """
+    job = job_id()
+    if job is None:
+        return False
+    state = state_of_job(job)
+    if state != "RUNNING":
+        print(f"job {job} is {state or 'unknown'}, no longer RUNNING: SLURM decides whether it comes back", flush=True)
+        return state in ("COMPLETING", "PENDING", "REQUEUED", "PREEMPTED")
+    counted = _count(run)
+    if counted >= AFTER:
+        print(
+            f"job {job}: stopped {counted} times without a new checkpoint, it is not put back into the queue",
+            flush=True,
+        )
+        return False
+    asked = _ask("scontrol", "requeue", job)
+    done = asked.returncode == 0
+    said = "is back in the queue" if done else f"could not be put back into the queue: {asked.stderr.strip()}"
+    print(f"job {job} {said}", flush=True)
+    return done
+
+
+def _count(run: Path) -> int:
+    """Requeues before this one since the last checkpoint was written; counts this one."""
+    path, last = Path(run) / "requeued.json", Path(run) / "checkpoints" / "last.ckpt"
+    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"requeued": 0, "without_progress": 0}
+    written = last.stat().st_mtime_ns if last.is_file() else 0
+    same = found.get("checkpoint") == written
+    found = {
+        "requeued": found["requeued"] + 1,
+        "without_progress": found["without_progress"] + 1 if same else 0,
+        "checkpoint": written,
+    }
+    partial = path.with_name(f".{path.name}.part")
+    partial.write_text(json.dumps(found) + "\n", encoding="utf-8")
+    partial.replace(path)
+    return found["without_progress"]
+
+
+def _ask(*command: str) -> subprocess.CompletedProcess:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 1, "", str(error))

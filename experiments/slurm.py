@@ -1,0 +1,170 @@
+"""Points as one job array of SLURM: what a job asks for, its submission, and what the queue says of it.
+
+Nothing here asks for accounting (`sacct`): what has left the queue is known from its run folder.
+"""
+
+import shlex
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jsonargparse.typing import NonNegativeInt, PositiveInt
+
+from datamodules.documents import CorpusError
+from experiments.job import Job
+from experiments.slurm_task import work
+
+
+@dataclass
+class Profile:
+    """What the job of a point asks SLURM for: a YAML file with these keys, or flags.
+
+    Args:
+        partition: where it runs; the cluster's default one if not given.
+        minutes: time limit; a run that is not done by then saves, goes back into the queue and goes on.
+        nodes: of a point.
+        tasks_per_node: processes a node, one a device: trainer.devices must be as many.
+        gpus_per_node: GPUs a node.
+        cpus_per_task: cores a process.
+        memory: of a node, such as 32G; the cluster's default if not given.
+        concurrency: points at a time.
+        save_seconds: so long before the time limit SLURM sends SIGUSR1, at which a run saves.
+        directives: any other option of sbatch, without its dashes: {account: nlp, constraint: a100}.
+        setup: lines of the batch script before the run, such as module load cuda.
+    """
+
+    partition: str | None = None
+    minutes: PositiveInt = 60
+    nodes: PositiveInt = 1
+    tasks_per_node: PositiveInt = 1
+    gpus_per_node: NonNegativeInt = 0
+    cpus_per_task: PositiveInt = 1
+    memory: str | None = None
+    concurrency: PositiveInt = 8
+    save_seconds: PositiveInt = 120
+    directives: dict[str, Any] = field(default_factory=dict)
+    setup: list[str] = field(default_factory=list)
+
+
+class Queued(NamedTuple):
+    """What the queue says of a job: its state, such as PENDING, and why it waits."""
+
+    state: str
+    reason: str
+
+
+def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
+    """Compares what the jobs ask for with what each point trains on.
+
+    Raises:
+        CorpusError: with the point and its key.
+    """
+    from experiments.cluster_tasks import number_of_devices
+
+    for job in jobs:
+        trainer = job.config.get("trainer") or {}
+        wanted = {"devices": number_of_devices(trainer), "num_nodes": trainer.get("num_nodes", 1)}
+        asked = {"devices": profile.tasks_per_node, "num_nodes": profile.nodes}
+        names = {"devices": "tasks_per_node", "num_nodes": "nodes"}
+        for key, number in asked.items():
+            if wanted[key] is not None and wanted[key] != number:
+                raise CorpusError(
+                    f"point {job.label!r}: trainer.{key} is {wanted[key]}, but the profile has {names[key]} {number}; "
+                    f"give --profile.{names[key]} {wanted[key]}, or trainer.{key}: {number} in the sweep"
+                )
+
+
+def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> dict[str, str]:
+    """Submits jobs as one array.
+
+    Args:
+        jobs: at least one.
+        folder: for batch scripts and what SLURM itself has to say.
+        name: of the job.
+
+    Returns:
+        SLURM's number of the job of each run folder, by the folder's name.
+
+    Raises:
+        CorpusError: if there is no SLURM, or it refuses.
+    """
+    try:
+        import submitit
+        from submitit.core.utils import FailedJobError
+    except ImportError:
+        raise CorpusError("--launcher slurm needs submitit; pip install 'precis-suite[slurm]'") from None
+    for job in jobs:
+        job.prepare()  # before any task looks for it
+    try:
+        executor = submitit.SlurmExecutor(folder=folder)
+        executor.update_parameters(**_parameters(profile, name))
+        submitted = executor.map_array(work, list(jobs))
+    except FailedJobError as error:
+        raise CorpusError(f"SLURM refuses the job: {_short(str(error))}; change the profile") from None
+    except RuntimeError as error:
+        raise CorpusError(f"no SLURM here ({error}); log in to a node that has it, or use --launcher local") from None
+    return {job.folder.name: str(entry.job_id) for job, entry in zip(jobs, submitted)}
+
+
+def _parameters(profile: Profile, name: str) -> dict[str, Any]:
+    """As submitit calls them."""
+    root = Path(__file__).parents[1]
+    path = f"export PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
+    # `signal`: SIGUSR1 to all tasks; `requeue`: or the job could not be put back into the queue
+    more = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
+    return {
+        "job_name": name,
+        "partition": profile.partition,
+        "time": profile.minutes,
+        "nodes": profile.nodes,
+        "ntasks_per_node": profile.tasks_per_node,
+        "cpus_per_task": profile.cpus_per_task,
+        "gpus_per_node": profile.gpus_per_node or None,
+        "mem": profile.memory,
+        "array_parallelism": profile.concurrency,
+        "wckey": None,
+        "stderr_to_stdout": True,
+        "setup": [path, *profile.setup],
+        "srun_args": ["--kill-on-bad-exit=1"],  # if task 0 fails, the others would wait for it
+        "additional_parameters": {key.replace("-", "_"): value for key, value in more.items()},
+    }
+
+
+def _short(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if "error" in line.lower()]
+    return " ".join(lines or text.split())[:400]
+
+
+def queue(jobs: Iterable[str]) -> dict[str, Queued]:
+    """Those of some jobs that are in the queue or run; empty where there is no SLURM.
+
+    Raises:
+        CorpusError: if SLURM does not answer: whether a job is still there cannot be told then.
+    """
+    wanted = set(jobs)
+    if not wanted:
+        return {}
+    command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    except FileNotFoundError:
+        return {}
+    except subprocess.TimeoutExpired:
+        raise CorpusError("SLURM's queue does not answer (squeue); try again later") from None
+    if done.returncode:
+        raise CorpusError(f"SLURM's queue does not answer: {_short(done.stderr)}; try again later")
+    rows = (line.split("|", 2) for line in done.stdout.splitlines())
+    return {job: Queued(state, reason) for job, state, reason in rows if job in wanted}
+
+
+def cancel(jobs: Sequence[str]) -> None:
+    """Cancels jobs: those that run are told to save first.
+
+    Raises:
+        CorpusError: if SLURM refuses.
+    """
+    done = subprocess.run(["scancel", *jobs], capture_output=True, text=True)
+    if done.returncode:
+        raise CorpusError(f"SLURM does not cancel: {_short(done.stderr)}")

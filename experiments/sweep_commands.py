@@ -1,0 +1,108 @@
+"""`precis sweep status | logs | cancel FOLDER`: what is known of a sweep from its folder, and its end."""
+
+import json
+import os
+import signal
+import socket
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jsonargparse import ArgumentParser
+from jsonargparse.typing import NonNegativeInt, PositiveInt
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from datamodules.documents import CorpusError
+from experiments import slurm
+from experiments.job import is_locked
+from experiments.progress import STYLES
+from experiments.sweep_folder import LOCK, PointState, read_launch, states
+
+
+def status(arguments: list[str]) -> None:
+    """`precis sweep status FOLDER`: how far each point is."""
+    parser = ArgumentParser(prog="precis sweep status", description=status.__doc__, exit_on_error=False)
+    parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    options = parser.parse_args(arguments)
+    found = states(Path(str(options.folder)))
+    counts = Counter(point.state for point in found)
+    if options.json:
+        rows = [
+            {"point": p.job.label, "run": p.job.folder.name, "state": p.state, "detail": p.detail, "slurm": p.slurm}
+            for p in found
+        ]
+        print(json.dumps({"counts": counts, "points": rows}, ensure_ascii=False, indent=1))
+        return
+    table = Table()
+    for name in ("point", "state", "job", ""):
+        table.add_column(name, overflow="fold")
+    for point in found:
+        state = Text(point.state, style=STYLES.get(point.state, ""))
+        table.add_row(Text(point.job.label), state, Text(point.slurm), Text(point.detail))
+    console = Console()
+    console.print(table)
+    console.print(f"{len(found)} points: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
+
+
+def chosen(found: Sequence[PointState], names: Sequence[str], folder: Path) -> list[PointState]:
+    """The points whose label or run folder has one of some words in it; all if there are none.
+
+    Raises:
+        CorpusError: for a word that is in none.
+    """
+    for name in names:
+        if not any(name in point.job.label or name in point.job.folder.name for point in found):
+            raise CorpusError(f"{folder}: no point {name!r}; it has {', '.join(p.job.label for p in found[:20])}")
+    return [p for p in found if not names or any(n in p.job.label or n in p.job.folder.name for n in names)]
+
+
+def logs(arguments: list[str]) -> None:
+    """`precis sweep logs FOLDER [POINT ...]`: the last lines that points wrote."""
+    parser = ArgumentParser(prog="precis sweep logs", description=logs.__doc__, exit_on_error=False)
+    parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
+    parser.add_argument("points", nargs="*", type=str, help="words of their labels; all points if none")
+    parser.add_argument("--lines", type=PositiveInt, default=10, help="of each")
+    parser.add_argument("--rank", type=NonNegativeInt, default=0, help="the process whose log is shown")
+    options = parser.parse_args(arguments)
+    folder = Path(str(options.folder))
+    for point in chosen(states(folder), options.points, folder):
+        path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
+        if not path.is_file() and point.slurm:  # it did not come as far as its own log
+            path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"
+        print(f"== {point.job.label} ({point.state}): {path}")
+        if path.is_file():
+            print("\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-options.lines :]))
+
+
+def cancel(arguments: list[str]) -> None:
+    """`precis sweep cancel FOLDER [POINT ...]`: stops what runs or waits; runs save first, and `retry` goes on."""
+    parser = ArgumentParser(prog="precis sweep cancel", description=cancel.__doc__, exit_on_error=False)
+    parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
+    parser.add_argument("points", nargs="*", type=str, help="words of their labels; all points if none")
+    options = parser.parse_args(arguments)
+    folder = Path(str(options.folder))
+    found = chosen(states(folder), options.points, folder)
+    numbers = [point.slurm for point in found if point.slurm and point.state in ("queued", "running")]
+    if numbers:
+        slurm.cancel(numbers)
+        print(f"cancelled {len(numbers)} jobs")
+    launched = read_launch(folder)
+    if launched["launcher"] == "local" and is_locked(folder / LOCK):
+        _stop_launcher(folder, launched, options.points)
+    elif not numbers:
+        print("nothing runs or waits")
+
+
+def _stop_launcher(folder: Path, launched: dict, points: Sequence[str]) -> None:
+    if points:
+        raise CorpusError(f"{folder}: a local launcher stops as a whole; leave the points out")
+    if launched["host"] != socket.gethostname():
+        raise CorpusError(f"{folder}: its launcher is on {launched['host']}; cancel it there")
+    os.kill(launched["pid"], signal.SIGTERM)
+    print(f"told process {launched['pid']} to let its runs save, and to end")
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {"status": status, "logs": logs, "cancel": cancel}

@@ -1,0 +1,203 @@
+"""A SLURM of this machine's own, for tests: one node, no accounting, nothing of the system's configuration touched.
+
+    python tests/cluster/local_slurm.py FOLDER    # starts it, says how to use it, stops it at Ctrl-C or SIGTERM
+
+It needs root and the programs of Debian's packages slurm-wlm and munge. All its files are in FOLDER; its commands find
+it by SLURM_CONF. The node has as many CPUs as it is told, whether the machine has them or not.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
+CONFIG = """
+ClusterName=precis
+SlurmctldHost={host}({address})
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+CryptoType=crypto/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+SlurmctldPort={controller}
+SlurmdPort={daemon}
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=2,batch_sched_delay=0
+ReturnToService=2
+KillWait=10
+SlurmdTimeout=600
+MessageTimeout=60
+NodeName={host} NodeAddr={address} CPUs={cpus} State=UNKNOWN
+PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def missing() -> str:
+    """Why no SLURM can be started here; empty if one can."""
+    if os.geteuid() != 0:
+        return "a SLURM of the machine's own is started by root alone"
+    lacking = [program for program in PROGRAMS if not _program(program)]
+    return f"needs Debian's packages slurm-wlm and munge ({', '.join(lacking)} not found)" if lacking else ""
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+class LocalSlurm:
+    """munged, slurmctld and slurmd, while it is entered; it then answers to commands whose environment has its
+    SLURM_CONF.
+
+    Args:
+        folder: for all its files; short, as it holds a socket.
+        cpus: of its node.
+    """
+
+    def __init__(self, folder: Path, cpus: int = 2) -> None:
+        self.folder, self.cpus = Path(folder), cpus
+        self.config = self.folder / "slurm.conf"
+        self._processes: list[subprocess.Popen] = []
+
+    def __enter__(self) -> "LocalSlurm":
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _start(self) -> None:
+        for name in ("state", "spool"):
+            (self.folder / name).mkdir(parents=True)
+        self.folder.chmod(0o755)  # munged accepts no folder that others may write to, clients must see its socket
+        host, (controller, daemon) = socket.gethostname().split(".")[0], _free_ports(2)
+        self.config.write_text(
+            CONFIG.format(
+                host=host, address="127.0.0.1", folder=self.folder, controller=controller, daemon=daemon, cpus=self.cpus
+            ),
+            encoding="utf-8",
+        )
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        places = [f"--{name}={self.folder}/munge.{end}" for name, end in PLACES.items()]
+        self._run("munged", "--foreground", "--force", "--num-threads=2", *places)
+        self._wait(lambda: (self.folder / "munge.socket").exists(), "munged made no socket")
+        self._run("slurmctld", "-D", "-f", str(self.config))
+        self._run("slurmd", "-D", "-f", str(self.config), "-N", host)
+        self._wait(lambda: self.ask("sinfo", "-h", "-o", "%T") == "idle", "the node is not idle")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        with (self.folder / f"{program}.out").open("w", encoding="utf-8") as out:
+            command = [_program(program), *arguments]
+            self._processes.append(subprocess.Popen(command, stdout=out, stderr=out, env=self.environment()))
+
+    def _wait(self, ready, otherwise: str, seconds: float = 120) -> None:
+        until = time.monotonic() + seconds  # a bound for a broken start, not a measure
+        while not ready():
+            dead = [process.args[0] for process in self._processes if process.poll() is not None]
+            if dead or time.monotonic() > until:
+                logs = "".join(f"\n{path}: {_end(path)}" for path in sorted(self.folder.glob("*.[lo][ou]*")))
+                raise RuntimeError(f"no SLURM: {otherwise}; ended: {dead or 'none'}{logs}")
+            time.sleep(0.1)
+
+    def environment(self) -> dict[str, str]:
+        """The environment of a command that is to find this SLURM, and no other that it may have been started in."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
+        return inherited | {"SLURM_CONF": str(self.config)}
+
+    def ask(self, *command: str) -> str:
+        """What a command prints; empty if it fails."""
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def wait_for(self, ready, seconds: float = 900, every: float = 0.3) -> None:
+        """Waits until something is so; generous, as the machine may be busy."""
+        until = time.monotonic() + seconds
+        while not ready():
+            if time.monotonic() > until:
+                raise TimeoutError(f"not so after {seconds:.0f} s; jobs: {self.ask('squeue') or 'none'}")
+            time.sleep(every)
+
+    def wait_until_empty(self) -> None:
+        """Waits until there are no jobs."""
+        self.wait_for(lambda: not self.ask("squeue", "-h"))
+
+    def stop(self) -> None:
+        """Cancels all jobs, and stops what was started."""
+        if len(self._processes) == 3 and self.ask("squeue", "-h"):
+            self.ask("scancel", "--signal=KILL", "--full", "--user=root")
+            self.ask("scancel", "--user=root")
+            until = time.monotonic() + 60
+            while self.ask("squeue", "-h") and time.monotonic() < until:
+                time.sleep(0.2)
+        for process in reversed(self._processes):
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes = []
+
+
+PLACES = {
+    "socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"
+}  # fmt: skip
+
+
+def _end(path: Path) -> str:
+    return " | ".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-5:])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs it until it is told to stop."""
+    if why := missing():
+        print(f"no SLURM: {why}", file=sys.stderr)
+        return 1
+    folder = Path(arguments[0]) if arguments else Path(tempfile.mkdtemp(prefix="slurm-"))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with LocalSlurm(folder.resolve()) as slurm:
+        print(f"export SLURM_CONF={slurm.config}", flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
