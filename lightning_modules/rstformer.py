@@ -1,10 +1,15 @@
 """RSTformer: Pu, Wang and Demberg, ACL 2023 (arXiv 2305.16784), a LED whose encoder attends with discourse."""
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from pytorch_lightning.utilities import rank_zero_info
+from tokenizers import Tokenizer
 from torch import Tensor
-from transformers import LEDConfig, LEDForConditionalGeneration
+from torch.nn.functional import pad
+from transformers import LEDConfig, LEDForConditionalGeneration, PreTrainedTokenizerFast
 from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
 from datamodules.discourse.relations import GUM, GUM_COUNTS
@@ -15,6 +20,7 @@ from datamodules.text.subword_text import SubwordText
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.discourse_attention import Ablation, DiscourseInjection, Injection, head_relations
 from lightning_modules.networks.led import AttentionPath, Discourse, DiscourseLED
+from lightning_modules.schedules import warmed_up
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
 
@@ -43,12 +49,16 @@ class RSTformer(Summarizer):
         learn_weights: learn which relations a head looks at, from the map of one relation a head on.
         checkpoint_activations: compute the encoder's and decoder's activations twice, to save memory.
         attention: `chunked`, `fused` (CUDA) or `auto`.
-        learning_rate: of AdamW, where the command line names no other optimizer.
+        learning_rate: of AdamW at its peak, where the command line names no other optimizer.
+        discourse_rate: times that rate, of what discourse has learned of its own (beta, the heads' relations): beta
+            starts at 0 and moves by about the rate a step, which would leave it there in a short fine-tuning.
+        schedule: of the rates; `linear` rises over a tenth of the steps, then falls to 0.
         decoding: how summaries are decoded; beam 4, 35 to 120 tokens, mean log-probability if not given.
         val_summaries: validation documents that are summarized at each validation in training; -1 for all.
 
     Raises:
-        ValueError: if there are fewer heads than relations and no frequencies, or decoding asks for `gnmt`.
+        ValueError: if there are fewer heads than relations and no frequencies, the window is odd or the width is no
+            multiple of the heads, or decoding asks for `gnmt` or more tokens than there are positions.
     """
 
     def __init__(
@@ -71,12 +81,14 @@ class RSTformer(Summarizer):
         checkpoint_activations: bool = False,
         attention: AttentionPath = "auto",
         learning_rate: float = 3e-4,
+        discourse_rate: float = 10.0,
+        schedule: Literal["linear", "constant"] = "linear",
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
         generation_options(self.decoding)
-        self.learning_rate, self.ablation = learning_rate, ablation
+        self.rates, self.schedule, self.ablation = (learning_rate, discourse_rate), schedule, ablation
         if checkpoint is not None:
             led = LEDForConditionalGeneration.from_pretrained(checkpoint)
         else:
@@ -85,9 +97,15 @@ class RSTformer(Summarizer):
             sizes |= {"encoder_layers": layers, "decoder_layers": layers, "num_hidden_layers": layers}
             sizes |= {"max_encoder_position_embeddings": positions, "max_decoder_position_embeddings": target_positions}
             sizes |= {"attention_window": [window] * layers, "dropout": dropout, "attention_dropout": 0.0}
+            if window < 2 or window % 2:
+                raise ValueError(f"model.window {window}: tokens to both sides together, so even and at least 2")
+            if hidden_size % heads:
+                raise ValueError(f"model.hidden_size {hidden_size} does not divide into {heads} heads")
             config = LEDConfig(vocab_size=vocab_size, **sizes)
             led = LEDForConditionalGeneration(config)
-        heads = led.config.encoder_attention_heads
+        if self.decoding.max_length > (most := led.config.max_decoder_position_embeddings):
+            raise ValueError(f"decoding.max_length {self.decoding.max_length}: the decoder has {most} positions")
+        heads, self.relations = led.config.encoder_attention_heads, relations
         if relation_frequency is None and relations == len(GUM.coarse):
             relation_frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]
         weights = head_relations(heads, relations, relation_frequency)
@@ -98,9 +116,44 @@ class RSTformer(Summarizer):
         if checkpoint_activations:
             self.network.checkpoint_activations()
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """AdamW."""
-        return torch.optim.AdamW(self.parameters(), lr=self.learning_rate)
+    def configure_optimizers(self) -> dict[str, Any]:
+        """AdamW with two rates."""
+        rate, factor = self.rates
+        own = [p for p in self.network.injections.parameters() if p.requires_grad]
+        led = [p for p in self.network.led.parameters() if p.requires_grad]
+        groups = [{"params": led}, {"params": own, "lr": rate * factor, "weight_decay": 0.0}]
+        optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=rate)
+        if self.schedule == "constant":
+            return {"optimizer": optimizer}
+        return warmed_up(optimizer, int(self.trainer.estimated_stepping_batches))
+
+    def export(self, folder: Path) -> None:
+        """Writes the LED and its tokenizer as Hugging Face does: what `checkpoint` takes, and `transformers` loads.
+
+        What discourse has learned of its own is no part of a LED and is left out.
+
+        Raises:
+            ValueError: if there is no text yet.
+        """
+        if self.text is None:
+            raise ValueError("there is no tokenizer to export: call use_text, or train first")
+        self.network.led.save_pretrained(folder)
+        names = {"bos_token": self.text.start, "pad_token": self.text.pad, "eos_token": self.text.stop}
+        symbols = {name: self.text.tokenizer.id_to_token(number) for name, number in names.items()}
+        tokenizer = Tokenizer.from_str(self.text.tokenizer.to_str())
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, **symbols).save_pretrained(folder)
+
+    def setup(self, stage: str) -> None:
+        """Takes the text.
+
+        Raises:
+            CorpusError: if the text does not fit, or the data has another parser's relations.
+        """
+        super().setup(stage)
+        parser = getattr(getattr(self.trainer, "datamodule", None), "parser", None)
+        if parser is not None and self.ablation != "no_discourse" and len(parser.relations) != self.relations:
+            given = f"data.parser has {len(parser.relations)} relations, the model {self.relations}"
+            raise CorpusError(f"{given}: give model.relations, and model.relation_frequency if it has fewer heads")
 
     def use_text(self, text: SubwordText) -> None:
         """Takes a tokenizer.
@@ -131,60 +184,96 @@ class RSTformer(Summarizer):
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids)
 
     def encode(self, batch: RSTformerBatch) -> LEDEncoderBaseModelOutput:
-        """The encoder's states of a batch, with discourse."""
+        """The encoder's states of a batch, with discourse.
+
+        Raises:
+            CorpusError: if a document is longer than the model's positions.
+        """
+        most = self.network.encoder.max_source_positions
+        if batch.source.shape[1] > most:
+            lengths = batch.source_mask.sum(1).tolist()
+            row = lengths.index(max(lengths))
+            raise CorpusError(f"document {batch.ids[row]!r} has {lengths[row]} tokens, {self._remedy('source', most)}")
         return self.network.encode(batch.source, batch.source_mask, batch.global_mask, self.discourse(batch))
 
-    def _log_likelihood(self, batch: RSTformerBatch, inputs: Tensor, target: Tensor, real: Tensor) -> Tensor:
-        """log P(y_t), 0 at padding: decoder inputs and targets [B, T] -> [B, T]."""
-        states, mask = self.encode(batch), batch.source_mask
-        logits = self.network.led(
-            encoder_outputs=states, attention_mask=mask, decoder_input_ids=inputs, use_cache=False
-        ).logits
-        log_probs = logits.float().log_softmax(-1).gather(2, target.unsqueeze(-1)).squeeze(-1)
-        return log_probs.masked_fill(real == 0, 0)
+    def _remedy(self, side: str, most: int) -> str:
+        more = {"source": "model.positions", "target": "model.target_positions"}[side]
+        return f"the model has {most} positions: lower data.max_{side}, or raise {more} of a model from scratch"
+
+    def _log_likelihood(self, states: Tensor, mask: Tensor, target: Tensor, real: Tensor) -> Tensor:
+        """log P(y_t) of targets [B, T] that follow from the encoder's states [B, S, D]; 0 where not real."""
+        if target.shape[1] > (most := self.network.led.config.max_decoder_position_embeddings):
+            raise CorpusError(f"a summary has {target.shape[1]} tokens, {self._remedy('target', most)}")
+        inputs = torch.cat([torch.full_like(target[:, :1], self.text.stop), target[:, :-1]], 1)
+        led = self.network.led
+        encoded = LEDEncoderBaseModelOutput(last_hidden_state=states)
+        logits = led(encoder_outputs=encoded, attention_mask=mask, decoder_input_ids=inputs, use_cache=False).logits
+        log_probs = logits.float().log_softmax(-1).gather(2, target.unsqueeze(-1)).squeeze(-1)  # [B, T]
+        return log_probs.masked_fill(~real, 0)
 
     def loss_terms(self, batch: RSTformerBatch) -> dict[str, Tensor]:
         """`nll`: the mean over the target, then over the documents."""
-        log_probs = self._log_likelihood(batch, batch.target_input, batch.target, batch.target_mask)
+        states = self.encode(batch).last_hidden_state
+        log_probs = self._log_likelihood(states, batch.source_mask, batch.target, batch.target_mask != 0)
         return {"nll": -(log_probs.sum(1) / batch.target_mask.sum(1)).mean()}
 
     # Generation --------------------------------------------------------------------------------------------------
 
-    def generate(self, batch: RSTformerBatch, options: DecodingOptions) -> Tensor:
-        """Token ids of the best hypothesis, the first </s> left out, [B, T]; padded behind the last one."""
+    def generate(self, batch: RSTformerBatch, options: DecodingOptions, count: int = 1) -> Samples:
+        """The best `count` hypotheses of a search, or so many drawn ones."""
+        led, width = self.network.led, self.network.led.config.vocab_size
+        missing = range(len(self.text), width)  # rows of the output without a token
+        forbidden = None if options.allow_unknown else [[i] for i in (self.text.start, self.text.pad, *missing)]
         with evaluating(self):
-            forbidden = [[word] for word in (self.text.start, self.text.pad)]
-            missing = range(len(self.text), self.network.led.config.vocab_size)  # rows of the output without a token
-            return self.network.led.generate(
-                encoder_outputs=self.encode(batch),
+            # Hugging Face repeats what it is given for each hypothesis, in place
+            states = LEDEncoderBaseModelOutput(last_hidden_state=self.encode(batch).last_hidden_state)
+            tokens = led.generate(
+                encoder_outputs=states,
                 attention_mask=batch.source_mask,
-                bad_words_ids=forbidden + [[word] for word in missing],
+                bad_words_ids=forbidden,
+                num_return_sequences=count,
                 **generation_options(options),
-            )[:, 1:]
+            )[:, 1:].unflatten(0, (-1, count))  # [B, K, T]
+        last = tokens == self.text.stop
+        real = last.long().cumsum(-1) - last.long() == 0
+        return Samples(tokens.masked_fill(~real, self.text.pad), real.sum(-1))
 
     def summarize(self, batch: RSTformerBatch) -> list[Summary]:
         """The best hypothesis of each document as sentences."""
-        made = self.generate(batch, self.decoding).tolist()
-        texts = [self.text.decode(ids) for ids in made]
+        texts = self.texts(batch, self.generate(batch, self.decoding))
         return [
             Summary(name, split_sentences(text), references)
-            for name, text, references in zip(batch.ids, texts, batch.references)
+            for name, (text,), references in zip(batch.ids, texts, batch.references)
         ]
 
     def sample(self, batch: RSTformerBatch, options: DecodingOptions) -> Samples:
-        """One generated summary a document without gradient, [B, 1, T]."""
-        tokens = self.generate(batch, options)
-        ended = (tokens == self.text.stop).long().cumsum(1)
-        kept = (ended - (tokens == self.text.stop).long()) == 0
-        return Samples(tokens.masked_fill(~kept, self.text.pad).unsqueeze(1), kept.sum(1, keepdim=True))
+        """`options.beam_size` summaries a document, drawn or searched, without gradient, [B, K, T]."""
+        count, parts = options.beam_size, []
+        if options.sample and options.greedy_first:
+            parts.append(self.generate(batch, replace(options, beam_size=1, sample=False, greedy_first=False)))
+            count -= 1
+        if count:
+            parts.append(self.generate(batch, options, count))
+        longest = max(part.tokens.shape[2] for part in parts)
+        tokens = [pad(part.tokens, (0, longest - part.tokens.shape[2]), value=self.text.pad) for part in parts]
+        return Samples(torch.cat(tokens, 1), torch.cat([part.lengths for part in parts], 1))
 
     def log_probs(self, batch: RSTformerBatch, samples: Samples) -> Tensor:
-        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 at padding."""
-        rows = []
-        for target in samples.tokens.unbind(1):
-            inputs = torch.cat([torch.full_like(target[:, :1], self.text.stop), target[:, :-1]], 1)
-            rows.append(self._log_likelihood(batch, inputs, target, target != self.text.pad))
-        return torch.stack(rows, 1)
+        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind `lengths`."""
+        B, K, T = samples.tokens.shape
+        states = self.encode(batch).last_hidden_state.repeat_interleave(K, 0)  # [B K, S, D]
+        mask = batch.source_mask.repeat_interleave(K, 0)
+        real = torch.arange(T, device=mask.device) < samples.lengths.unsqueeze(-1)  # [B, K, T]
+        return self._log_likelihood(states, mask, samples.tokens.flatten(0, 1), real.flatten(0, 1)).view(B, K, T)
+
+    def texts(self, batch: RSTformerBatch, samples: Samples) -> list[list[str]]:
+        """Text of each sample, special symbols and tokens behind `lengths` left out."""
+        rows = zip(samples.tokens.tolist(), samples.lengths.tolist())
+        return [[self.text.decode(ids[:length]) for ids, length in zip(*row)] for row in rows]
+
+    def source_ids(self, batch: RSTformerBatch) -> Tensor:
+        """What the encoder reads, [B, S]."""
+        return batch.source
 
 
 def generation_options(options: DecodingOptions) -> dict[str, object]:
@@ -195,16 +284,13 @@ def generation_options(options: DecodingOptions) -> dict[str, object]:
     """
     if options.length_penalty == "gnmt":
         raise ValueError("decoding.length_penalty gnmt is not there for pretrained decoders: take mean, with alpha")
-    common = {"max_new_tokens": options.max_length, "min_new_tokens": options.min_length}
-    common |= {"no_repeat_ngram_size": options.no_repeat_ngram, "use_cache": True}
+    common = {"max_new_tokens": options.max_length, "min_new_tokens": options.min_length, "use_cache": True}
+    common["no_repeat_ngram_size"] = options.no_repeat_ngram
     if options.sample:
-        return common | {
-            "do_sample": True, "num_beams": 1, "temperature": options.temperature, "top_k": options.top_k,
-            "top_p": options.top_p,
-        }  # fmt: skip
-    penalty = options.alpha if options.length_penalty == "mean" else 0.0
-    beams = {"num_beams": options.beam_size, "do_sample": False}
-    # early stopping and length penalties are about beams
-    return common | beams | (
-        {"length_penalty": penalty, "early_stopping": options.early_stopping} if options.beam_size > 1 else {}
-    )
+        chosen = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
+        return common | chosen | {"do_sample": True, "num_beams": 1}
+    common |= {"num_beams": options.beam_size, "do_sample": False}
+    if options.beam_size > 1:  # these are about beams
+        common["length_penalty"] = options.alpha if options.length_penalty == "mean" else 0.0
+        common["early_stopping"] = options.early_stopping
+    return common

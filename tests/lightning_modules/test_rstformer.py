@@ -1,6 +1,7 @@
 import pytest
 import torch
 from pytorch_lightning import Trainer, seed_everything
+from transformers import AutoTokenizer, LEDForConditionalGeneration
 
 from datamodules.corpora import Files
 from datamodules.documents import CorpusError
@@ -9,9 +10,11 @@ from datamodules.text.subword_text import SMALLEST, SubwordText
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.right_branching import RightBranchingParser
 from lightning_modules.rstformer import RSTformer, generation_options
+from lightning_modules.summarizer import Samples
 from tests.datamodules.test_rstformer_data import MadeUpParser
 
 DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=30)
+DRAWING = DecodingOptions(beam_size=3, min_length=0, max_length=9, sample=True, greedy_first=True, allow_unknown=True)
 SMALL = {"vocab_size": 320, "hidden_size": 16, "heads": 3, "layers": 2, "inner_size": 24, "window": 16}
 SMALL |= {"positions": 64, "target_positions": 48, "dropout": 0.0, "relations": 3, "decoding": DECODING}
 
@@ -27,6 +30,13 @@ def model_of(**changes) -> RSTformer:
 def data_of(files, folder, **changes) -> RSTformerData:
     settings = {"vocab_size": 320, "max_source": 60, "max_target": 40, "half_width": 8, "batch_size": 4}
     return RSTformerData(Files(**files), cache_dir=folder, **settings | {"parser": MadeUpParser()} | changes)
+
+
+def trainer(**arguments) -> Trainer:
+    return Trainer(
+        accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, use_distributed_sampler=False, **arguments,
+    )  # fmt: skip
 
 
 def ready(files, folder, **changes) -> RSTformerData:
@@ -121,11 +131,7 @@ def test_a_gradient_in_every_parameter_and_it_learns_by_heart(injection, corpus_
         missing.append([name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()])
 
     model.on_before_optimizer_step = look
-    trainer = Trainer(
-        accelerator="cpu", max_epochs=60, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, limit_val_batches=0, use_distributed_sampler=False, gradient_clip_val=2.0,
-    )  # fmt: skip
-    trainer.fit(model, data)
+    trainer(max_epochs=60, limit_val_batches=0, gradient_clip_val=2.0).fit(model, data)
     assert missing[-1] == []
     summaries = model.eval().summarize(next(iter(data.train_dataloader())))
     assert len(summaries) == 4
@@ -164,6 +170,137 @@ def test_what_does_not_fit_is_refused(corpus_files, folder, batch_and_text):
     other.start, other.stop = other.stop, other.start
     with pytest.raises(CorpusError, match="others in the pretrained model"):
         model_of().use_text(other)
+
+
+def test_what_is_too_long_is_named_with_its_remedy(corpus_files, folder, batch_and_text):
+    batch, text = batch_and_text
+    longest = batch.ids[int(batch.source_mask.sum(1).argmax())]
+    short = model_of(positions=20)
+    short.use_text(text)
+    with pytest.raises(CorpusError, match=rf"'{longest}' has \d+ tokens, .* 20 positions: lower data\.max_source"):
+        short.loss_terms(batch)
+    short = model_of(target_positions=5, decoding=DecodingOptions(min_length=1, max_length=5))
+    short.use_text(text)
+    with pytest.raises(CorpusError, match=r"a summary has \d+ tokens, .* 5 positions: lower data\.max_target"):
+        short.loss_terms(batch)
+    with pytest.raises(ValueError, match=r"decoding\.max_length 30: the decoder has 20 positions"):
+        model_of(target_positions=20)
+    for window in (7, 0):
+        with pytest.raises(ValueError, match=rf"model\.window {window}: .* even and at least 2"):
+            model_of(window=window)
+    with pytest.raises(ValueError, match=r"model\.hidden_size 16 does not divide into 3 heads"):
+        RSTformer(**SMALL)
+    narrow = next(iter(ready(corpus_files, folder, half_width=1).test_dataloader()))
+    with pytest.raises(ValueError, match=r"document 'doc-.*the window of 8 tokens .* reaches \d EDUs"):
+        model_of().loss_terms(narrow)
+
+
+def test_the_relations_of_another_parser_are_refused_at_the_start(corpus_files, folder):
+    data = data_of(corpus_files, folder, parser=RightBranchingParser())
+    with pytest.raises(CorpusError, match=r"data\.parser has 15 relations, the model 3: give model\.relations"):
+        trainer(max_epochs=1).fit(model_of(), data)
+
+
+def test_samples_are_drawn_from_the_distribution_that_is_rescored(batch_and_text):
+    batch, text = batch_and_text
+    model = randomized(model_of(injection="one_plus"), text)
+    many = DecodingOptions(
+        beam_size=2000, min_length=0, max_length=1, sample=True, greedy_first=True, allow_unknown=True
+    )
+    torch.manual_seed(1)
+    made = model.sample(batch, many)
+    assert made.tokens.shape == (batch.batch_size, 2000, 1) and made.lengths.eq(1).all()
+    with torch.no_grad():
+        start = torch.full_like(batch.target[:, :1], text.stop)
+        logits = model.network(
+            batch.source, batch.source_mask, batch.global_mask, model.discourse(batch), decoder_input_ids=start
+        ).logits[:, 0].double()  # fmt: skip
+    for n, expected in enumerate(logits.softmax(-1) * 1999):
+        assert made.tokens[n, 0, 0] == logits[n].argmax()
+        drawn = torch.bincount(made.tokens[n, 1:, 0], minlength=320)
+        chi_square = ((drawn - expected).square() / expected).sum()
+        assert chi_square < 320 + 6 * (2 * 320) ** 0.5  # mean and six standard deviations
+
+
+def test_several_samples_are_rescored_one_by_one_and_written_up_to_their_lengths(batch_and_text):
+    batch, text = batch_and_text
+    model = randomized(model_of(injection="one_plus"), text)
+    torch.manual_seed(2)
+    drawing = DecodingOptions(
+        beam_size=3, min_length=0, max_length=9, sample=True, greedy_first=True, allow_unknown=True
+    )
+    for options in (drawing, DecodingOptions(beam_size=3, min_length=2, max_length=9)):
+        made = model.sample(batch, options)
+        assert made.tokens.shape[:2] == (batch.batch_size, 3)
+        together = model.log_probs(batch, made)
+        for k in range(3):
+            alone = model.log_probs(batch, Samples(made.tokens[:, k : k + 1], made.lengths[:, k : k + 1]))
+            torch.testing.assert_close(together[:, k : k + 1], alone)
+        for n, row in enumerate(model.texts(batch, Samples(made.tokens, made.lengths.clamp(max=4)))):
+            for k, written in enumerate(row):
+                length = min(4, int(made.lengths[n, k]))
+                assert written == text.decode(made.tokens[n, k, :length].tolist())
+                assert together[n, k, made.lengths[n, k] :].eq(0).all()
+    whole = torch.full_like(batch.source[:, :1], batch.source.shape[1])
+    sources = model.texts(batch, Samples(model.source_ids(batch).unsqueeze(1), whole))
+    assert sources[0][0].split()[1:4] == ["is", "a", sources[0][0].split()[3]]
+
+
+class Letters:
+    """A reward that a model without any training gets, too."""
+
+    reads_source = False
+
+    def __call__(self, written):
+        return [len(text) / 10 for text in written.texts]
+
+
+def test_self_critical_training_moves_what_discourse_has_learned(corpus_files, folder):
+    SelfCritical = pytest.importorskip("callbacks.self_critical").SelfCritical
+    seed_everything(5, verbose=False)
+    model = model_of(injection="log_bias", decoding=DecodingOptions(beam_size=1, min_length=0, max_length=8))
+    before = [injection.beta.clone() for injection in model.network.injections]
+    critical = SelfCritical(Letters(), samples=2, gamma=1.0)
+    trainer(max_steps=2, callbacks=[critical], limit_val_batches=0).fit(model, data_of(corpus_files, folder))
+    assert all((injection.beta != old).any() for injection, old in zip(model.network.injections, before))
+
+
+def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, corpus_files, folder, batch_and_text):
+    batch, text = batch_and_text
+    model = randomized(model_of(injection="log_bias"), text)
+    model.export(tmp_path / "led")
+    led = LEDForConditionalGeneration.from_pretrained(tmp_path / "led").eval()
+    names = model.network.led.state_dict()
+    assert all(torch.equal(value, names[name]) for name, value in led.state_dict().items())
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "led")
+    for written in ("Tamsel7 is a lynx.", "naïve 😀"):
+        assert tokenizer(written, add_special_tokens=False).input_ids == text(written)[0]
+    again = RSTformer(**SMALL | {"checkpoint": str(tmp_path / "led"), "ablation": "no_discourse"})
+    data = ready(
+        corpus_files, folder / "exported", parser=None, ablation="no_discourse", checkpoint=str(tmp_path / "led")
+    )
+    again.use_text(data.text)
+    ours = next(iter(data.test_dataloader()))
+    assert torch.equal(ours.source, batch.source)
+    again.eval()
+    with torch.no_grad():
+        logits = led(
+            batch.source, attention_mask=batch.source_mask, global_attention_mask=batch.global_mask,
+            decoder_input_ids=batch.target_input,
+        ).logits  # fmt: skip
+        nll = -logits.log_softmax(-1).gather(2, batch.target.unsqueeze(-1)).squeeze(-1) * batch.target_mask
+        expected = (nll.sum(1) / batch.target_mask.sum(1)).mean()
+        torch.testing.assert_close(again.loss_terms(ours)["nll"], expected, atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match="no tokenizer to export"):
+        model_of().export(tmp_path / "other")
+
+
+def test_what_discourse_learns_has_a_rate_of_its_own():
+    model = model_of(injection="log_bias", learn_weights=True, schedule="constant", learning_rate=1e-3)
+    led, own = model.configure_optimizers()["optimizer"].param_groups
+    assert (led["lr"], own["lr"], own["weight_decay"]) == (1e-3, 1e-2, 0)
+    assert {id(p) for p in own["params"]} == {id(p) for p in model.network.injections.parameters()}
+    assert len(led["params"]) + len(own["params"]) == len(list(model.parameters()))
 
 
 def test_options_in_hugging_faces_names():
