@@ -1,0 +1,48 @@
+"""Made-up clusters of paragraphs, and what any graph over them has to be."""
+
+import random
+
+import numpy as np
+
+from datamodules.documents import Document
+from datamodules.graphs import ParagraphRule, Paragraphs
+
+THEMES = {
+    "river": "otter heron river bank water fish reed swim dive stream".split(),
+    "market": "price trade bank coin merchant sell buy cheap stall profit".split(),
+    "sky": "star moon comet orbit telescope night planet dark cloud light".split(),
+}
+NAMES = ("Quillon", "Brisbet", "Tamsel", "Vorrick")
+
+
+def sentence(theme: str, rng: random.Random) -> str:
+    words = [rng.choice(THEMES[theme]) for _ in range(rng.randrange(4, 9))]
+    return f"{rng.choice(NAMES)} saw that the {' '.join(words)} ended."
+
+
+def cluster(seed: int, sizes: tuple[int, ...] = (3, 2, 4, 1, 2)) -> Document:
+    """A document with a part of so many sentences each, every part about one theme."""
+    rng = random.Random(seed)
+    parts = []
+    for size in sizes:
+        theme = rng.choice(list(THEMES))
+        parts.append([sentence(theme, rng) for _ in range(size)])
+    return Document(f"cluster-{seed}", parts)
+
+
+def paragraphs(*parts: list[str] | str, rule: ParagraphRule | None = None, id: str = "x") -> Paragraphs:
+    """The paragraphs of parts, each a list of sentences or a single one."""
+    listed = [[part] if isinstance(part, str) else part for part in parts]
+    return (rule or ParagraphRule())(Document(id, listed))
+
+
+def shuffled(document: Document, order: list[int]) -> Document:
+    """The same parts in another order."""
+    return Document(document.id, [document.parts[place] for place in order])
+
+
+def assert_is_graph(weights: np.ndarray, size: int, symmetric: bool) -> None:
+    assert weights.shape == (size, size) and weights.dtype == np.float32
+    assert (weights >= 0).all() and (weights <= 1).all() and (weights.diagonal() == 1).all()
+    if symmetric:
+        assert (weights == weights.T).all()

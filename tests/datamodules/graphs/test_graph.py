@@ -1,0 +1,126 @@
+import gzip
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from datamodules.documents import CorpusError
+from datamodules.graphs import Discourse, FromFile, NoGraph, ParagraphGraph, Similarity, Topic, make_graph
+from tests.conftest import write_lines
+from tests.datamodules.graphs.made_up import assert_is_graph, cluster, paragraphs
+
+
+class Given(ParagraphGraph):
+    """A graph that gives back what it was made of."""
+
+    def __init__(self, weights, symmetric=True):
+        self.given, self.symmetric = weights, symmetric
+
+    def weights(self, paragraphs):
+        return self.given
+
+
+THREE = paragraphs("One.", "Two.", "Three.", id="doc-7")
+
+
+def test_a_graph_of_ones_own_is_checked_and_its_diagonal_is_one():
+    found = Given([[0, 0.5, 0.25], [0.5, 0.3, 1 + 1e-7], [0.25, 1, 9]])(THREE)
+    assert_is_graph(found, 3, symmetric=True)
+    np.testing.assert_allclose(found, [[1, 0.5, 0.25], [0.5, 1, 1], [0.25, 1, 1]])
+
+
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        (np.ones((2, 3)), r"its graph is 2 x 3, not 3 x 3; give one row and column for each of its 3 paragraphs"),
+        (np.ones((4, 4)), "its graph is 4 x 4, not 3 x 3"),
+        (0.5, "its graph is a single number, not 3 x 3"),
+        ([[1, 0], [0]], "its graph is no table of numbers"),
+        ("many", "its graph is no table of numbers"),
+        (None, r"its graph is a single number|its graph is no table of numbers"),
+        ([[1, 1.5, 0], [1.5, 1, 0], [0, 0, 1]], r"weight 1\.5 between paragraphs 0 and 1 \(counted from 0\) is not in"),
+        ([[1, 0, 0], [0, 1, -0.2], [0, -0.2, 1]], r"weight -0\.2 between paragraphs 1 and 2"),
+        ([[1, 0, float("nan")], [0, 1, 0], [0, 0, 1]], "weight nan between paragraphs 0 and 2"),
+        ([[1, 0.2, 0], [0.4, 1, 0], [0, 0, 1]], r"to be symmetric, but has 0\.2 from 0 to 1, 0\.4 back"),
+    ],
+)
+def test_what_is_no_graph_names_its_document(weights, message):
+    with pytest.raises(CorpusError, match=f"^Given: document 'doc-7': .*{message}"):
+        Given(weights)(THREE)
+
+
+def test_directed_graphs_need_not_be_symmetric():
+    found = Given([[1, 0.2, 0], [0.4, 1, 0], [0, 0, 1]], symmetric=False)(THREE)
+    assert_is_graph(found, 3, symmetric=False)
+    assert found[0, 1] == np.float32(0.2) and found[1, 0] == np.float32(0.4)
+
+
+def test_graphs_by_name():
+    assert isinstance(make_graph("similarity"), Similarity) and isinstance(make_graph("topic"), Topic)
+    assert isinstance(make_graph("discourse"), Discourse) and isinstance(make_graph("none"), NoGraph)
+    own = Topic(topics=3)
+    assert make_graph(own) is own
+    with pytest.raises(ValueError, match=r"'similar' is none of similarity, topic, discourse, rst, none"):
+        make_graph("similar")
+    with pytest.raises(ValueError, match="graph rst needs a parser and a folder of parses"):
+        make_graph("rst")
+
+
+def test_no_graph_relates_all_to_all():
+    assert NoGraph().plain and (NoGraph()(THREE) == np.ones((3, 3), dtype=np.float32)).all()
+    assert not any(graph.plain for graph in (Similarity(), Topic(), Discourse()))
+
+
+def test_what_identifies_a_graph():
+    graphs = [Similarity(), NoGraph(), Discourse(), Discourse(["entity"]), Discourse(normalise="max"), Topic(), Topic(5)]
+    assert len({graph.digest() for graph in graphs}) == len(graphs)
+    assert Discourse(["event", "entity"]).digest() == Discourse(["entity", "event"]).digest()
+
+
+@pytest.mark.parametrize("graph", [Similarity(), NoGraph(), Discourse()], ids=lambda graph: graph.name)
+def test_graphs_travel_to_other_processes(graph):
+    found = paragraphs(*cluster(3).parts)
+    again = pickle.loads(pickle.dumps(graph))
+    assert again.digest() == graph.digest() and (again(found) == graph(found)).all()
+
+
+# From a file -----------------------------------------------------------------------------------------------------
+
+
+def test_graphs_from_a_file(tmp_path):
+    rows = [{"id": "doc-7", "weights": [[0, 0.5, 1], [0, 0, 0], [0.1, 0, 0]]}, {"id": 8, "weights": [[0]]}]
+    path = tmp_path / "graphs.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    graph = FromFile(path)
+    np.testing.assert_allclose(graph(THREE), [[1, 0.5, 1], [0, 1, 0], [0.1, 0, 1]], rtol=1e-6)
+    assert graph(paragraphs("One.", id="8")).tolist() == [[1]]
+    assert pickle.loads(pickle.dumps(graph))(THREE).tolist() == graph(THREE).tolist()
+    other = tmp_path / "other.jsonl"
+    write_lines(other, [{"name": "doc-7", "graph": rows[0]["weights"]}])
+    renamed = FromFile(other, id="name", weights="graph")
+    assert (renamed(THREE) == graph(THREE)).all() and renamed.digest() != graph.digest()
+
+
+@pytest.mark.parametrize(
+    "lines, message",
+    [
+        ([{"id": "doc-7", "weights": [[1, 0], [0, 1]]}], r":1: document 'doc-7': its graph is 2 x 2, not 3 x 3"),
+        ([{"id": "doc-7", "weights": [[1, 2, 0]] * 3}], r":1: document 'doc-7': weight 2 between paragraphs 0 and 1"),
+        ([{"id": "doc-8", "weights": [[1]]}], r"no graph of document 'doc-7' in field 'id'; add it"),
+        ([{"id": "doc-7"}], r":1: it has no field 'weights'; name the right one"),
+        ([{"id": "a", "weights": [[1]]}, {"id": "a", "weights": [[1]]}], r":2: document 'a' is in line 1 too"),
+        (["{broken"], r":1: broken JSON .*; mend it, every document needs its graph"),
+    ],
+)
+def test_a_file_that_has_no_such_graph_says_where(tmp_path, lines, message):
+    path = write_lines(tmp_path / "graphs.jsonl", lines)
+    with pytest.raises(CorpusError, match=message):
+        FromFile(path)(THREE)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(CorpusError, match="no such file; check the path"):
+        FromFile(tmp_path / "absent.jsonl").digest()
+    with pytest.raises(CorpusError, match="no such file; check the path"):
+        FromFile(tmp_path / "absent.jsonl")(THREE)

@@ -1,0 +1,71 @@
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from datamodules.graphs import Similarity
+from datamodules.text.content_words import STOP_WORDS, content_stems, words
+from tests.datamodules.graphs.made_up import assert_is_graph, cluster, paragraphs, shuffled
+
+
+def by_hand(texts):
+    """Cosines of tf-idf, one pair and one term at a time."""
+    bags = [Counter(content_stems(" ".join(text))) for text in texts]
+
+    def weight(bag, term):
+        df = sum(term in other for other in bags)
+        return bag[term] * (1 + math.log((1 + len(bags)) / (1 + df)))
+
+    def cosine(one, other):
+        dot = sum(weight(one, term) * weight(other, term) for term in one)
+        norms = [math.sqrt(sum(weight(bag, term) ** 2 for term in bag)) for bag in (one, other)]
+        return dot / (norms[0] * norms[1]) if min(norms) > 0 else 0.0
+
+    return [[1.0 if i == j else cosine(a, b) for j, b in enumerate(bags)] for i, a in enumerate(bags)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equals_the_formula_and_scikit_learn(seed):
+    found = paragraphs(*cluster(seed).parts)
+    weights = Similarity()(found)
+    np.testing.assert_allclose(weights, by_hand(found.texts), atol=1e-6)
+    table = TfidfVectorizer(analyzer=content_stems).fit_transform([" ".join(text) for text in found.texts])
+    np.testing.assert_allclose(weights, (table @ table.T).toarray(), atol=1e-6)
+
+
+def test_forms_of_a_word_count_as_one_and_function_words_as_none():
+    weights = Similarity()(paragraphs("The otters were swimming.", "It is an otter that swims!", "The heron, though."))
+    np.testing.assert_allclose(weights, [[1, 1, 0], [1, 1, 0], [0, 0, 1]], atol=1e-6)
+
+
+vocabulary = st.sampled_from(["otter", "Herons", "river", "the", "and", "42", "naïve", "—", "x"])
+clusters = st.lists(st.lists(st.lists(vocabulary, max_size=8).map(" ".join), max_size=3), min_size=1, max_size=6)
+
+
+@given(clusters, st.randoms())
+def test_any_cluster_in_any_order(parts, random):
+    found = paragraphs(*parts)
+    weights = Similarity()(found)
+    assert_is_graph(weights, len(found), symmetric=True)
+    order = list(range(len(found)))
+    random.shuffle(order)
+    again = Similarity()(paragraphs(*(found.texts[place] for place in order)))
+    np.testing.assert_allclose(again, weights[np.ix_(order, order)], atol=1e-6)
+
+
+def test_one_paragraph_an_empty_one_and_identical_ones():
+    assert Similarity()(paragraphs("An otter.")).tolist() == [[1]]
+    assert Similarity()(paragraphs([])).tolist() == [[1]]
+    same = Similarity()(paragraphs("An otter dives.", "An otter dives.", "It is.", "— ..."))
+    np.testing.assert_allclose(same, [[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], atol=1e-6)
+    assert Similarity()(paragraphs(*shuffled(cluster(1), [0, 0, 0]).parts)).min() > 0.9999
+
+
+def test_content_words():
+    assert words("Don’t say “naïve” in Łódź, 3.5 times.") == ["don't", "say", "naïve", "in", "łódź", "3", "5", "times"]
+    assert content_stems("He did n't see Brisbet's 2 otters; a b c.") == ["see", "brisbet", "2", "otter"]
+    assert {"the", "don't", "n't"} <= STOP_WORDS and content_stems("") == []
