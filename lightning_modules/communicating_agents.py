@@ -17,8 +17,8 @@ from datamodules.text.words import SENTENCE_ENDS
 from lightning_modules.decoding.beam_search import Hypotheses, State
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extended_words import (
+    DecodingLayer,
     as_sentences,
-    decoding_layer,
     real_rows,
     shifted,
     texts_of,
@@ -34,7 +34,8 @@ from lightning_modules.networks.extended_output import (
     every_word,
     gold_log_probs,
     likeliest_words,
-    source_memory,
+    sampling_memory,
+    search_memory,
 )
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
@@ -115,6 +116,7 @@ class CommunicatingAgents(Summarizer):
         )
         self.loss_weights["cohesion"] = cohesion
         self.has_cohesion = cohesion > 0
+        self._decoding_layer = DecodingLayer()
         self.register_buffer("end_ids", torch.zeros(0, dtype=torch.long), persistent=False)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -163,10 +165,20 @@ class CommunicatingAgents(Summarizer):
         rank_zero_info(f"{path}: vectors of {len(rows):,} of the vocabulary's {len(self.text):,} words")
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """As in `Summarizer`; a model with contextual agent attention also goes on from one without it (m7 from m5)."""
+        weights, name = checkpoint["state_dict"], "network.decoder.combine_before.weight"
+        if self.network.decoder.combine_before is not None and name not in weights:
+            weights[name] = torch.zeros_like(self.state_dict()[name])  # which changes nothing of what it computes
+            rank_zero_info("the checkpoint has no contextual agent attention: its weights start at zero")
+        own = self.loss_weights["cohesion"]
         super().on_load_checkpoint(checkpoint)
-        self.word_vectors = None  # the checkpoint's embedding is what comes of them
+        self.loss_weights["cohesion"] = own  # of this run, which may be another than that of the weights
 
     # Training ----------------------------------------------------------------------------------------------------
+
+    def on_train_batch_start(self, batch: CommunicatingAgentsBatch, batch_idx: int) -> None:
+        super().on_train_batch_start(batch, batch_idx)
+        self._decoding_layer.forget()
 
     def _decode(self, batch: CommunicatingAgentsBatch, target_input: Tensor) -> AgentsDecoded:
         return self.network(batch.source, batch.lengths, target_input)
@@ -210,11 +222,14 @@ class CommunicatingAgents(Summarizer):
         """Beam search or sampling; tokens are extended ids."""
         with evaluating(self):
             memory, start = self.network.encode(batch.source, batch.lengths)
-            words = (batch.source.flatten(1), batch.source_extended.flatten(1))
-            fixed = memory._asdict() | source_memory(self.network.output, *words, UNK)
-            layer = None if options.sample else decoding_layer(self.network.output, len(self.text), options.screening)
+            source, extended, layer = batch.source.flatten(1), batch.source_extended.flatten(1), None
+            if options.sample:
+                words = sampling_memory(extended, self.vocab_size)
+            else:
+                words = search_memory(self.network.output, source, extended, UNK)
+                layer = self._decoding_layer.of(self.network.output, len(self.text), options.screening)
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
-            return write(partial(self._step, layer=layer), state, fixed, options, generator)
+            return write(partial(self._step, layer=layer), state, memory._asdict() | words, options, generator)
 
     def sample(self, batch: CommunicatingAgentsBatch, options: DecodingOptions) -> Samples:
         """Generated extended ids, [B, K, T], without gradient."""

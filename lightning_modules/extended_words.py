@@ -6,7 +6,7 @@ Ids below V are vocabulary words, V + k is the k-th word of a document that the 
 from collections.abc import Iterable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from datamodules.text.words import sentences_of
@@ -28,10 +28,25 @@ def real_rows(target: Tensor) -> Tensor:
     return (target != PAD).flatten().nonzero().squeeze(1)
 
 
-def decoding_layer(output: torch.nn.Linear, words: int, screening: bool) -> VocabularySlices | ScreenedVocabulary:
-    """An output layer as decoding reads it; rows behind the first `words` have no word and are left out."""
-    form = ScreenedVocabulary if screening else VocabularySlices
-    return form.of(output.weight[:words], output.bias[:words])
+class DecodingLayer:
+    """An output layer as decoding reads it, made once for all batches between two steps of training."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Gives its memory back, as training needs it."""
+        self._key, self._layer = None, None
+
+    def of(self, output: nn.Linear, words: int, screening: bool) -> VocabularySlices | ScreenedVocabulary:
+        """The layer in the form that `DecodingOptions.screening` asks for; rows behind the first `words` are left out,
+        they have no word."""
+        weight, bias = output.weight, output.bias
+        key = (weight.data_ptr(), weight._version, bias._version, words, screening)
+        if self._key != key:
+            form = ScreenedVocabulary if screening else VocabularySlices
+            self._key, self._layer = key, form.of(weight[:words], bias[:words])
+        return self._layer
 
 
 def write(

@@ -15,6 +15,7 @@ from lightning_modules.networks.copying import (
     mix_log_probs,
 )
 from lightning_modules.networks.output_layer import (
+    ScreenedVocabulary,
     VocabularySlices,
     best_words,
     linear_log_prob,
@@ -61,8 +62,13 @@ def copied_words(
     return (1 - p_gen) * mass > (p_gen * generated).masked_fill(target >= V, 0)
 
 
-def source_memory(output: nn.Linear, source: Tensor, extended: Tensor, unknown: int) -> dict[str, Tensor]:
-    """What decoding needs to know of the documents' words, each tensor [B, ...].
+def sampling_memory(extended: Tensor, vocab_size: int) -> dict[str, Tensor]:
+    """What `every_word` needs to know of the documents' words: extended ids [B, S], and how many they add, [B]."""
+    return {"source": extended, "extra": (extended.amax(1) - vocab_size + 1).clamp_min(0)}
+
+
+def search_memory(output: nn.Linear, source: Tensor, extended: Tensor, unknown: int) -> dict[str, Tensor]:
+    """What `likeliest_words` and `every_word` need to know of the documents' words, each tensor [B, ...].
 
     Args:
         source: ids below V, [B, S].
@@ -74,18 +80,21 @@ def source_memory(output: nn.Linear, source: Tensor, extended: Tensor, unknown: 
     in_source.scatter_(1, source, True)
     # a word that the vocabulary lacks is read as unknown; that symbol itself is no word of the document
     in_source[:, unknown] = (extended == unknown).any(1)
-    return {
-        "source": extended,
+    return sampling_memory(extended, V) | {
         "first": first_positions(extended),
         "in_source": in_source,
-        "extra": (extended.amax(1) - V + 1).clamp_min(0),
         "rows": output.weight[source],  # of the output layer, for the document's words: [B, S, H]
         "row_bias": output.bias[source].masked_fill(extended >= V, float("-inf")),
     }
 
 
 def likeliest_words(
-    features: Tensor, attention: Tensor, gate: Tensor, memory: dict[str, Tensor], layer: VocabularySlices, count: int
+    features: Tensor,
+    attention: Tensor,
+    gate: Tensor,
+    memory: dict[str, Tensor],
+    layer: VocabularySlices | ScreenedVocabulary,
+    count: int,
 ) -> tuple[Tensor, Tensor]:
     """Candidates among which the likeliest `count` words of the mixture are: ids and log-probabilities, [B, K, C].
 
@@ -93,7 +102,7 @@ def likeliest_words(
         features: [B, K, H].
         attention: [B, K, S].
         gate: [B, K].
-        memory: with what `source_memory` gives.
+        memory: with what `search_memory` gives.
         layer: the output layer.
     """
     best = best_words(features, layer, count)

@@ -72,7 +72,8 @@ def decode(network, agents, inputs):
     for s, y in zip(states, words):
         attentions, contexts = [], []
         for agent in agents:
-            energies = [decoder.words.score @ (decoder.words.project.weight @ h + decoder.words.query(s)).tanh() for h in agent]
+            inner = [(decoder.words.project.weight @ h + decoder.words.query(s)).tanh() for h in agent]
+            energies = [decoder.words.score @ x for x in inner]
             attentions.append(torch.stack(energies).softmax(0))
             contexts.append(sum(w * h for w, h in zip(attentions[-1], agent)))
         g = torch.ones(1)
@@ -80,8 +81,9 @@ def decode(network, agents, inputs):
             inner = [(decoder.agent_context.weight @ c + decoder.agent_query(s)).tanh() for c in contexts]
             g = torch.stack([(decoder.agent_score.weight @ x).squeeze() for x in inner]).softmax(0)
         context = sum(w * c for w, c in zip(g, contexts))
-        gate = lambda c: (decoder.pointer_context(c) + decoder.pointer_state(s) + decoder.pointer_word(y)).sigmoid()  # noqa: E731
-        p = torch.cat([gate(c) for c in contexts]) if decoder.multi_agent_pointer else gate(context).expand(len(g))
+        looked = contexts if decoder.multi_agent_pointer else [context] * len(g)
+        v_5, v_6, v_7 = decoder.pointer_context, decoder.pointer_state, decoder.pointer_word
+        p = torch.cat([(v_5(c) + v_6(s) + v_7(y)).sigmoid() for c in looked])
         inner = decoder.combine(torch.cat([s, context]))
         if decoder.combine_before is not None:
             inner = inner + decoder.combine_before.weight @ before

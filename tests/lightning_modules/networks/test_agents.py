@@ -5,7 +5,7 @@ import torch
 from lightning_modules.networks.agents import CommunicatingAgentsNetwork
 from lightning_modules.networks.agents_encoder import Parts, last_states
 from lightning_modules.networks.agents_messages import make_messages
-from lightning_modules.networks.extended_output import every_word, source_memory
+from lightning_modules.networks.extended_output import every_word, sampling_memory
 
 V, E, H = 11, 5, 4
 
@@ -50,7 +50,7 @@ def test_equals_a_plain_loop_over_the_formulas(row):
     source[:, 0, 0] = 1
     inputs = torch.randint(1, V, (3, 2, 4))
     out = network(source, lengths, inputs)
-    memory = source_memory(network.output, source.flatten(1), extended.flatten(1), unknown=1)
+    memory = sampling_memory(extended.flatten(1), V)
     every = every_word(network.output, V, *(x.flatten(1, 2) for x in (out.features, out.attention, out.gate)), memory)
     probabilities = every.exp().view(3, 2, 4, V + 1)
     for b in range(3):
@@ -169,7 +169,8 @@ def test_contextual_agent_attention_starts_as_the_model_without_it():
 
 def test_last_states_are_those_of_the_last_words():
     states = torch.arange(24.0).view(1, 2, 4, 3)
-    assert torch.equal(last_states(states, torch.tensor([[3, 1]])), torch.stack([states[0, 0, 3], states[0, 1, 1]])[None])
+    found = last_states(states, torch.tensor([[3, 1]]))
+    assert torch.equal(found[0], torch.stack([states[0, 0, 3], states[0, 1, 1]]))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16])

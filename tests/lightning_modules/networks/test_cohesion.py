@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 import torch
 from torch.nn.functional import cosine_similarity
@@ -11,7 +13,7 @@ def test_equals_a_plain_loop(ends):
     states, marks = torch.randn(2, 8, 5), torch.zeros(2, 8, dtype=torch.bool)
     marks[1, ends] = True
     expected = sum(
-        (cosine_similarity(states[1, one], states[1, other], dim=0) for one, other in zip(ends, ends[1:])),
+        (cosine_similarity(states[1, one], states[1, other], dim=0) for one, other in pairwise(ends)),
         start=torch.zeros(()),
     )
     found = cohesion(states, marks)

@@ -1,0 +1,133 @@
+from itertools import accumulate, combinations
+
+import pytest
+import torch
+
+from datamodules.communicating_agents import CommunicatingAgentsData, even_parts, paragraph_parts
+from datamodules.corpora.texts import Texts
+from datamodules.documents import Document
+from datamodules.pointer_generator import PointerGeneratorData
+from datamodules.text.vocabulary import PAD, STOP, UNK, Vocabulary
+
+V = 12
+TEXT = [["The zebra sat.", "A yak."], [" "], ["The cat"], [], ["near the gnu sat a yak"]]
+WORDS = ["the", "zebra", "sat", ".", "a", "yak", ".", "the", "cat", "near", "the", "gnu", "sat", "a", "yak"]
+
+
+def build(tmp_path, **arguments):
+    data = CommunicatingAgentsData(Texts([]), vocab_size=V, cache_dir=tmp_path, **arguments)
+    data.text = Vocabulary(["the", "cat", "sat", "."])
+    return data
+
+
+def row(data, parts, references=(), name="1"):
+    document = Document(name, [list(part) for part in parts], [list(reference) for reference in references])
+    return data.encode(document) | {"id": name, "references": document.references}
+
+
+def read_back(data, batch, index):
+    """The words of each agent."""
+    found = []
+    for ids, length in zip(batch.source_extended[index], batch.lengths[index].tolist()):
+        assert ids[length:].eq(PAD).all()
+        found.append(data.text.decode(ids[:length].tolist(), batch.added[index], V))
+    return found
+
+
+def test_even_parts_are_contiguous_and_differ_by_one():
+    for words in range(1, 12):
+        for agents in range(1, 6):
+            parts = even_parts(words, agents)
+            assert sum(parts) == words and len(parts) == min(words, agents)
+            assert max(parts) - min(parts) <= 1 and parts == sorted(parts, reverse=True)
+
+
+def test_paragraph_parts_cut_where_a_plain_search_would():
+    for paragraphs in ([3, 3, 3, 3], [10, 1, 1, 1], [1, 1, 1, 10], [5], [2, 7, 1, 4, 4, 2], [1, 1]):
+        ends = [0, *accumulate(paragraphs)]
+        for agents in range(1, 6):
+            parts = paragraph_parts(paragraphs, agents)
+            cuts = [0, *accumulate(parts)]
+            assert set(cuts) <= set(ends) and cuts[-1] == ends[-1] and min(parts) > 0
+            assert len(parts) == min(agents, len(paragraphs))
+            if agents == 2 and len(parts) == 2:  # one cut: every place for it can be tried
+                assert abs(cuts[1] - ends[-1] / 2) == min(abs(end - ends[-1] / 2) for end in ends[1:-1])
+    # the cuts of equal paragraphs are those that make the longest part as short as can be
+    for agents in range(1, 5):
+        ways = combinations(range(1, 8), agents - 1)
+        longest = min(max(b - a for a, b in zip((0, *way), (*way, 8))) for way in ways)
+        assert max(paragraph_parts([1] * 8, agents)) == longest
+
+
+@pytest.mark.parametrize("agents", [1, 2, 3, 5, 20])
+def test_an_even_split_deals_out_all_words_in_order(tmp_path, agents):
+    data = build(tmp_path, agents=agents)
+    batch = data.collate([row(data, TEXT), row(data, [["cat"]])])
+    dealt = read_back(data, batch, 0)
+    assert [word for part in dealt for word in part] == WORDS
+    assert [len(part) for part in dealt] == even_parts(15, agents) + [0] * max(0, agents - 15)
+    assert read_back(data, batch, 1) == [["cat"]] + [[]] * (agents - 1), "shorter than M parts: padding agents"
+    assert batch.source.shape == (2, agents, max(len(part) for part in dealt))
+
+
+def test_paragraphs_stay_whole_and_empty_ones_are_left_out(tmp_path):
+    expected = {
+        1: [WORDS],
+        2: [WORDS[:7], WORDS[7:]],
+        3: [WORDS[:7], WORDS[7:9], WORDS[9:]],
+        4: [WORDS[:7], WORDS[7:9], WORDS[9:], []],
+    }
+    for agents, parts in expected.items():
+        data = build(tmp_path, agents=agents, split="paragraphs")
+        assert read_back(data, data.collate([row(data, TEXT)]), 0) == parts
+
+
+def test_ids_are_the_pointer_generator_s_over_one_vocabulary_of_the_document(tmp_path):
+    data = build(tmp_path, agents=3, max_source=11, max_target=5)
+    plain = PointerGeneratorData(Texts([]), vocab_size=V, max_source=11, max_target=5, cache_dir=tmp_path)
+    plain.text = data.text
+    documents = [(TEXT, [["the yak sat near a gnu"], ["unused"]], "a"), ([["Cat."]], [["the gnu"]], "b")]
+    ours, theirs = (one.collate([row(one, *document) for document in documents]) for one in (data, plain))
+    for name in ("target", "target_input", "target_lengths", "target_rows"):
+        assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+    assert (ours.added, ours.ids, ours.references) == (theirs.added, theirs.ids, theirs.references)
+    for i in range(2):
+        real = torch.arange(ours.source.shape[2]) < ours.lengths[i].unsqueeze(1)
+        length = int(theirs.lengths[i])
+        assert torch.equal(ours.source_extended[i][real], theirs.source_extended[i, :length])
+        assert torch.equal(ours.source[i][real], theirs.source[i, :length])
+
+
+def test_cutting_the_source_later_deals_it_out_anew(tmp_path):
+    for split, parts in (("even", [4, 4]), ("paragraphs", [7, 1])):
+        data = build(tmp_path, agents=2, split=split)
+        rows = [row(data, TEXT, [["zebra gnu"]])]
+        assert data.collate(rows).target.tolist() == [[V, V + 4, STOP]]
+        data.lengths_now = (8, 2)
+        cut = data.collate(rows)
+        assert cut.lengths.tolist() == [parts] and cut.added == [["zebra", "a", "yak"]]
+        assert cut.target.tolist() == [[V, UNK]]
+
+
+@pytest.mark.parametrize("parts", [[[" "]], [], [[]]], ids=str)
+@pytest.mark.parametrize("split", ["even", "paragraphs"])
+def test_a_document_without_words_is_one_unknown_word(tmp_path, parts, split):
+    data = build(tmp_path, agents=3, split=split)
+    batch = data.collate([row(data, parts)])
+    assert batch.source.tolist() == [[[UNK], [PAD], [PAD]]] and batch.lengths.tolist() == [[1, 0, 0]]
+
+
+def test_numbers_of_agents_share_the_features(tmp_path):
+    one, other = build(tmp_path, agents=1), build(tmp_path, agents=5, split="paragraphs")
+    assert one.feature_settings() == other.feature_settings() and row(one, TEXT) == row(other, TEXT)
+
+
+def test_lengths_stay_on_the_host(tmp_path):
+    data = build(tmp_path)
+    moved = data.collate([row(data, TEXT)]).to("meta")
+    assert moved.lengths.device.type == "cpu" and moved.source.device.type == "meta"
+
+
+def test_impossible_arguments_are_named(tmp_path):
+    with pytest.raises(ValueError, match=r"data\.max_source is at least 1, max_target 2, agents 1; got 800, 110, 0"):
+        build(tmp_path, agents=0)
