@@ -11,7 +11,7 @@ import datasets
 import torch
 from torch import Tensor
 
-from datamodules.batch import Batch, pad
+from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.documents import CorpusError, Document
 from datamodules.summarization import SummarizationData, _digest
@@ -39,10 +39,10 @@ class MatchSumBatch(Batch):
 
     Attributes:
         documents: rows of documents, [N, S].
-        document_mask: True at tokens, [N, S].
+        document_sizes: tokens of each row, [N], in the host's memory.
         document_of: the document of each row, [N].
         texts: rows of candidates and references, [M, T].
-        text_mask: True at tokens, [M, T].
+        text_sizes: tokens of each row, [M], in the host's memory.
         text_of: the text of each row, [M]; texts are all candidates, document by document, then the references.
         slots: the text of each candidate, [B, C]; 0 where there is none.
         mask: True at candidates, [B, C].
@@ -56,10 +56,10 @@ class MatchSumBatch(Batch):
     """
 
     documents: Tensor
-    document_mask: Tensor
+    document_sizes: Tensor = on_host()
     document_of: Tensor
     texts: Tensor
-    text_mask: Tensor
+    text_sizes: Tensor = on_host()
     text_of: Tensor
     slots: Tensor
     mask: Tensor
@@ -223,10 +223,10 @@ class MatchSumData(SummarizationData):
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
             documents=pad(documents, self.text.pad),
-            document_mask=pad([[1] * len(row) for row in documents]).bool(),
+            document_sizes=torch.tensor([len(row) for row in documents]),
             document_of=torch.tensor(document_of),
             texts=pad(texts, self.text.pad),
-            text_mask=pad([[1] * len(row) for row in texts]).bool(),
+            text_sizes=torch.tensor([len(row) for row in texts]),
             text_of=torch.tensor(text_of),
             slots=pad([list(range(first, first + count)) for first, count in zip(firsts, counts)]),
             mask=pad([[1] * count for count in counts]).bool(),

@@ -3,7 +3,6 @@
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -166,9 +165,11 @@ class BertSum(Summarizer):
             batch.ids, batch.references, batch.sentences, scores, batch.candidates, relations, self.selection
         )
 
-    def sentence_attention(self, batch: ExtractiveBatch, index: int) -> np.ndarray | None:
-        """Attention between one document's sentences in the last inter-sentence layer, [L, L]; None without one."""
-        with evaluating(self), torch.no_grad():
+    def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
+        """Attention between each document's sentences in the last inter-sentence layer, [L, L]; nothing without one."""
+        with evaluating(self):
             weights = self.network.attention(self.score(batch).vectors, batch.mask)
-        size = len(batch.sentences[index])
-        return None if weights is None else weights[index, :size, :size].float().cpu().numpy()
+        if weights is None:
+            return []
+        sizes = map(len, batch.sentences)
+        return [rows[:size, :size].float().cpu().numpy() for rows, size in zip(weights, sizes)]

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,12 +21,14 @@ class ExtractiveSummary(Summary):
     Attributes:
         positions: which sentences, from 0, in the summary's order.
         sentence_scores: of all sentences of the document, as the model ranks them.
-        document: the sentences of the document; not part of the record.
+        document: the sentences of the document; neither it nor the attention is part of the record.
+        attention: between its sentences, [L, L], where somebody asked for it.
     """
 
     positions: list[int] = field(default_factory=list)
     sentence_scores: list[float] = field(default_factory=list)
     document: list[str] = field(default_factory=list)
+    attention: np.ndarray | None = None
 
     def record(self) -> dict[str, Any]:
         """A line of predictions.jsonl."""

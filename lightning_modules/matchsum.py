@@ -12,10 +12,11 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extractive import ExtractiveSummary, Schedule, two_rates
 from lightning_modules.networks.extraction import Pooler, Pooling
 from lightning_modules.networks.output_layer import wide
-from lightning_modules.networks.passages import Reader, ScratchEncoder
+from lightning_modules.networks.passages import Passage, Reader, ScratchEncoder
 from lightning_modules.summarizer import Summarizer, evaluating
 
 Loss = Literal["margin", "soft_labels"]
+_CHUNK = 4096  # tokens, padding included, that are read together
 
 
 class MatchSum(Summarizer):
@@ -102,9 +103,12 @@ class MatchSum(Summarizer):
 
     # Matching ----------------------------------------------------------------------------------------------------
 
-    def vectors(self, rows: Tensor, mask: Tensor, text: Tensor, count: int) -> Tensor:
+    def vectors(self, rows: Tensor, sizes: Tensor, text: Tensor, count: int) -> Tensor:
         """Vectors of texts, the means of their rows' vectors: rows [N, T] of `count` texts -> [count, H]."""
-        states = self.reader(rows, mask)                                                     # [N, T, H]
+        # rows of like length are read together: candidates of one sentence and of two differ much
+        passages = [Passage(number, 0, size, 0, size) for number, size in enumerate(sizes.tolist())]
+        states = self.reader.read(rows, passages, chunk=_CHUNK)                              # [N, T, H]
+        mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device)                # [N, T]
         heads = torch.zeros_like(mask)
         heads[:, 0] = True
         pooled = self.pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)          # [N, H]
@@ -113,9 +117,9 @@ class MatchSum(Summarizer):
 
     def match(self, batch: MatchSumBatch) -> tuple[Tensor, Tensor]:
         """Cosines with the document: of all candidates of a batch at once [B, C], and of the references [B]."""
-        documents = self.vectors(batch.documents, batch.document_mask, batch.document_of, batch.batch_size)
+        documents = self.vectors(batch.documents, batch.document_sizes, batch.document_of, batch.batch_size)
         # a text a row, and more rows only where texts are long: there are at most as many texts as rows
-        texts = self.vectors(batch.texts, batch.text_mask, batch.text_of, len(batch.texts))
+        texts = self.vectors(batch.texts, batch.text_sizes, batch.text_of, len(batch.texts))
         documents, texts = F.normalize(wide(documents), dim=-1), F.normalize(wide(texts), dim=-1)
         candidates = (texts[batch.slots] * documents.unsqueeze(1)).sum(-1)                   # [B, C]
         return candidates, (texts[batch.gold] * documents).sum(-1)

@@ -47,8 +47,8 @@ class ExtractiveCase(Case):
         return super().build_data(own_sentences(files), **made, **changes)
 
     def arguments(self, files: dict[str, str]) -> list[str]:
-        given = super().arguments(own_sentences(files))
-        return [argument.replace("=None", "=null") for argument in given] + [f"--data.{name}={path}" for name, path in self.injected.items()]
+        given = [argument.replace("=None", "=null") for argument in super().arguments(own_sentences(files))]
+        return given + [f"--data.{name}={path}" for name, path in self.injected.items()]
 
 
 _MODEL = {"vocab_size": 300, "encoder": None, "hidden_size": 16, "heads": 2, "layers": 1, "dropout": 0.1}

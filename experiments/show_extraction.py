@@ -1,0 +1,139 @@
+"""What an extractive model selected: scored sentences, documents with the selection marked, attention as a picture."""
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jsonargparse import Namespace
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.text import Text
+
+from callbacks.previews import marked
+from datamodules.documents import CorpusError
+from lightning_modules.extractive import ExtractiveSummary
+from lightning_modules.matchsum import MatchSum
+from lightning_modules.summarizer import Summarizer, Summary
+
+_STYLE = """body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
+mark { background: #ffe08a; } table { border-collapse: collapse; margin: 1rem 0; }
+td { padding: .2rem .6rem; vertical-align: top; border-bottom: 1px solid #ddd; } td.number { text-align: right; }
+tr.selected { background: #fff6d6; } @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; }
+mark { background: #7a6000; color: inherit; } tr.selected { background: #403510; } td { border-color: #444; } }"""
+
+
+def sentence_lines(summary: ExtractiveSummary) -> str:
+    """A line a sentence: `*` if it was selected, its position from 1, its score, its text."""
+    width = len(str(len(summary.document)))
+    return "\n".join(
+        f"{'*' if index in summary.positions else ' '} {index + 1:>{width}}  {score:.3f}  {sentence}"
+        for index, (sentence, score) in enumerate(zip(summary.document, summary.sentence_scores))
+    )
+
+
+def marked_document(summary: ExtractiveSummary) -> Text:
+    """The document with each selected sentence in brackets and, on a terminal that can, bold."""
+    text = Text()
+    for index, sentence in enumerate(summary.document):
+        chosen = index in summary.positions
+        text.append(f"[{sentence}]" if chosen else sentence, style="bold yellow" if chosen else "")
+        text.append(" " if index + 1 < len(summary.document) else "")
+    return text
+
+
+def page(summaries: Sequence[ExtractiveSummary]) -> str:
+    """One self-contained HTML page: of each document its text with the selection marked, and all scores."""
+    parts = []
+    for summary in summaries:
+        sentences, rows = [], []
+        for index, (sentence, score) in enumerate(zip(summary.document, summary.sentence_scores)):
+            chosen, words = index in summary.positions, html.escape(sentence)
+            hint = f'title="sentence {index + 1}, score {score:.3f}"'
+            sentences.append(f"<mark {hint}>{words}</mark>" if chosen else f"<span {hint}>{words}</span>")
+            kind = ' class="selected"' if chosen else ""
+            numbers = f'<td class="number">{index + 1}</td><td class="number">{score:.3f}</td>'
+            rows.append(f"<tr{kind}>{numbers}<td>{words}</td></tr>")
+        text, table = "\n".join(sentences), "\n".join(rows)
+        parts.append(f"<h2>{html.escape(summary.id)}</h2>\n<p>{text}</p>\n<table>\n{table}\n</table>")
+    head = '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Selected sentences</title>'
+    return f"{head}\n<style>{_STYLE}</style>" + "\n" + "\n".join(parts) + "\n</html>\n"
+
+
+def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequence[int], title: str) -> None:
+    """A PNG of attention between sentences, [L, L]: rows look at columns; the selected sentences are named in bold."""
+    size = len(attention)
+    side = min(20.0, 3 + size / 4)
+    figure = Figure(figsize=(side + 1, side), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    image = axes.imshow(attention, cmap="Blues", vmin=0, interpolation="nearest")
+    step = max(1, size // 40)
+    ticks, names = range(0, size, step), range(1, size + 1, step)
+    axes.set_xticks(ticks, names, fontsize=8)
+    axes.set_yticks(ticks, names, fontsize=8)
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        for tick, label in zip(ticks, labels):
+            label.set_fontweight("bold" if tick in selected else "normal")
+    axes.set(xlabel="at sentence", ylabel="attention of sentence", title=title)
+    figure.colorbar(image, ax=axes, label="mean of the heads")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130, format="png")
+
+
+def numbered(path: Path, number: int, count: int) -> Path:
+    """`map.png` for one document, `map-1.png`, `map-2.png` .. for several."""
+    return path if count == 1 else path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
+
+
+class Shown:
+    """What `precis summarize` shows of its summaries.
+
+    Args:
+        options: of the command: `mark`, `scores`, `html`, `heat_map`.
+        model: that summarizes.
+        count: documents.
+
+    Raises:
+        CorpusError: if something is asked for that the model does not have.
+    """
+
+    def __init__(self, options: Namespace, model: Summarizer, count: int) -> None:
+        extractive = [f"--{name}" for name in ("scores", "html", "heat_map") if options[name]]
+        if extractive and not hasattr(model, "sentence_scores") and not isinstance(model, MatchSum):
+            raise CorpusError(f"{extractive[0]}: {type(model).__name__} selects no sentences; leave it out")
+        if options.heat_map and not hasattr(model, "sentence_attention"):
+            raise CorpusError(f"--heat_map: {type(model).__name__} has no attention between sentences; leave it out")
+        self.options, self.count = options, count
+        self.kept: list[ExtractiveSummary] = []
+        self._drawn = 0
+
+    def keep(self, summary: Summary) -> None:
+        """Draws the heat map, and keeps the summary for the page."""
+        if self.options.html:
+            self.kept.append(summary)
+        if self.options.heat_map and getattr(summary, "attention", None) is not None:
+            path = numbered(Path(str(self.options.heat_map)), self._drawn, self.count)
+            draw_sentence_attention(path, summary.attention, summary.positions, summary.id)
+            self._drawn += 1
+
+    def print(self, summary: Summary) -> None:
+        """The summary as text, as it was asked for."""
+        if self.options.scores:
+            print(sentence_lines(summary), flush=True)
+        elif self.options.mark and isinstance(summary, ExtractiveSummary):
+            Console(soft_wrap=True, highlight=False).print(marked_document(summary))
+        else:
+            print(marked(summary) if self.options.mark else " ".join(summary.sentences), flush=True)
+
+    def write(self) -> None:
+        """Writes the page.
+
+        Raises:
+            CorpusError: if a heat map was asked for, and the model has no inter-sentence layer.
+        """
+        if self.options.html:
+            Path(str(self.options.html)).write_text(page(self.kept), encoding="utf-8")
+        if self.options.heat_map and not self._drawn:
+            raise CorpusError("--heat_map: the model has no inter-sentence layer (model.inter_layers 0); leave it out")

@@ -1,0 +1,112 @@
+import json
+import re
+from io import StringIO
+
+import numpy as np
+import pytest
+from cases_extractive import CASES
+from rich.console import Console
+
+from datamodules.corpora.corpus import as_document
+from datamodules.documents import CorpusError
+from experiments.run_folder import load_run
+from experiments.run_scorer import RunScorer
+from experiments.show_extraction import draw_sentence_attention, marked_document, page, sentence_lines
+from lightning_modules.extractive import ExtractiveSummary
+
+PNG = b"\x89PNG\r\n\x1a\n"
+TEXT = "A storm hit the coast. Boats <sank>. Nobody had slept."
+SUMMARY = ExtractiveSummary(
+    "storm & co", ["Boats <sank>."], [], positions=[1], sentence_scores=[0.25, 0.5, 0.125],
+    document=["A storm hit the coast.", "Boats <sank>.", "Nobody had slept."],
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, corpus_files):
+    """Run folders of BertSum, and of MatchSum over its proposals."""
+    from experiments.cli import main
+
+    folder, (bertsum, matchsum) = tmp_path_factory.mktemp("extractive"), CASES
+    common = ["--trainer.max_steps=2", "--trainer.accelerator=cpu", "--trainer.enable_progress_bar=false"]
+    common += ["--trainer.enable_model_summary=false", "--wandb=off", "--previews=0"]
+    found = {name: folder / name for name in ("bertsum", "matchsum")}
+    assert main(["fit", *bertsum.arguments(corpus_files), *common, f"--run_dir={found['bertsum']}"]) == 0
+    given = [a for a in matchsum.arguments(corpus_files) if not a.startswith("--data.scorer")]
+    given += ["--data.scorer=experiments.run_scorer.RunScorer", f"--data.scorer.run={found['bertsum']}"]
+    assert main(["fit", *given, *common, f"--run_dir={found['matchsum']}"]) == 0
+    return found
+
+
+@pytest.mark.parametrize("name", ["bertsum", "matchsum"])
+def test_summaries_have_scores_and_positions(name, runs, tmp_path, precis):
+    file = tmp_path / "storm.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    done = precis("summarize", "--checkpoint", runs[name], file, "--json", "true")
+    assert done.status == 0, done.err
+    row = json.loads(done.out)
+    assert len(row["sentence_scores"]) == 3 and 1 <= len(row["positions"]) <= 2
+    assert all(sentence in TEXT for sentence in row["summary"])
+    lines = precis("summarize", "--checkpoint", runs[name], file, "--scores", "true").out.splitlines()
+    assert [line[0] == "*" for line in lines] == [index in row["positions"] for index in range(3)]
+    assert all(f"{score:.3f}" in line for score, line in zip(row["sentence_scores"], lines))
+    marked = precis("summarize", "--checkpoint", runs[name], file, "--mark", "true").out.strip()
+    assert re.sub(r"[\[\]]", "", marked) == TEXT and marked.count("[") == len(row["positions"])
+
+
+def test_page_and_heat_map_are_written(runs, tmp_path, precis):
+    for number in (1, 2):
+        (tmp_path / f"{number}.txt").write_text(TEXT, encoding="utf-8")
+    out = ["--html", tmp_path / "page.html", "--heat_map", tmp_path / "map.png"]
+    done = precis("summarize", "--checkpoint", runs["bertsum"], tmp_path / "1.txt", tmp_path / "2.txt", *out)
+    assert done.status == 0, done.err
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<mark") == 2
+    for number in (1, 2):
+        assert (tmp_path / f"map-{number}.png").read_bytes().startswith(PNG)
+
+
+def test_what_a_model_does_not_have_is_refused(runs, trained, tmp_path, precis):
+    (tmp_path / "1.txt").write_text(TEXT, encoding="utf-8")
+    for run, option, part in (
+        (trained, "--scores=true", "PointerGenerator selects no sentences"),
+        (trained, "--heat_map=map.png", "PointerGenerator selects no sentences"),
+        (runs["matchsum"], f"--heat_map={tmp_path}/map.png", "MatchSum has no attention between sentences"),
+    ):
+        done = precis("summarize", "--checkpoint", run, tmp_path / "1.txt", option)
+        assert done.status == 1 and part in done.err and done.err.count("\n") == 1
+    assert not (tmp_path / "map.png").exists()
+
+
+def test_a_run_proposes_what_its_model_scores(runs):
+    run = load_run(runs["bertsum"])
+    batch = next(iter(run.data.val_dataloader()))
+    expected = dict(zip(batch.ids, run.model.sentence_scores(batch)))
+    documents = [as_document(row) for row in run.data.documents("val")]
+    for size in (1, 10_000):
+        found = RunScorer(runs["bertsum"], size).sentence_scores(documents)
+        for document, scores in zip(documents, found):
+            if document.id in expected:
+                assert scores == pytest.approx(expected[document.id], abs=1e-5)
+
+
+def test_the_run_of_another_model_proposes_nothing(trained):
+    with pytest.raises(CorpusError, match="PointerGenerator scores no sentences; give a run of BertSum"):
+        RunScorer(trained).sentence_scores([])
+
+
+def test_texts_of_a_selection():
+    assert sentence_lines(SUMMARY).splitlines()[1] == "* 2  0.500  Boats <sank>."
+    assert marked_document(SUMMARY).plain == "A storm hit the coast. [Boats <sank>.] Nobody had slept."
+    out = StringIO()
+    console = Console(file=out, force_terminal=True)
+    console.print(marked_document(SUMMARY))
+    assert "\x1b[1;33m[Boats" in out.getvalue()
+    written = page([SUMMARY])
+    assert "<sank>" not in written and "Boats &lt;sank&gt;.</mark>" in written and "storm &amp; co" in written
+    assert 'title="sentence 2, score 0.500"' in written and written.count('class="selected"') == 1
+
+
+def test_a_heat_map_of_any_size(tmp_path):
+    for size in (1, 2, 90):
+        draw_sentence_attention(tmp_path / f"{size}.png", np.full((size, size), 1 / size), [0], "x")
+        assert (tmp_path / f"{size}.png").read_bytes().startswith(PNG)
