@@ -2,9 +2,9 @@
 
     python benchmarks/graphsum.py
 
-The loop has our parameters and, as tests/benchmarks/test_naive_graphsum.py shows, our results. It takes one document and
-one paragraph at a time: tokens are encoded and pooled paragraph by paragraph, and every decoder layer attends to the
-tokens of one paragraph after the other, as the formulas are printed; the loss is PyTorch's own over all logits.
+The loop has our parameters and, as tests/benchmarks/test_naive_graphsum.py shows, our results. It takes one document
+and one paragraph at a time: tokens are encoded and pooled paragraph by paragraph, and every decoder layer attends to
+the tokens of one paragraph after the other, as the formulas are printed; the loss is PyTorch's own over all logits.
 
 Training is loss, gradients, clipping and Adam at 24 paragraphs of 60 tokens and 200 target tokens, two documents, fp32.
 Decoding is beam search with and without cached keys and values: without, every step decodes the whole prefix again.

@@ -1,5 +1,5 @@
-"""GraphSum: Li, Xiao, Liu, Wu, Wang and Du, ACL 2020. Beside it the Hierarchical Transformer (Liu and Lapata, ACL 2019) and
-the flat Transformer."""
+"""GraphSum: Li, Xiao, Liu, Wu, Wang and Du, ACL 2020. Beside it the Hierarchical Transformer (Liu and Lapata, ACL 2019)
+and the flat Transformer."""
 
 from functools import partial
 from typing import Any

@@ -1,5 +1,5 @@
 """Attention over paragraphs, with and without a graph: GraphSum (Li et al., ACL 2020) and the Hierarchical Transformer
-(Liu and Lapata, ACL 2019). Equations as printed there; each head has its own weights, a linear layer joins the heads."""
+(Liu and Lapata, ACL 2019). Equations as printed there; each head has its own weights, a linear layer joins heads."""
 
 import math
 
