@@ -102,8 +102,8 @@ def _cues(words: list[str], acting: list[str | None], entities: frozenset[str]) 
         first in PRONOUNS or first in DEMONSTRATIVES,
         entities,
         frozenset(verb for verb in acting if verb is not None),
-        frozenset(_behind(words, acting, DEFINITE)),
-        frozenset(_behind(words, acting, INDEFINITE)),
+        frozenset(_behind(words[skipped:], acting[skipped:], DEFINITE)),
+        frozenset(_behind(words[skipped:], acting[skipped:], INDEFINITE)),
     )
 
 
@@ -120,15 +120,14 @@ _RUN = re.compile(rf"(?:{WORD.pattern})(?:[ -](?:{WORD.pattern}))*")
 def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
     """Runs of capitalised words, and the last word of each ("Marie Curie", "Curie"), in lower case.
 
-    The first word of a sentence counts if it is capitalised within another sentence too.
+    The first word of a sentence counts if another capitalised word follows, or it is capitalised within another one.
     """
     runs = [_runs(sentence) for sentence in sentences]
     within = {word for found in runs for first, run in found for word in (run[1:] if first else run)}
     names = []
     for found in runs:
-        kept = [run if not first or run[0] in within else run[1:] for first, run in found]
-        whole = {" ".join(run) for run in kept if run}
-        names.append(frozenset(name.lower() for name in whole | {run[-1] for run in kept if run}))
+        kept = [run for first, run in found if not first or len(run) > 1 or run[0] in within]
+        names.append(frozenset(name.lower() for run in kept for name in (" ".join(run), run[-1])))
     return names
 
 
@@ -181,18 +180,18 @@ def verb_of(before: str, word: str) -> str | None:
 
 def _behind(words: Sequence[str], acting: Sequence[str | None], determiners: frozenset[str]) -> list[str]:
     """The last of up to three content words behind a determiner and before a verb: "the recent attack" is about an
-    attack, so is "the attack occurred"."""
+    attack, so is "the attack occurred". As -s may be a verb's ending ("the otter swims"), the word before one counts
+    too."""
     found = []
     for place, word in enumerate(words):
         if word not in determiners:
             continue
-        last = None
+        nouns: list[str] = []
         for noun, verb in zip(words[place + 1 : place + 4], acting[place + 1 : place + 4]):
-            if not _content(noun) or not noun.isalpha() or (verb is not None and last is not None):
+            if not _content(noun) or not noun.isalpha() or (verb is not None and nouns):
                 break
-            last = noun
-        if last is not None:
-            found.append(last)
+            nouns.append(noun)
+        found += nouns[-2:] if nouns and nouns[-1].endswith("s") else nouns[-1:]
     return found
 
 

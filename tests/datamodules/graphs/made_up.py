@@ -8,9 +8,9 @@ from datamodules.documents import Document
 from datamodules.graphs import ParagraphRule, Paragraphs
 
 THEMES = {
-    "river": "otter heron river bank water fish reed swim dive stream".split(),
-    "market": "price trade bank coin merchant sell buy cheap stall profit".split(),
-    "sky": "star moon comet orbit telescope night planet dark cloud light".split(),
+    "river": ["otter", "heron", "river", "bank", "water", "fish", "reed", "swim", "dive", "stream"],
+    "market": ["price", "trade", "bank", "coin", "merchant", "sell", "buy", "cheap", "stall", "profit"],
+    "sky": ["star", "moon", "comet", "orbit", "telescope", "night", "planet", "dark", "cloud", "light"],
 }
 NAMES = ("Quillon", "Brisbet", "Tamsel", "Vorrick")
 

@@ -37,7 +37,14 @@ def test_of_too_many_some_are_kept_by_the_rule(keep, expected):
 
 def test_what_goes_on_in_the_next_paragraph():
     whole = ParagraphRule(sentences=2)(DOCUMENT)
-    assert [whole.follows(place) for place in range(6)] == [False, True, True, True, False, True]  # words between 6 and 7
+    assert [whole.follows(place) for place in range(6)] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]  # blank lines before 7
     sources = ParagraphRule(sentences=2, parts="sources")(DOCUMENT)
     assert [sources.follows(place) for place in range(6)] == [False, True, True, False, False, True]
     spread = ParagraphRule(max_paragraphs=4, sentences=2, keep="spread")(DOCUMENT)

@@ -1,0 +1,141 @@
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from datamodules.discourse.cache import MissingParse
+from datamodules.discourse.distributions import tree_ldd
+from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.documents import Document
+from datamodules.graphs import RST, ParagraphRule, make_graph
+from datamodules.graphs.rst import lifted, owners
+from lightning_modules.right_branching import RightBranchingParser
+from tests.datamodules.graphs.made_up import assert_is_graph
+from tests.made_up_parses import RELATIONS, made_up_parse
+
+
+class MadeUpParser:
+    """A parser whose distributions are no tree's."""
+
+    fingerprint, rows, band, relations = "made up", "side", 4, RELATIONS
+    asked = 0
+
+    def predict_step(self, batch: list[ParseRequest], batch_idx: int):
+        self.asked += len(batch)
+        return [made_up_parse(request, self.band) for request in batch]
+
+
+def document(number: int) -> Document:
+    lines = [f"Otter {number}.{i} swims, and the naïve heron 😀 watches." for i in range(9)]
+    return Document(f"doc-{number}", [lines[:3], lines[3:4], [], lines[4:9]])
+
+
+def by_hand(parse, found, without):
+    """Means over pairs of EDUs, one pair at a time, by the sentence that each EDU's first character is in."""
+    request = ParseRequest.of(found.document)
+    owner = []
+    for start, _ in parse.edus.tolist():
+        sentence = next(n for n, (a, b) in enumerate(request.sentences) if a <= start < b)
+        owner.append(next((n for n, (a, b) in enumerate(found.spans) if a <= sentence < b), None))
+    band, half = parse.band(parse.half_width), parse.half_width
+    weights = np.eye(len(found))
+    for i in range(len(found)):
+        for j in range(len(found)):
+            values = [
+                sum(float(band[a, half + b - a, r]) for r, name in enumerate(parse.relations) if name not in without)
+                for a in range(parse.size)
+                for b in range(parse.size)
+                if owner[a] == j and owner[b] == i and 0 < abs(a - b) <= half
+            ]
+            if i != j:
+                weights[i, j] = min(1.0, sum(values) / len(values)) if values else 0.0
+    return weights
+
+
+@pytest.mark.parametrize("without", [(), ("cause",), RELATIONS])
+@pytest.mark.parametrize("rule", [ParagraphRule(), ParagraphRule(4, 2, keep="spread"), ParagraphRule(2)])
+def test_equals_the_mean_pair_by_pair(tmp_path, without, rule):
+    graph = RST(MadeUpParser(), tmp_path, without)
+    documents = [document(n) for n in range(3)]
+    graph.prepare(documents)
+    for one in documents:
+        found = rule(one)
+        weights = graph(found)
+        assert_is_graph(weights, len(found), symmetric=False)
+        np.testing.assert_allclose(weights, by_hand(made_up_parse(ParseRequest.of(one), 4), found, without), atol=1e-5)
+        if without == RELATIONS:
+            assert (weights == np.eye(len(found))).all()
+
+
+def test_paragraphs_too_far_apart_have_no_weight(tmp_path):
+    """Of 18 EDUs those of the first paragraph and of the last four sentences are more than 4 apart."""
+    graph = RST(MadeUpParser(), tmp_path, ())
+    graph.prepare([document(0)])
+    weights = graph(ParagraphRule(sentences=1)(document(0)))
+    reach = np.abs(np.subtract.outer(np.arange(9), np.arange(9))) <= 2  # two EDUs a sentence
+    assert (weights[~reach] == 0).all() and (weights[reach] > 0).all()
+
+
+class OnlyNucleiFirst(MadeUpParser):
+    """Right-branching trees whose left children are nuclei."""
+
+    band = 64
+
+    def predict_step(self, batch: list[ParseRequest], batch_idx: int):
+        parses = []
+        for request in batch:
+            edus = made_up_parse(request).edus
+            size = len(edus)
+            tree = torch.tensor([[start, start, size - 1, 0, 1] for start in range(size - 1)])
+            parses.append(DiscourseParse.of(request, edus, RELATIONS, tree, tree_ldd(tree, size, len(RELATIONS))))
+        return parses
+
+
+def test_paragraphs_look_at_their_nuclei(tmp_path):
+    graph = RST(OnlyNucleiFirst(), tmp_path)
+    graph.prepare([document(0)])
+    weights = graph(ParagraphRule()(document(0)))
+    assert (weights == np.tril(np.ones((3, 3)))).all()
+
+
+def test_edus_belong_to_the_paragraph_they_begin_in():
+    found = ParagraphRule(2, 3, keep="spread")(document(0))
+    request = ParseRequest.of(document(0))
+    parse = made_up_parse(request, 4)
+    assert owners(parse, request, found).tolist() == [0] * 6 + [-1] * 2 + [-1] * 6 + [1] * 4
+    assert lifted(parse, np.full(18, -1), 2).tolist() == [[0, 0], [0, 0]]
+
+
+def test_what_is_parsed_already_is_not_parsed_again(tmp_path):
+    parser = MadeUpParser()
+    make_graph("rst", parser, tmp_path).prepare([document(0), document(1)])
+    assert parser.asked == 2
+    graph = make_graph("rst", parser, tmp_path)
+    graph.prepare([document(1), Document("empty", [[]])])
+    assert parser.asked == 2
+    with pytest.raises(MissingParse, match="no parse of document 'doc-5'"):
+        graph(ParagraphRule()(document(5)))
+    assert graph(ParagraphRule()(Document("empty", [[]]))).tolist() == [[1]]
+    assert graph(ParagraphRule()(Document("blank", [[" "], [""]]))).tolist() == [[1]]
+
+
+def test_it_travels_to_other_processes_without_its_parser(tmp_path):
+    class Heavy(MadeUpParser):
+        def __reduce__(self):
+            raise AssertionError("a parser stays where it is")
+
+    graph = RST(Heavy(), tmp_path)
+    graph.prepare([document(0)])
+    again = pickle.loads(pickle.dumps(graph))
+    found = ParagraphRule()(document(0))
+    assert (again(found) == graph(found)).all() and again.digest() == graph.digest()
+    others = [RST(Heavy(), tmp_path, ()), RST(RightBranchingParser(), tmp_path)]
+    assert len({graph.digest(), *(other.digest() for other in others)}) == 3
+
+
+def test_the_labels_that_count_are_those_of_the_parse():
+    parse = made_up_parse(ParseRequest.of(document(0)), 4)
+    assert torch.is_tensor(parse.ldd) and "joint" not in parse.relations
+    every = lifted(parse, np.zeros(18, dtype=int), 1)
+    assert (lifted(parse, np.zeros(18, dtype=int), 1, ("joint",)) == every).all()

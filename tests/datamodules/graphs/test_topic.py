@@ -1,0 +1,127 @@
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from scipy.special import psi
+from sklearn.decomposition import LatentDirichletAllocation
+
+from datamodules.documents import CorpusError, Document
+from datamodules.graphs import ParagraphRule, Topic
+from datamodules.graphs.topic import inferred
+from datamodules.text.content_words import content_stems
+from tests.datamodules.graphs.made_up import THEMES, assert_is_graph, cluster, paragraphs
+
+RULE = ParagraphRule(sentences=2)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    made = Topic(topics=3, passes=20)
+    made.fit(RULE(cluster(seed, (4, 4, 4))) for seed in range(60))
+    return made
+
+
+def test_paragraphs_about_one_theme_are_alike_and_others_are_not(graph):
+    texts = {theme: " ".join(words) for theme, words in THEMES.items()}
+    found = paragraphs(texts["river"], texts["market"], texts["river"], texts["sky"], "Unheard-of syllables.")
+    weights = graph(found)
+    assert_is_graph(weights, 5, symmetric=True)
+    assert weights[0, 2] > 0.99 and max(weights[0, 1], weights[0, 3], weights[1, 3]) < 0.3
+    mixtures = graph.mixtures(found)
+    np.testing.assert_allclose(mixtures.sum(1), 1)
+    np.testing.assert_allclose(mixtures[4], 1 / 3)  # no term is known
+
+
+def test_measures_are_their_formulas(graph):
+    found = paragraphs(*cluster(100).parts)
+    p = graph.mixtures(found)
+    other = Topic(topics=3, measure="hellinger", passes=20)
+    other.load_state(graph.state())
+    one, two = graph(found), other(found)
+    for i in range(len(found)):
+        for j in range(len(found)):
+            cosine = sum(p[i] * p[j]) / math.sqrt(sum(p[i] ** 2) * sum(p[j] ** 2))
+            distance = math.sqrt(sum((math.sqrt(a) - math.sqrt(b)) ** 2 for a, b in zip(p[i], p[j])) / 2)
+            assert one[i, j] == pytest.approx(cosine, abs=1e-5)
+            assert two[i, j] == pytest.approx(1 - distance, abs=1e-5)
+
+
+def test_inference_equals_scikit_learns():
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(0.6, (40, 30)).astype(float)
+    counts[7] = 0
+    model = LatentDirichletAllocation(4, learning_method="online", max_iter=5, random_state=0).fit(csr_matrix(counts))
+    posterior = model.components_
+    likely = np.exp(psi(posterior) - psi(posterior.sum(1, keepdims=True)))
+    gamma = inferred(counts, likely)
+    np.testing.assert_allclose(gamma / gamma.sum(1, keepdims=True), model.transform(csr_matrix(counts)), atol=1e-6)
+
+
+def test_other_paragraphs_do_not_matter(graph):
+    found = paragraphs(*cluster(5).parts)
+    alone = [graph.mixtures(paragraphs(text))[0] for text in found.texts]
+    np.testing.assert_allclose(graph.mixtures(found), alone, atol=1e-9)
+    order = [3, 0, 4, 2, 1]
+    again = graph(paragraphs(*(found.texts[place] for place in order)))
+    np.testing.assert_allclose(again, graph(found)[np.ix_(order, order)], atol=1e-6)
+
+
+def test_one_paragraph_an_empty_one_and_identical_ones(graph):
+    assert graph(paragraphs("An otter.")).tolist() == [[1]]
+    assert graph(paragraphs([])).tolist() == [[1]]
+    np.testing.assert_allclose(graph(paragraphs("The otter swims.", "The otter swims.")), 1, atol=1e-6)
+
+
+def test_what_was_learned_is_kept_and_the_same_anew(graph):
+    found = paragraphs(*cluster(100).parts)
+    kept = json.loads(json.dumps(graph.state()))
+    again = Topic(topics=3, passes=20)
+    assert again.state() == {} and again.digest() != graph.digest()
+    again.load_state(kept)
+    assert again.digest() == graph.digest() and (again(found) == graph(found)).all()
+    assert (pickle.loads(pickle.dumps(graph))(found) == graph(found)).all()
+    anew = Topic(topics=3, passes=20)
+    anew.fit(RULE(cluster(seed, (4, 4, 4))) for seed in range(60))
+    assert anew.state() == graph.state()
+    with pytest.raises(CorpusError, match="has 3 topics where 5 were asked for"):
+        Topic(topics=5).load_state(kept)
+    with pytest.raises(CorpusError, match="has no topics where 5 were asked for"):
+        Topic(topics=5).load_state({})
+    with pytest.raises(CorpusError, match="document 'x': there are no topics yet; call fit or load_state first"):
+        Topic()(found)
+
+
+def test_of_many_paragraphs_some_are_drawn(monkeypatch):
+    seen = []
+    monkeypatch.setattr(Topic, "_learned", lambda self, texts: seen.append(texts) or np.ones((2, len(self._columns))))
+    # a word of all paragraphs, one of every third, one of every fifth, and one of its own
+    words = [f"otter {'heron ' * (i % 3 == 0)}{'lynx ' * (i % 5 == 0)}own{i}" for i in range(400)]
+    train = [RULE(Document(str(i), [[text]])) for i, text in enumerate(words)]
+    made = Topic(topics=2, max_paragraphs=100)
+    made.fit(train)
+    assert list(made._columns) == ["heron", "lynx"]  # the most frequent first
+    (texts,) = seen
+    assert len(texts) < 100 and all(text in [content_stems(word) for word in words] for text in texts)
+    assert texts[0] != content_stems(words[0]) or texts[1] != content_stems(words[3])  # not the first ones
+    every = Topic(topics=2, max_paragraphs=400, max_terms=1)
+    every.fit(train)
+    assert list(every._columns) == ["heron"] and len(seen[1]) == 134
+
+
+def test_a_corpus_without_terms_relates_all_to_all():
+    made = Topic(topics=2)
+    made.fit([paragraphs("It is."), paragraphs([])])
+    again = Topic(topics=2)
+    again.load_state(json.loads(json.dumps(made.state())))
+    np.testing.assert_allclose(again(paragraphs("One otter.", "Two herons.")), 1)
+
+
+@pytest.mark.parametrize("arguments", [{"topics": 0}, {"passes": 0}, {"max_terms": 0}, {"max_paragraphs": 0}])
+def test_settings_that_cannot_be_are_refused(arguments):
+    with pytest.raises(ValueError, match="are at least 1"):
+        Topic(**arguments)
+    with pytest.raises(ValueError, match="measure 'angle' is none of cosine, hellinger"):
+        Topic(measure="angle")
