@@ -59,6 +59,8 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   export      for transformers:         precis export runs/NAME --out FOLDER
   sweep       a grid of runs:           precis sweep experiments/sweeps/pointer_generator_rows.yaml --jobs 2
   compare     runs side by side:        precis compare runs/ONE runs/OTHER --html page.html
+  sync        offline runs to W&B:      precis sync runs/NAME
+  dashboards  workspaces at W&B:        precis dashboards --entity NAME
 """
 
 

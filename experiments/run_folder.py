@@ -201,7 +201,8 @@ class RunCSVLogger(CSVLogger):
             return
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
-            rows, names = [row for row in reader if int(row["step"] or 0) < step], reader.fieldnames
+            whole = (row for row in reader if None not in row.values())  # the last line may have been cut off
+            rows, names = [row for row in whole if int(row["step"] or 0) < step], reader.fieldnames
         _write_rows(path, names or [], rows)
 
 

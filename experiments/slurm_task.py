@@ -47,7 +47,7 @@ def _failure(job: Job, rank: int | str) -> Path:
 
 
 def _lead(job: Job, received: list[int]) -> str:
-    run = Running(job, _environment(), own_session=False)
+    run = Running(job, _environment(), COMMAND, own_session=False)
     other = ""  # a task that failed
     while run.state == "running":
         if run.process.poll() in {*(-number for number in SIGNALS), *(128 + number for number in SIGNALS)}:

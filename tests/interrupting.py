@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+from pathlib import Path
 
 from pytorch_lightning import Callback
 
@@ -44,3 +46,42 @@ class Broken(Callback):
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         raise ValueError("broken")
+
+
+class BrokenOnce(Callback):
+    """Fails in the first batch, where it is the first to do so.
+
+    Args:
+        marker: a file that is made by whoever fails.
+        seed: only runs with this seed fail.
+    """
+
+    def __init__(self, marker: Path, seed: int) -> None:
+        self.marker, self.seed = Path(marker), seed
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if int(os.environ["PL_GLOBAL_SEED"]) == self.seed and not self.marker.exists():
+            self.marker.touch()
+            raise ValueError("made to crash")
+
+
+class Hold(Callback):
+    """Waits at the start of a training batch until it may go on; afterwards it never waits again.
+
+    Args:
+        folder: `holding` in it says that it waits and holds this process's number, `go` lets it go on.
+        batch: number of the batch, over all epochs.
+    """
+
+    def __init__(self, folder: Path, batch: int) -> None:
+        self.folder, self.batch = Path(folder), batch
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if trainer.fit_loop.total_batch_idx != self.batch or (self.folder / "go").exists():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "holding.part").write_text(str(os.getpid()))
+        (self.folder / "holding.part").rename(self.folder / "holding")
+        until = time.monotonic() + 1800  # a bound for a test that has gone away
+        while not (self.folder / "go").exists() and time.monotonic() < until:
+            time.sleep(0.05)

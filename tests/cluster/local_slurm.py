@@ -7,6 +7,7 @@ it by SLURM_CONF. The node has as many CPUs as it is told, whether the machine h
 """
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -44,7 +45,7 @@ AccountingStorageType=accounting_storage/none
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=2,batch_sched_delay=0
 ReturnToService=2
-KillWait=10
+KillWait=60
 SlurmdTimeout=600
 MessageTimeout=60
 NodeName={host} NodeAddr={address} CPUs={cpus} State=UNKNOWN
@@ -148,9 +149,21 @@ class LocalSlurm:
         """Waits until something is so; generous, as the machine may be busy."""
         until = time.monotonic() + seconds
         while not ready():
+            self.hurry()
             if time.monotonic() > until:
                 raise TimeoutError(f"not so after {seconds:.0f} s; jobs: {self.ask('squeue') or 'none'}")
             time.sleep(every)
+
+    def hurry(self) -> None:
+        """Lets jobs that were put back into the queue start now: SLURM makes them wait for two minutes."""
+        for line in self.ask("squeue", "--noheader", "--array", "--states=PENDING", "--format=%i %r").splitlines():
+            job, reason = line.split(" ", 1)
+            if reason == "BeginTime":
+                self.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
+
+    def restarts(self, job: str) -> int:
+        """How often SLURM has started a job again; it forgets jobs some minutes after their end."""
+        return int(re.search(r"Restarts=(\d+)", self.ask("scontrol", "show", "job", "--oneliner", job))[1])
 
     def wait_until_empty(self) -> None:
         """Waits until there are no jobs."""

@@ -1,0 +1,38 @@
+"""`precis dashboards`: makes the workspaces and reports at Weights & Biases."""
+
+from jsonargparse import ArgumentParser
+
+from datamodules.documents import CorpusError
+from experiments.dashboards.build import ablation_report, report, workspace
+from experiments.dashboards.shown import ABLATIONS, PAPERS
+from experiments.tracking import logged_in
+
+
+def dashboards(arguments: list[str]) -> None:
+    """`precis dashboards --entity NAME`: a workspace and a report a paper, and a report of RSTformer's ablations.
+
+    Runs come there by `precis sync`, or as they train where somebody is logged in."""
+    parser = ArgumentParser(prog="precis dashboards", description=dashboards.__doc__, exit_on_error=False)
+    parser.add_argument("--entity", type=str, default="", help="user or team at W&B")
+    parser.add_argument("--project", type=str, default="precis", help="its project")
+    parser.add_argument("--paper", type=str | None, default=None, help="one model alone, such as RSTformer")
+    parser.add_argument("--dry-run", action="store_true", help="print what they show, make nothing")
+    options = parser.parse_args(arguments)
+    papers = [dashboard for dashboard in PAPERS if options.paper in (None, dashboard.paper)]
+    ablations = [ablation for ablation in ABLATIONS if options.paper in (None, ablation.paper)]
+    if not papers:
+        raise CorpusError(f"no dashboard for {options.paper!r}; there are {', '.join(d.paper for d in PAPERS)}")
+    if options.dry_run:
+        for dashboard in papers:
+            print(f"{dashboard.title}: {', '.join(dashboard.history())}")
+        for ablation in ablations:
+            print(f"{ablation.title}: {', '.join(ablation.measures)} by {ablation.key}")
+        return
+    if not options.entity:
+        raise CorpusError("--entity is missing: the user or team at W&B whose project it is")
+    if not logged_in():
+        raise CorpusError("nobody is logged in to W&B: run `wandb login`, or set WANDB_API_KEY")
+    where = (options.entity, options.project)
+    made = [*(workspace(dashboard, *where) for dashboard in papers), *(report(d, *where) for d in papers)]
+    for one in [*made, *(ablation_report(ablation, *where) for ablation in ablations)]:
+        print(one.save().url)

@@ -1,0 +1,118 @@
+"""What the dashboards show, by the keys that runs log. Plain data: offline runs are checked against it."""
+
+from dataclasses import dataclass, field
+
+ROUGE = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+TESTED = (*(f"test/{name}" for name in ROUGE), "test/length", "test/repeated_trigrams")
+TEXTS = ("previews", "predictions")  # tables
+SETTINGS = ("seed_everything", "environment.git_commit", "signatures.rouge1", "data.class_path")
+TRAINING = ("train/grad_norm", "throughput/documents_per_second", "throughput/steps_per_second")
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    """What is shown of the runs of one paper.
+
+    Attributes:
+        paper: the model's class, which is a tag of its runs.
+        title: of the workspace and the report.
+        losses: lines of the losses' section.
+        scores: lines of scores while training.
+        tested: bars of scores on test, the first one first.
+        heat_maps: images.
+        tables: of texts.
+        more: lines of a section of the paper's own.
+    """
+
+    paper: str
+    title: str
+    losses: tuple[str, ...]
+    scores: tuple[str, ...] = tuple(f"val/{name}" for name in ROUGE)
+    tested: tuple[str, ...] = TESTED
+    heat_maps: tuple[str, ...] = ()
+    tables: tuple[str, ...] = TEXTS
+    more: tuple[str, ...] = ()
+
+    def history(self) -> tuple[str, ...]:
+        """Every key that a line, a bar, an image or a table asks for."""
+        return (*self.losses, *self.scores, *self.more, *TRAINING, *self.tested, *self.heat_maps, *self.tables)
+
+
+def losses(*terms: str) -> tuple[str, ...]:
+    """The loss and its terms, in training and validation."""
+    return tuple(f"{stage}/{term}" for stage in ("train", "val") for term in ("loss", *terms))
+
+
+PAPERS = (
+    Dashboard(
+        "PointerGenerator",
+        "Pointer-generator with coverage (See et al. 2017)",
+        losses("nll", "coverage"),
+        heat_maps=("attention/0", "attention/1"),
+        more=("train/p_gen", "val/p_gen", "val/length", "val/repeated_trigrams"),
+    ),
+    Dashboard(
+        "CommunicatingAgents",
+        "Deep communicating agents (Celikyilmaz et al. 2018)",
+        losses("nll"),
+        more=("val/length", "val/repeated_trigrams"),
+    ),
+    Dashboard("BertSum", "BertSum (Liu and Lapata 2019)", losses("extraction"), more=("val/length",)),
+    Dashboard("MatchSum", "MatchSum (Zhong et al. 2020)", ("train/loss", "val/loss"), more=("val/length",)),
+    Dashboard("Pegasus", "PEGASUS (Zhang et al. 2020)", losses("nll"), more=("val/length",)),
+    Dashboard("GraphSum", "GraphSum (Li et al. 2020)", losses("nll"), more=("val/length", "val/repeated_trigrams")),
+    Dashboard("RSTformer", "RSTformer (Pu et al. 2023)", losses("nll"), more=("val/length", "val/repeated_trigrams")),
+    Dashboard(
+        "DiscourseParser",
+        "Discourse parser",
+        ("train/loss", "val/loss"),
+        scores=tuple(f"val/original_parseval/{part}" for part in "SNRF"),
+        tested=tuple(f"test/original_parseval/{part}" for part in "SNRF"),
+        tables=(),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class AblationReport:
+    """Rows of one ablation side by side: systems are the values of a config key, means over their seeds.
+
+    Attributes:
+        paper: as in `Dashboard`.
+        title: of the report.
+        key: of the config.
+        rows: its values, with what they are.
+        measures: compared on test.
+    """
+
+    paper: str
+    title: str
+    key: str
+    rows: dict[str, str]
+    measures: tuple[str, ...] = field(default=TESTED)
+
+
+ABLATIONS = (
+    AblationReport(
+        "RSTformer",
+        "RSTformer: is it the discourse? WAC and RIA",
+        "model.init_args.ablation",
+        {
+            "none": "the whole model",
+            "wac": "without attention calculation: the discourse distribution in place of the scores",
+            "ria": "random identical attention: random numbers in place of the discourse distribution",
+            "no_labels": "without relation labels",
+            "one_best": "the best tree in place of the distribution",
+            "no_discourse": "the model without discourse",
+        },
+    ),
+)
+
+
+def dashboard_of(paper: str) -> Dashboard:
+    """The dashboard of a model's class.
+
+    Raises:
+        KeyError: if it has none.
+    """
+    return {dashboard.paper: dashboard for dashboard in PAPERS}[paper]

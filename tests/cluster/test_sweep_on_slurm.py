@@ -1,0 +1,165 @@
+"""Sweeps on a real SLURM: one array, a crash and its retry, preemption, SIGKILL, cancellation, two tasks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+import yaml
+
+
+def write_sweep(folder: Path, base: Path, **parts) -> Path:
+    path = folder / "sweep.yaml"
+    path.write_text(yaml.safe_dump({"base": str(base), **parts}, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def points_of(precis, out: Path) -> dict[str, dict]:
+    """What `precis sweep status` says of each point, by its label."""
+    done = precis("sweep", "status", out, "--json")
+    assert done.status == 0, done.err
+    return {row["point"]: row for row in json.loads(done.out)["points"]}
+
+
+def weights_of(run: Path) -> dict[str, torch.Tensor]:
+    return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    ours, theirs = weights_of(one), weights_of(other)
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def logs_in(out: Path) -> str:
+    paths = [*sorted(out.glob("*/log*.txt")), *sorted(out.glob("slurm/*_log.out"))]
+    return "".join(f"\n== {path}\n{path.read_text(encoding='utf-8', errors='replace')[-3000:]}" for path in paths)
+
+
+def test_a_grid_with_a_wrong_key_submits_nothing(slurm, tiny_config, tmp_path, precis):
+    path = write_sweep(tmp_path, tiny_config, grid={"model.coverge": [True]}, seeds=[1, 2])
+    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm")
+    assert done.status == 1 and "point 'coverge=true seed=1': model.coverge: " in done.err
+    assert not (tmp_path / "out").exists() and slurm.ask("squeue", "-h") == ""
+
+
+def test_six_points_two_at_a_time_one_crash_and_its_retry(slurm, tiny_config, trained, tmp_path, precis):
+    out = tmp_path / "ablation"
+    broken = {"class_path": "interrupting.BrokenOnce", "init_args": {"marker": str(tmp_path / "marker"), "seed": 2}}
+    fixed = {"trainer.max_epochs": 1, "trainer.callbacks": [broken]}
+    path = write_sweep(tmp_path, tiny_config, set=fixed, grid={"model.coverage": [True, False]}, seeds=[1, 2, 3])
+    asked = ["--launcher", "slurm", "--profile.concurrency", 2, "--profile.partition", "debug"]
+    done = precis("sweep", path, "--out", out, *asked, "--dry-run")
+    assert done.status == 0 and "6 points: 0 finished, 6 to run" in done.out and not out.exists()
+
+    done = precis("sweep", path, "--out", out, *asked)
+    assert done.status == 0 and "submitted 6 points as job" in done.out, done.err
+    (script,) = (out / "slurm").glob("*submission*.sh")
+    assert "--array=0-5%2" in script.read_text() and "--signal=USR1@120" in script.read_text()
+    assert precis("sweep", path, "--out", out, *asked).out.startswith("6 points, 0 submitted")  # all are in the queue
+    slurm.wait_until_empty()
+    found = points_of(precis, out)
+    states = [row["state"] for row in found.values()]
+    assert sorted(states) == ["failed", *["finished"] * 5], logs_in(out)
+    (label,) = [label for label, row in found.items() if row["state"] == "failed"]
+    assert "seed=2" in label and "fit ended with status 1: precis: error: made to crash" in found[label]["detail"]
+    assert "made to crash" in precis("sweep", "logs", out, label).out
+
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*/log.txt")}
+    done = precis("sweep", "retry", out)
+    assert done.status == 0 and "6 points, 1 to run" in done.out and label in done.out
+    slurm.wait_until_empty()
+    assert {row["state"] for row in points_of(precis, out).values()} == {"finished"}, logs_in(out)
+    ran = [path.parent.name for path, at in before.items() if path.stat().st_mtime_ns != at]
+    assert ran == [found[label]["run"]]
+    assert precis("sweep", "retry", out).out.startswith("6 points, 0 to run")
+    done = precis("compare", out, "--resamples", 50)
+    assert done.status == 0 and "coverage=true" in done.out and "coverage=false" in done.out and "│ 3" in done.out
+
+
+def held(name: str, folder: Path, batch: int, **more) -> dict:
+    callback = {"class_path": "interrupting.Hold", "init_args": {"folder": str(folder), "batch": batch}}
+    return {"name": name, "trainer.callbacks": [callback], **more}
+
+
+def test_interrupted_runs_end_with_the_weights_of_one_that_was_not(slurm, tiny_config, trained, tmp_path, precis):
+    """SIGUSR1, as before the time limit; a requeue, as at a preemption; SIGKILL; and a cancellation."""
+    out, places = tmp_path / "out", {name: tmp_path / name for name in ("signal", "requeue", "kill", "cancel")}
+    rows = [
+        held("signal", places["signal"], 3, wandb="offline"),
+        held("requeue", places["requeue"], 10),
+        held("kill", places["kill"], 10, save_every=2),  # has saved after 8 and 10 steps, and the epoch's 7
+        held("cancel", places["cancel"], 9),
+    ]
+    path = write_sweep(tmp_path, tiny_config, points=rows, after=[])
+    assert precis("sweep", path, "--out", out, "--launcher", "slurm", "--profile.concurrency", 2).status == 0
+    points = {row["point"]: row for row in points_of(precis, out).values()}
+    logs = {name: out / row["run"] / "log.txt" for name, row in points.items()}
+
+    def hold(name: str) -> int:
+        slurm.wait_for((places[name] / "holding").exists)
+        return int((places[name] / "holding").read_text())
+
+    def go_on(name: str, said: str) -> None:
+        slurm.wait_for(lambda: said in logs[name].read_text())
+        (places[name] / "go").touch()
+
+    hold("signal")
+    assert points_of(precis, out)["signal"]["state"] == "running"
+    slurm.ask("scancel", "--signal=USR1", points["signal"]["slurm"])
+    go_on("signal", "SIGUSR1: finishing this step")
+    hold("requeue")
+    slurm.ask("scontrol", "requeue", points["requeue"]["slurm"])
+    go_on("requeue", "SIGTERM: finishing this step")
+    os.kill(hold("kill"), signal.SIGKILL)
+    (places["kill"] / "go").touch()
+    hold("cancel")
+    assert "cancelled 1 jobs" in precis("sweep", "cancel", out, "cancel").out
+    go_on("cancel", "SIGTERM: finishing this step")
+    slurm.wait_until_empty()
+
+    found = points_of(precis, out)
+    states = {name: row["state"] for name, row in found.items()}
+    assert states == {"signal": "finished", "requeue": "finished", "kill": "failed", "cancel": "interrupted"}, logs_in(
+        out
+    )
+    assert [slurm.restarts(points[name]["slurm"]) for name in ("signal", "requeue")] == [1, 1]
+    assert "stopped after step 4" in logs["signal"].read_text() and logs["signal"].read_text().count("$ precis") == 2
+    assert "fit ended with status -9" in found["kill"]["detail"]
+    killed_at = torch.load(out / points["kill"]["run"] / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+    assert killed_at == 10
+    assert precis("sweep", "retry", out).out.startswith("4 points, 2 to run")
+    slurm.wait_until_empty()
+    assert {row["state"] for row in points_of(precis, out).values()} == {"finished"}, logs_in(out)
+    for name, row in points.items():
+        assert same_weights(out / row["run"], trained), name
+        assert (out / row["run"] / "metrics.csv").read_bytes() == (trained / "metrics.csv").read_bytes(), name
+    started = sorted(
+        path.name.split("-")[-1] for path in (out / points["signal"]["run"] / "wandb").glob("offline-run-*")
+    )
+    assert len(started) == 2 and len(set(started)) == 1  # two starts, one W&B run
+
+
+def test_two_tasks_are_two_local_processes(slurm, tiny_config, tmp_path, precis):
+    two = {"trainer.devices": 2, "trainer.strategy": "ddp", "data.batch_size": 2, "trainer.max_epochs": 1}
+    path, out = write_sweep(tmp_path, tiny_config, set=two, seeds=[3], after=[]), tmp_path / "out"
+    done = precis("sweep", path, "--out", out, "--launcher", "slurm")
+    assert done.status == 1 and "trainer.devices is 2, but the profile has tasks_per_node 1" in done.err
+    profile = tmp_path / "profile.yaml"
+    profile.write_text(yaml.safe_dump({"tasks_per_node": 2, "minutes": 600, "setup": ["export GLOO_SOCKET_IFNAME=lo"]}))
+    assert precis("sweep", path, "--out", out, "--launcher", "slurm", "--profile", profile).status == 0
+    local = tmp_path / "local"
+    command = [sys.executable, "-m", "experiments.cli", "fit", f"--config={tiny_config}", f"--run_dir={local}"]
+    command += [*(f"--{key}={value}" for key, value in two.items()), "--seed_everything=3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stderr
+    slurm.wait_until_empty()
+    (point,) = points_of(precis, out).values()
+    assert point["state"] == "finished", logs_in(out)
+    run = out / point["run"]
+    assert same_weights(run, local)
+    assert (run / "metrics.csv").read_bytes() == (local / "metrics.csv").read_bytes()
+    assert "distributed_backend=gloo" in (run / "log.txt").read_text()
+    assert "GLOBAL_RANK: 1, MEMBER: 2/2" in (run / "log.rank1.txt").read_text()

@@ -1,0 +1,201 @@
+"""What a run says of itself at W&B, read back from its offline records, holds what the dashboards show."""
+
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import wandb
+from cases import CASES
+from wandb_file import OfflineRun
+
+from datamodules.documents import CorpusError
+from experiments.dashboards.shown import ABLATIONS, PAPERS, SETTINGS, dashboard_of
+from experiments.sync import records_of, runs_in
+from experiments.tracking import place, run_id, sweep_of
+
+ON_LINES = {case.model.rsplit(".", 1)[-1]: case for case in CASES} | {
+    "PointerGenerator": next(case for case in CASES if case.name == "pointer-coverage")
+}
+
+
+def describe(sweep: Path, *runs: tuple[str, str]) -> None:
+    rows = [{"run": name, "label": label, "overrides": {}, "config": {}} for name, label in runs]
+    described = {"sweep": "rows", "base": "x.yaml", "after": ["test"], "points": rows}
+    (sweep / "points.json").write_text(json.dumps(described))
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory, tiny_config, corpus_files) -> Path:
+    """A point of a sweep, trained in two starts and tested, with W&B offline."""
+    from experiments.cli import main
+
+    sweep, before = tmp_path_factory.mktemp("sweep"), list(sys.argv)
+    describe(sweep, ("first", "copy coverage=true seed=3"))
+    run = sweep / "first"
+    start = ["fit", f"--config={tiny_config}", f"--run_dir={run}", "--wandb=offline", "--previews=2"]
+    for arguments in ([*start, "--trainer.max_epochs=1"], ["fit", f"--run={run}", "--trainer.max_epochs=2"]):
+        assert main(arguments) == 0
+    assert main(["test", f"--run={run}"]) == 0
+    sys.argv = before
+    wandb.teardown()  # its service writes a little later
+    return run
+
+
+@pytest.fixture(scope="module")
+def offline(tracked) -> OfflineRun:
+    return OfflineRun(tracked)
+
+
+def test_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked, offline):
+    assert len(list((tracked / "wandb").glob("offline-run-*"))) == 3
+    assert offline.ids == {run_id(tracked)}
+    assert (offline.group, offline.job_type) == ("rows", "copy coverage=true")
+    assert set(offline.tags) == {"PointerGenerator", "copy coverage=true", "seed=3"}
+
+
+def test_an_offline_run_holds_all_that_its_dashboard_shows(tracked, offline):
+    dashboard = dashboard_of("PointerGenerator")
+    shown = {key for key in offline.history} | {key.removesuffix("._type") for key in offline.history}
+    assert set(dashboard.history()) <= shown
+    assert set(SETTINGS) <= offline.config.keys()
+    environment = json.loads((tracked / "environment.json").read_text())
+    assert offline.config["environment.git_commit"] == environment["git_commit"]
+    assert offline.config["signatures.rouge1"].startswith("rouge1|stem:porter|")
+    assert offline.config["model.init_args.hidden_size"] == 12
+
+
+def test_the_values_are_those_of_the_run_folder(tracked, offline):
+    with (tracked / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for key in ("train/loss", "train/grad_norm", "val/rouge1"):
+        assert offline.history[key] == pytest.approx([float(row[key]) for row in rows if row[key]])
+    lines = [json.loads(line) for line in (tracked / "predictions.jsonl").read_text().splitlines()]
+    mean = sum(line["scores"]["rouge1"] for line in lines) / len(lines)
+    assert offline.summary["test/rouge1"] == pytest.approx(mean, rel=1e-5)
+    signatures = json.loads((tracked / "predictions.signatures.json").read_text())
+    assert offline.summary["signature/rouge1"] == signatures["rouge1"]
+    assert all(value > 0 for value in offline.history["throughput/documents_per_second"])
+    assert "throughput/documents_per_second" not in rows[0], "metrics.csv does not depend on the hour"
+
+
+def test_the_table_of_predictions_and_the_artifacts(tracked, offline):
+    lines = [json.loads(line) for line in (tracked / "predictions.jsonl").read_text().splitlines()]
+    (path,) = (tracked / "wandb").rglob("predictions_*.table.json")
+    table = json.loads(path.read_text())
+    assert table["columns"] == ["id", "reference", "summary", *lines[0]["scores"]]
+    assert [row[:3] for row in table["data"]] == [
+        [line["id"], " ".join(line["references"][0]), " ".join(line["summary"])] for line in lines
+    ]
+    kinds = {kind: names for kind, names in offline.artifacts}
+    assert kinds["model"] == {"best.ckpt", "config.yaml", "environment.json", "text/vocabulary.json"}
+    assert kinds["predictions"] == {"predictions.jsonl", "predictions.signatures.json"}
+    staged = list((tracked / "wandb" / "data").rglob("*"))
+    assert staged and not any(path.suffix == ".ckpt" for path in staged), "no second copy of the weights"
+
+
+def test_a_run_of_no_sweep_has_no_group(tmp_path):
+    config = {"model": {"class_path": "lightning_modules.BertSum"}, "seed_everything": 1}
+    assert sweep_of(tmp_path / "run") == ("", "")
+    assert place(tmp_path / "run", config) == {"group": None, "job_type": "BertSum", "tags": ["BertSum", "seed=1"]}
+    describe(tmp_path, ("run", "x" * 100 + " seed=1"))
+    assert max(map(len, place(tmp_path / "run", config)["tags"])) == 64
+
+
+def test_an_id_stays_and_differs_between_folders(tmp_path):
+    one, other = (run_id(tmp_path / name) for name in ("one", "other"))
+    assert one == run_id(tmp_path / "one") != other
+
+
+# Upload
+
+
+FAKE = """#!{python}
+import json, os, sys
+open({out!r}, "w").write(json.dumps([sys.argv[1:], os.environ.get("WANDB_MODE")]))
+"""
+
+
+def test_sync_hands_each_record_to_wandb_once(tracked, tmp_path, precis, monkeypatch):
+    records = list(records_of(tracked))
+    assert runs_in(tracked.parent) == [tracked] and len(records) == 3 and records == sorted(records)
+    done = precis("sync", tracked.parent, "--dry-run")
+    assert done.status == 0 and done.out.splitlines() == [*map(str, records), "3 to upload"]
+    done = precis("sync", tracked)
+    assert done.status == 1 and "nobody is logged in to W&B" in done.err
+    out, fake = tmp_path / "out.json", tmp_path / "python"
+    fake.write_text(FAKE.format(python=sys.executable, out=str(out)))
+    fake.chmod(0o755)
+    monkeypatch.setenv("WANDB_API_KEY", "x")
+    monkeypatch.setattr(sys, "executable", str(fake))
+    assert precis("sync", tracked, "--project", "other").status == 0
+    given, mode = json.loads(out.read_text())
+    assert given == ["-m", "wandb", "sync", "--yes", "--project=other", *map(str, records)] and mode is None
+    for record in records:
+        (path,) = record.glob("*.wandb")
+        path.with_name(path.name + ".synced").touch()
+    assert "nothing to upload" in precis("sync", tracked).out
+    for record in records:
+        next(record.glob("*.synced")).unlink()
+    with pytest.raises(CorpusError, match="neither a run nor a sweep"):
+        runs_in(tmp_path)
+
+
+# Dashboards
+
+
+def test_every_model_has_a_dashboard():
+    import lightning_modules
+
+    models = set(lightning_modules.__all__) - {"EduSegmenter"}  # trained once, for the parser
+    assert models == {dashboard.paper for dashboard in PAPERS}
+
+
+@pytest.mark.parametrize("paper", [paper for paper in ON_LINES if paper != "PointerGenerator"])
+def test_what_is_shown_while_training_is_logged(paper, corpus_files, tmp_path, precis):
+    case, run = ON_LINES[paper], tmp_path / "run"
+    trainer = ["accelerator=cpu", "max_steps=2", "limit_train_batches=2", "log_every_n_steps=1"]
+    arguments = [f"--trainer.{word}" for word in (*trainer, "enable_progress_bar=false", "enable_model_summary=false")]
+    done = precis("fit", *case.arguments(corpus_files), *arguments, "--wandb=off", "--previews=0", f"--run_dir={run}")
+    assert done.status == 0, done.err
+    with (run / "metrics.csv").open(newline="") as file:
+        logged = set(csv.DictReader(file).fieldnames)
+    dashboard = dashboard_of(paper)
+    assert {*dashboard.losses, *dashboard.scores, *dashboard.more, "train/grad_norm"} <= logged
+
+
+def test_workspaces_ask_for_every_key():
+    pytest.importorskip("wandb_workspaces", reason="needs the optional package wandb-workspaces")
+    from experiments.dashboards.build import workspace
+
+    for dashboard in PAPERS:
+        spec = workspace(dashboard, "somebody", "precis")._to_model().model_dump_json(by_alias=True)
+        assert [key for key in dashboard.history() if f'"{key}"' not in spec] == []
+        assert dashboard.paper in spec and "JobType" in spec
+
+
+def test_reports_have_the_panels_and_the_rows_of_the_ablation():
+    pytest.importorskip("wandb_workspaces", reason="needs the optional package wandb-workspaces")
+    from experiments.dashboards.build import ablation_report, report
+    from lightning_modules.networks.discourse_attention import ABLATIONS as ROWS
+
+    dashboard = dashboard_of("RSTformer")
+    panels = [panel for block in report(dashboard, "a", "b").blocks for panel in getattr(block, "panels", [])]
+    specs = "".join(panel._to_model().model_dump_json(by_alias=True) for panel in panels)
+    assert [key for key in dashboard.history() if f'"{key}"' not in specs] == []
+    (ablation,) = ABLATIONS
+    assert set(ablation.rows) == set(ROWS)
+    made = ablation_report(ablation, "a", "b")
+    runsets = [runset for block in made.blocks for runset in getattr(block, "runsets", [])]
+    assert {str(group) for runset in runsets for group in runset.groupby} == {"config.model.init_args.ablation"}
+
+
+def test_dashboards_without_an_account(precis):
+    done = precis("dashboards", "--dry-run", "--paper", "RSTformer")
+    assert done.status == 0 and "WAC and RIA" in done.out and "test/rougeLsum" in done.out
+    assert "--entity is missing" in precis("dashboards").err
+    assert "nobody is logged in" in precis("dashboards", "--entity", "me").err
+    assert "no dashboard for 'Other'" in precis("dashboards", "--entity", "me", "--paper", "Other").err
+    assert os.environ.get("WANDB_API_KEY") is None
