@@ -22,11 +22,13 @@ from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
 from experiments.baseline import baseline
 from experiments.compare import compare
+from experiments.dashboards.command import dashboards
 from experiments.evaluate import evaluate
 from experiments.parse import parse
 from experiments.run_folder import load_run, read_config
 from experiments.score_parser import score_parser
 from experiments.sweep import sweep
+from experiments.sync import sync
 from experiments.texts import collect_texts
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.summarizer import Summary, repeated_share
@@ -167,4 +169,6 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "baseline": baseline,
     "sweep": sweep,
     "compare": compare,
+    "sync": sync,
+    "dashboards": dashboards,
 }
