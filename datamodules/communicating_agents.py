@@ -136,7 +136,8 @@ class CommunicatingAgentsData(SummarizationData):
 
     def feature_settings(self) -> dict[str, Any]:
         # agents are dealt out in `collate`: all numbers of them share the features
-        return {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
+        sizes = {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
+        return sizes | {"paragraphs": True}  # what the pointer-generator's features, of the same sizes, lack
 
     def encode(self, document: Document) -> dict[str, Any]:
         words: list[str] = []

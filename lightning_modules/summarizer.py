@@ -200,14 +200,14 @@ class Summarizer(LightningModule, ABC):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Weighted sum of the named terms; every term is logged as train/<name>.
 
-        The sum of the model's own terms counts `loss_share`. Extra terms of weight 0 are not computed.
+        The sum of the model's own terms counts `loss_share`. With a share of 0 they are not computed, nor are extra
+        terms of weight 0.
         """
-        own = self.loss_terms(batch)
+        own = self.loss_terms(batch) if self.loss_share else {}
         wanted = {name: term for name, term in self.extra_terms.items() if self.loss_weights.get(name, 1.0)}
         extra = {name: term(self, batch) for name, term in wanted.items()}
-        loss = self.loss_share * weighted_sum(own, self.loss_weights)
-        if extra:
-            loss = loss + weighted_sum(extra, self.loss_weights)
+        shares = ((self.loss_share, own), (1.0, extra))
+        loss = sum(share * weighted_sum(terms, self.loss_weights) for share, terms in shares if terms)
         for name, term in {**own, **extra}.items():
             self.log(f"train/{name}", term.detach(), batch_size=batch.batch_size)
         self.log("train/loss", loss.detach(), batch_size=batch.batch_size, prog_bar=True)

@@ -1,4 +1,4 @@
-"""The gradient of the self-critical term against the exact one of the expected reward, of a writer that can be listed."""
+"""The gradient of the self-critical term against the exact one, of a writer that can be listed."""
 
 import itertools
 

@@ -1,0 +1,352 @@
+"""Self-critical training of every model that writes: weights, logs, resuming, and what is refused."""
+
+import math
+import warnings
+
+import pytest
+import torch
+from cases import CASES
+from pytorch_lightning import Callback, Trainer, seed_everything
+from test_harness import Recorder, same_weights, trainer_with
+from torch import nn
+from toy_writer import ByTable, ToyWriter
+
+from callbacks import CoverageAnnealing, SelfCritical
+from callbacks.self_critical import without_dropout
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RougeReward, Written
+from lightning_modules.summarizer import Samples
+
+CASE = next(case for case in CASES if case.name == "pointer-coverage")
+
+
+def writes(case) -> bool:
+    return all(hasattr(type(case.build_model()), name) for name in ("sample", "log_probs", "texts"))
+
+
+every_writer = pytest.mark.parametrize("case", [case for case in CASES if writes(case)], ids=lambda case: case.name)
+
+
+class Constant(Reward):
+    """The same for every text."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __call__(self, written: Written) -> list[float]:
+        return [self.value] * len(written.texts)
+
+
+class Letters(Reward):
+    """The share of a text's characters that are e: it differs between texts, whatever a model writes."""
+
+    def __call__(self, written: Written) -> list[float]:
+        return [text.count("e") / (1 + len(text)) for text in written.texts]
+
+
+def first_batch(case, files, **model):
+    """A model and the first training batch."""
+    seed_everything(3, verbose=False)
+    data, made = case.build_data(files), case.build_model(**model)
+    data.prepare_data()
+    data.setup("fit")
+    made.use_text(data.text)
+    return made, next(iter(data.train_dataloader()))
+
+
+def fitted(case, files, *callbacks: Callback, ckpt_path=None, **trainer):
+    seed_everything(5, verbose=False)
+    model, data = case.build_model(), case.build_data(files)
+    trainer_with(*callbacks, **{"limit_val_batches": 0} | trainer).fit(model, data, ckpt_path=ckpt_path)
+    return model
+
+
+# Every model -----------------------------------------------------------------------------------------------------
+
+
+@every_writer
+def test_samples_can_be_rescored_and_read(case, corpus_files):
+    model, batch = first_batch(case, corpus_files)
+    options = DecodingOptions(3, 0, 9, sample=True, greedy_first=True, allow_unknown=True)
+    samples = model.sample(batch, options)
+    B, K, T = samples.tokens.shape
+    assert batch.batch_size == B and K == 3 and T <= 9
+    real = torch.arange(T) < samples.lengths.unsqueeze(-1)
+    with without_dropout(model):
+        log_probs = model.log_probs(batch, samples)
+        again = model.log_probs(batch, samples)
+    assert log_probs.requires_grad and torch.equal(log_probs, again)
+    assert (log_probs[real] < 0).all() and (log_probs[~real] == 0).all()
+    greedy = model.sample(batch, DecodingOptions(1, 0, 9, allow_unknown=True))
+    for ours, theirs, n in zip(samples.tokens[:, 0], greedy.tokens[:, 0], greedy.lengths[:, 0]):
+        assert ours[:n].tolist() == theirs[:n].tolist()
+    texts = model.texts(batch, samples)
+    assert [len(row) for row in texts] == [K] * B and all(isinstance(text, str) for row in texts for text in row)
+    nothing = model.texts(batch, Samples(samples.tokens, torch.zeros_like(samples.lengths)))
+    assert nothing == [[""] * K] * B
+
+
+@every_writer
+def test_texts_are_written_as_summaries_are(case, corpus_files):
+    model, batch = first_batch(case, corpus_files)
+    best = model.sample(batch, model.decoding)
+    written = model.texts(batch, Samples(best.tokens[:, :1], best.lengths[:, :1]))
+    squeezed = ["".join(" ".join(summary.sentences).split()) for summary in model.summarize(batch)]
+    assert ["".join(row[0].split()) for row in written] == squeezed
+
+
+@every_writer
+@pytest.mark.parametrize("credit", ["summary", "reward_to_go"])
+def test_every_model_can_be_trained_by_rewards_alone(case, credit, corpus_files):
+    callback = SelfCritical(Letters(), samples=2, baseline="leave_one_out", credit=credit, gamma=1.0, max_length=9)
+    recorder = Recorder()
+    before = fitted(case, corpus_files, max_steps=0)
+    model = fitted(case, corpus_files, callback, recorder, max_steps=3)
+    assert len(recorder.losses) == 3 and all(math.isfinite(loss) for _, loss in recorder.losses)
+    assert not same_weights(model, before)
+
+
+def test_rewards_rise(corpus_files):
+    """A reward that one word brings: the model learns to write it."""
+
+    class Otters(Reward):
+        def __call__(self, written: Written) -> list[float]:
+            return [float("otter" in text) for text in written.texts]
+
+    class Seen(Callback):
+        def __init__(self):
+            self.rewards = []
+
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            self.rewards.append(trainer.callback_metrics["train/reward"].item())
+
+    seen, case = Seen(), CASE
+    seed_everything(5, verbose=False)
+    model = case.build_model(dropout=0.0)
+    model.configure_optimizers = lambda: torch.optim.Adam(model.parameters(), lr=0.02)
+    callback = SelfCritical(Otters(), samples=8, baseline="leave_one_out", gamma=1.0)
+    trainer_with(callback, seen, max_epochs=5, limit_val_batches=0).fit(model, case.build_data(corpus_files))
+    assert sum(seen.rewards[:5]) / 5 < 0.5 and sum(seen.rewards[-5:]) / 5 > 0.9
+
+
+# The schedule and the loss ---------------------------------------------------------------------------------------
+
+
+class Weights(Callback):
+    """What each batch was trained with, and the terms that were logged."""
+
+    def __init__(self):
+        self.rows, self.metrics = [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        logged = {name: value.item() for name, value in trainer.callback_metrics.items()}
+        self.rows.append((pl_module.loss_weights["self_critical"], pl_module.loss_share, outputs["loss"].item()))
+        self.metrics.append(logged)
+
+
+def test_the_loss_is_shifted_from_the_model_s_terms_to_the_reward(corpus_files):
+    seen = Weights()
+    schedule = SelfCritical(gamma=0.8, start_step=2, ramp_steps=4)
+    annealing = CoverageAnnealing(start_step=1, ramp_steps=3)
+    model = fitted(CASE, corpus_files, annealing, schedule, seen, max_epochs=1)
+    gammas = [0, 0, 0.2, 0.4, 0.6, 0.8, 0.8]
+    assert [row[0] for row in seen.rows] == pytest.approx(gammas) == [schedule.gamma_at(step) for step in range(7)]
+    assert [row[1] for row in seen.rows] == pytest.approx([1 - gamma for gamma in gammas])
+    for gamma, (_, _, loss), logged in zip(gammas, seen.rows, seen.metrics):
+        own = logged["train/nll"] + logged["train/coverage_weight"] * logged["train/coverage"]
+        reward = logged["train/self_critical"] if gamma else 0.0
+        assert loss == pytest.approx((1 - gamma) * own + gamma * reward, rel=1e-5)
+    assert "train/self_critical" not in seen.metrics[1]  # what has no weight is not computed
+    assert model.extra_terms == {} and model.loss_share == 1  # another training starts without it
+
+
+def test_what_is_logged(corpus_files):
+    seen = Weights()
+    fitted(CASE, corpus_files, SelfCritical(), seen, max_steps=2)
+    logged = {name.removeprefix("train/"): value for name, value in seen.metrics[-1].items()}
+    assert {"reward", "reward_baseline", "advantage", "advantage_positive", "advantage_rms", "entropy"} <= logged.keys()
+    assert {"sample_length", "baseline_length", "gamma", "reward_time", "self_critical", "nll"} <= logged.keys()
+    assert logged["advantage"] == pytest.approx(logged["reward"] - logged["reward_baseline"], abs=1e-7)
+    assert 0 < logged["entropy"] < math.log(60) and 0 < logged["reward_time"] < 1
+    assert 1 <= logged["sample_length"] <= 12 and 0 <= logged["advantage_positive"] <= 1
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_resumed_run_makes_the_same_steps(accumulate, corpus_files, tmp_path):
+    def callbacks():
+        return [SelfCritical(samples=2, gamma=0.7, start_step=2, ramp_steps=4), CoverageAnnealing(start_step=1)]
+
+    whole, rest = Recorder(tmp_path, batches=(3,)), Recorder()
+    settings = {"max_epochs": 1, "accumulate_grad_batches": accumulate}
+    model = fitted(CASE, corpus_files, *callbacks(), whole, **settings)
+    resumed = fitted(CASE, corpus_files, *callbacks(), rest, **settings, ckpt_path=tmp_path / "batch3.ckpt")
+    assert rest.losses == whole.losses[4:] and same_weights(resumed, model)
+
+
+def test_accumulated_batches_count_as_one_large_one(corpus_files):
+    """Gradients of two batches of four are those of their documents together."""
+    model, batch = first_batch(CASE, corpus_files, dropout=0.0)
+    model.log = lambda *arguments, **options: None
+    samples = model.sample(batch, DecodingOptions(2, 0, 8, sample=True, greedy_first=True, allow_unknown=True))
+    whole = SelfCritical()
+    data = CASE.build_data(corpus_files)
+    data.prepare_data()
+    data.setup("fit")
+    rows = {row["id"]: row for row in data.features("train")}
+
+    def gradient(places: list[int]) -> torch.Tensor:
+        part = data.collate([rows[batch.ids[place]] for place in places])
+        model.sample = lambda batch, options: Samples(samples.tokens[places], samples.lengths[places])
+        model.zero_grad()
+        whole.term(model, part).backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+    torch.testing.assert_close((gradient([0, 1]) + gradient([2, 3])) / 2, gradient([0, 1, 2, 3]), rtol=1e-4, atol=1e-6)
+
+
+def test_bfloat16_gives_nearly_the_same_term(corpus_files):
+    losses = {}
+    for precision in ("32-true", "bf16-mixed"):
+        recorder = Recorder()
+        fitted(CASE, corpus_files, SelfCritical(gamma=0.5), recorder, max_steps=3, precision=precision)
+        losses[precision] = [loss for _, loss in recorder.losses]
+    assert all(map(math.isfinite, losses["bf16-mixed"]))
+    model, batch = first_batch(CASE, corpus_files, dropout=0.0)
+    model.log = lambda *arguments, **options: None
+    samples = model.sample(batch, DecodingOptions(2, 0, 8, sample=True, greedy_first=True, allow_unknown=True))
+    model.sample = lambda batch, options: samples
+    exact = SelfCritical().term(model, batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = SelfCritical().term(model, batch)
+    assert rough.dtype == torch.float32 and rough.item() == pytest.approx(exact.item(), rel=0.05, abs=0.02)
+
+
+def test_a_recurrent_layer_stays_in_training_without_its_dropout():
+    module = nn.ModuleDict({"lstm": nn.LSTM(3, 3, num_layers=2, dropout=0.5), "drop": nn.Dropout(0.5)}).train()
+    x = torch.randn(4, 1, 3)
+    with without_dropout(module):
+        assert module["lstm"].training and not module["drop"].training  # cuDNN has no gradient of eval mode
+        outputs = [module["lstm"](x)[0] for _ in range(2)]
+        assert torch.equal(*outputs) and outputs[0].requires_grad
+    assert module["lstm"].dropout == 0.5 and module["drop"].training
+    with pytest.raises(RuntimeError, match="inside"), without_dropout(module):
+        raise RuntimeError("inside")
+    assert module["drop"].training
+
+
+# What is refused, and the odd cases ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"gamma": 1.01}, r"gamma is in \[0, 1\], got 1.01"),
+        ({"gamma": -0.1}, r"gamma is in \[0, 1\], got -0.1"),
+        ({"gamma": math.nan}, r"gamma is in \[0, 1\], got nan"),
+        ({"samples": 0}, "too few samples"),
+        ({"samples": 1, "baseline": "leave_one_out"}, "too few samples for the baseline leave_one_out: 1"),
+        ({"baseline": "mean"}, "baseline is greedy or leave_one_out, got mean"),
+        ({"credit": "all"}, "credit 'all' is not known"),
+        ({"start_step": -1}, "steps are at least 0"),
+        ({"ramp_steps": -1}, "steps are at least 0"),
+        ({"window": 0}, "window is at least 1"),
+    ],
+    ids=str,
+)
+def test_arguments_out_of_range_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=f"SelfCritical: .*{message}"):
+        SelfCritical(**arguments)
+
+
+def test_the_command_refuses_a_gamma_beyond_one_in_one_line(tiny_config, precis, tmp_path):
+    flags = ["--trainer.callbacks+=callbacks.SelfCritical", "--trainer.callbacks.gamma=2"]
+    done = precis("fit", "--config", tiny_config, *flags, "--run_dir", tmp_path / "run")
+    assert done.status != 0 and "gamma is in [0, 1], got 2" in done.err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_reward_that_is_not_finite_is_named(value):
+    model = ToyWriter()
+    with pytest.raises(ValueError, match=r"reward Constant is -?(nan|inf) for '.*', written for document doc-0"):
+        SelfCritical(Constant(value)).term(model, model.batch())
+
+
+def test_a_reward_for_some_texts_only_is_refused():
+    class Short(Reward):
+        def __call__(self, written: Written) -> list[float]:
+            return [0.0]
+
+    torch.manual_seed(0)
+    model = ToyWriter()
+    with pytest.raises(ValueError, match=r"reward Short gave 1 numbers for \d+ texts"):
+        SelfCritical(Short(), samples=20).term(model, model.batch())
+
+
+@pytest.mark.parametrize("baseline", ["greedy", "leave_one_out"])
+def test_identical_samples_leave_no_gradient_and_a_warning(baseline):
+    model = ToyWriter()
+    with torch.no_grad():
+        model.logits[:, :, 1] += 100  # one text has all of the probability
+    callback = SelfCritical(ByTable(), samples=2, baseline=baseline, window=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            callback.term(model, model.batch()).backward()
+    with pytest.warns(UserWarning, match="no better or worse than the baseline"):
+        callback.term(model, model.batch()).backward()
+    assert not model.logits.grad.any()
+    assert model.logged["train/advantage_rms"] == 0 == model.logged["train/advantage_positive"]
+
+
+def test_samples_that_differ_give_no_warning(recwarn):
+    torch.manual_seed(0)
+    model = ToyWriter()
+    callback = SelfCritical(ByTable(), samples=4, window=3)
+    for _ in range(6):
+        callback.term(model, model.batch())
+    assert not [warning for warning in recwarn if "baseline" in str(warning.message)]
+
+
+def test_models_that_do_not_write_or_cannot_show_the_document_are_refused():
+    extractive = nn.Module()
+    with pytest.raises(ValueError, match="Module has no sample, log_probs, texts"):
+        SelfCritical().setup(None, extractive, "fit")
+    SelfCritical().setup(None, extractive, "test")
+    with pytest.raises(ValueError, match="ToyWriter has no source_ids"):
+        SelfCritical(Mixture([RougeReward(), Novelty()])).setup(None, ToyWriter(), "fit")
+
+
+def test_rewards_see_texts_references_and_documents(corpus_files):
+    model, batch = first_batch(CASE, corpus_files)
+    model.log = lambda *arguments, **options: None
+    seen = []
+
+    class Spy(Reward):
+        reads_source = True
+
+        def __call__(self, written: Written) -> list[float]:
+            seen.append(written)
+            return Mixture([RougeReward(), Novelty(), Repetition()], [1.0, 0.1, -0.5])(written)
+
+    SelfCritical(Spy(), samples=3, credit="reward_to_go").term(model, batch)
+    (written,) = seen
+    assert list(dict.fromkeys(written.ids)) == batch.ids
+    pairs = list(zip(written.ids, written.texts))
+    assert len(set(pairs)) == len(pairs)  # each text of a document once
+    references = {name: [" ".join(one) for one in those] for name, those in zip(batch.ids, batch.references)}
+    assert all(written.references[i] == references[name] for i, name in enumerate(written.ids))
+    assert all("is a" in source and "every morning" in source for source in written.sources)
+
+
+def test_the_trainer_checks_before_it_starts(corpus_files):
+    class Deaf(type(CASE.build_model())):
+        texts = property()
+
+    model = Deaf(**CASE.model_args)
+    trainer = Trainer(
+        callbacks=[SelfCritical()], logger=False, enable_checkpointing=False, accelerator="cpu",
+        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="Deaf has no texts; see `Generative`"):
+        trainer.fit(model, CASE.build_data(corpus_files))

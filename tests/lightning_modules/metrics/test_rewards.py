@@ -1,0 +1,86 @@
+import random
+
+import pytest
+
+from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RougeReward, Written
+from lightning_modules.metrics.rouge import rouge_scores
+
+WORDS = ["storms", "storm", "damaged", "damage", "the", "old", "harbour", ",", "."]
+
+
+def made_up(rng: random.Random, most: int) -> str:
+    return " ".join(rng.choices(WORDS, k=rng.randrange(most)))
+
+
+@pytest.fixture(scope="module")
+def written() -> Written:
+    rng = random.Random(0)
+    rows = [(f"doc-{i // 4}", made_up(rng, 12)) for i in range(80)]
+    references = [[made_up(random.Random(f"{i // 4}-{n}"), 9) for n in range(i // 4 % 3)] for i in range(80)]
+    sources = [made_up(random.Random(i // 4), 30) for i in range(80)]
+    ids, texts = zip(*rows)
+    return Written(ids, texts, references, sources)
+
+
+@pytest.mark.parametrize("variant", ["rougeL", "rouge1", "rouge2"])
+@pytest.mark.parametrize("stem", [True, False])
+def test_rouge_of_the_best_reference(written, variant, stem):
+    expected = []
+    for text, references in zip(written.texts, written.references):
+        worded = [[reference] for reference in references if any(map(str.isalnum, reference))]
+        score = rouge_scores([text], worded, (variant,), stem)[variant].fmeasure if worded else 0.0
+        expected.append(score)
+    found = RougeReward(variant, stem)(written)
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert 0 in found and max(found) > 0.2
+
+
+def test_default_is_rouge_l_and_what_is_unknown_is_refused():
+    storm = Written(["a"], ["the storms damaged"], [["the storm", ". , ."]])
+    assert RougeReward()(storm) == [pytest.approx(0.8)]
+    for wrong in ({"variant": "rouge"}, {"variant": "bleu"}, {"stem": "snow"}, {"tokenizer": "bpe"}):
+        with pytest.raises(ValueError, match="unknown"):
+            RougeReward(**wrong)
+    with pytest.raises(ValueError, match="rougeLsum needs sentences"):
+        RougeReward("rougeLsum")
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_repetition_and_novelty_equal_a_plain_loop(written, order):
+    def grams(text):
+        words = text.replace(",", "").replace(".", "").split()
+        return [tuple(words[i : i + order]) for i in range(len(words) - order + 1)]
+
+    for text, source, repeated, novel in zip(
+        written.texts, written.sources, Repetition(order)(written), Novelty(order)(written), strict=True
+    ):
+        found, there = grams(text), grams(source)
+        again = sum(gram in found[:i] for i, gram in enumerate(found))
+        assert repeated == pytest.approx(again / len(found) if found else 0)
+        assert novel == pytest.approx(sum(gram not in there for gram in found) / len(found) if found else 0)
+
+
+def test_a_mixture_is_the_weighted_sum(written):
+    parts = [RougeReward(), Repetition(2), Novelty(1)]
+    columns = [part(written) for part in parts]
+    found = Mixture(parts, [1.0, -0.5, 0.25])(written)
+    assert found == pytest.approx([a - 0.5 * b + 0.25 * c for a, b, c in zip(*columns)])
+    assert Mixture(parts)(written) == pytest.approx([sum(row) for row in zip(*columns)])
+    assert Mixture(parts).reads_source and not Mixture(parts[:2]).reads_source
+
+
+@pytest.mark.parametrize("make", [lambda: Mixture([]), lambda: Mixture([RougeReward()], [1.0, 2.0])])
+def test_a_mixture_has_a_weight_for_each(make):
+    with pytest.raises(ValueError, match="a weight for each reward"):
+        make()
+
+
+@pytest.mark.parametrize("kind", [Repetition, Novelty])
+def test_an_order_is_positive(kind):
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        kind(0)
+
+
+def test_a_reward_says_how_it_is_computed():
+    with pytest.raises(TypeError, match="abstract"):
+        Reward()
