@@ -1,0 +1,220 @@
+"""Data of gap-sentence pre-training: plain documents, some sentences of which are masked and to be generated."""
+
+import random
+import warnings
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import partial
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import datasets
+import numpy as np
+
+from datamodules.corpora.corpus import Corpus, as_document
+from datamodules.documents import CorpusError, Document
+from datamodules.pegasus import PegasusData
+from datamodules.summarization import TEST
+from datamodules.text.gap_selection import Selection, select
+
+
+def sentence_ends(document: Document) -> list[int]:
+    """Where each sentence ends in `Document.text`, in characters."""
+    ends, at = [], 0
+    for part in document.parts:
+        for sentence in part:
+            at += len(sentence)
+            ends.append(at)
+            at += 1  # a space
+        at += 1  # parts stand two line ends apart
+    return ends
+
+
+def cuts(sizes: list[int], room: int) -> list[int]:
+    """Where a document is cut into pieces, each as long as there is room for.
+
+    A piece that would be a single sentence takes one of a neighbour that has more than two, if there is room.
+
+    Args:
+        sizes: of the sentences, in tokens.
+        room: tokens of a piece; only a sentence that is longer has a longer piece, alone.
+
+    Returns:
+        The first sentence of each piece, and the number of sentences.
+    """
+    found, held = [0], 0
+    for i, size in enumerate(sizes):
+        if held and held + size > room:
+            found.append(i)
+            held = 0
+        held += size
+    found.append(len(sizes))
+    for k in range(len(found) - 1):
+        start, end = found[k], found[k + 1]
+        if end - start > 1:
+            continue
+        if k and start - found[k - 1] > 2 and sum(sizes[start - 1 : end]) <= room:
+            found[k] -= 1
+        elif k + 2 < len(found) and found[k + 2] - end > 2 and sum(sizes[start : end + 1]) <= room:
+            found[k + 1] += 1
+    return found
+
+
+class GapSentenceData(PegasusData):
+    """Documents without some of their sentences, and these as pseudo-summaries (Zhang et al. 2020, section 3.1).
+
+    The gap sentences are chosen by `gap_selection.select`; each is replaced by one mask, and the target is all of them
+    in the order of the document. References, if the corpus has any, are not read; the gap sentences are the references
+    of validation and test. A document of more than `max_source` tokens is read in pieces of whole sentences, each an
+    example with `#` and its number behind the document's id. At least one sentence of a piece is chosen and one is
+    left; a piece of a single sentence (a document of one, or a sentence that is longer than `max_source`) has no gap:
+    training and validation leave it out and say so, test keeps it with nothing to generate.
+
+    All draws are a function of `draw_seed` and the piece's id.
+
+    Args:
+        ratio: share of a piece's sentences that are chosen, rounded.
+        max_ratio: the share is drawn for each piece between `ratio` and this, 0.15 to 0.45 in the paper's last models.
+        selection: `ind-orig`, `ind-uniq`, `seq-orig`, `seq-uniq`, `random` or `lead`.
+        unchanged: probability that a chosen sentence stays in the document as well; 0.2 in the released models.
+        noise: of the selection's scores, 0.2 in the paper's last models.
+        draw_seed: of the draws.
+
+    The other arguments are those of `PegasusData`.
+
+    Raises:
+        ValueError: if an argument is out of bounds.
+    """
+
+    needs_references = False
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        ratio: float = 0.3,
+        max_ratio: float | None = None,
+        selection: Selection = "ind-orig",
+        unchanged: float = 0.0,
+        noise: float = 0.0,
+        draw_seed: int = 0,
+        vocab_size: int = 16_000,
+        checkpoint: str | None = None,
+        max_source: int = 512,
+        max_target: int = 256,
+        batch_size: int = 16,
+        eval_batch_size: int | None = None,
+        text: Path | None = None,
+        cache_dir: Path | None = None,
+        on_bad_record: Literal["raise", "skip"] = "raise",
+        max_train: int | None = None,
+        max_eval: int | None = None,
+        num_workers: int = 0,
+        num_proc: int = 1,
+        pool: int = 50,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            corpus, vocab_size, checkpoint, max_source, max_target, batch_size, eval_batch_size, text, cache_dir,
+            on_bad_record, max_train, max_eval, num_workers, num_proc, pool, seed,
+        )  # fmt: skip
+        if not 0 < ratio <= (ratio if max_ratio is None else max_ratio) < 1:
+            raise ValueError(f"data.ratio is between 0 and 1, max_ratio not below it; got {ratio}, {max_ratio}")
+        if not (0 <= unchanged <= 1 and 0 <= noise <= 1):
+            raise ValueError(f"data.unchanged and data.noise are between 0 and 1; got {unchanged}, {noise}")
+        self.ratio, self.max_ratio, self.selection = ratio, max_ratio, selection
+        self.unchanged, self.noise, self.draw_seed = unchanged, noise, draw_seed
+        select([], 0, selection)
+
+    def feature_settings(self) -> dict[str, Any]:
+        names = ("ratio", "max_ratio", "selection", "unchanged", "noise", "draw_seed")
+        return super().feature_settings() | {name: getattr(self, name) for name in names}
+
+    # Features ----------------------------------------------------------------------------------------------------
+
+    def features(self, split: str) -> datasets.Dataset:
+        """The encoded pieces of a split, encoded if the cache lacks them.
+
+        Raises:
+            CorpusError: if no piece has two sentences.
+        """
+        if split not in self._features:
+            pieces = super().features(split)
+            self._features[split] = pieces if split == TEST else with_gaps(pieces, split)
+        return self._features[split]
+
+    def encode_all(self, documents: datasets.Dataset, **caching: Any) -> datasets.Dataset:
+        """Features of documents, a row a piece.
+
+        Raises:
+            CorpusError: if the text has no mask.
+        """
+        if self.text.mask is None:
+            raise CorpusError("model.checkpoint: its tokenizer has no mask; name one of PEGASUS, BART or T5")
+        encode = partial(_encode_rows, self._alone())
+        columns = documents.column_names
+        return documents.map(encode, batched=True, batch_size=64, remove_columns=columns, **caching)
+
+    def places(self, document: Document) -> tuple[list[int], list[int]]:
+        """The document's tokens, and which sentence each is in; a space in front of a sentence belongs to it."""
+        ids, offsets = self.text(document.text)
+        ends = sentence_ends(document)
+        return ids, [min(bisect_left(ends, end), len(ends) - 1) for _, end in offsets]
+
+    def pieces(self, document: Document) -> Iterator[Document]:
+        """The document in pieces of whole sentences that the encoder can read."""
+        ids, places = self.places(document)
+        if len(ids) <= self.room:
+            yield document
+            return
+        sizes = np.bincount(places, minlength=len(document.sentences)).tolist()
+        sentences = [(number, text) for number, part in enumerate(document.parts) for text in part]
+        for number, (start, end) in enumerate(pairwise(cuts(sizes, self.room)), start=1):
+            parts = groupby(sentences[start:end], key=lambda pair: pair[0])
+            yield Document(f"{document.id}#{number}", [[text for _, text in part] for _, part in parts])
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        """Features of one piece; a gap is one mask for all tokens of the sentence."""
+        rng = random.Random(f"{self.draw_seed} {document.id}")
+        sentences = document.sentences
+        share = self.ratio if self.max_ratio is None else rng.uniform(self.ratio, self.max_ratio)
+        number = min(max(1, round(share * len(sentences))), len(sentences) - 1)
+        chosen = select(sentences, number, self.selection, self.noise, rng)
+        masked = {i for i in chosen if not self.unchanged or rng.random() >= self.unchanged}
+        ids, places = self.places(document)
+        source = []
+        for before, (place, token) in pairwise([(-1, 0), *zip(places, ids)]):
+            if place not in masked:
+                source.append(token)
+            elif place != before[0]:
+                source.append(self.text.mask)
+        gaps = [sentences[i] for i in chosen]
+        row = self.framed(source, self.text(" ".join(gaps))[0])
+        return {"id": document.id, "references": [gaps] if gaps else [], "gaps": len(gaps)} | row
+
+
+def _encode_rows(data: GapSentenceData, rows: dict[str, list]) -> dict[str, list]:
+    documents = (as_document(dict(zip(rows, values))) for values in zip(*rows.values()))
+    found = [data.encode(piece) for document in documents for piece in data.pieces(document)]
+    return {name: [row[name] for row in found] for name in found[0]}
+
+
+def with_gaps(pieces: datasets.Dataset, split: str) -> datasets.Dataset:
+    """The pieces that have a gap; what is left out is counted and named in a warning.
+
+    Raises:
+        CorpusError: if none has.
+    """
+    there = np.asarray(pieces["gaps"][:]) > 0
+    if there.all():
+        return pieces
+    without = np.flatnonzero(~there)
+    if not there.any():
+        raise CorpusError(f"{split}: no document has two sentences; gap sentences need one to mask and one to keep")
+    first = ", ".join(pieces[int(i)]["id"] for i in without[:3])
+    more = ", ..." if len(without) > 3 else ""
+    warnings.warn(
+        f"gap sentences, {split}: left out {len(without)} of {len(pieces)} pieces of a single sentence: {first}{more}",
+        stacklevel=2,
+    )
+    return pieces.select(np.flatnonzero(there))

@@ -1,0 +1,123 @@
+"""Data of a sequence-to-sequence Transformer: documents and summaries as subwords."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import datasets
+from torch import Tensor
+
+from datamodules.batch import Batch, pad
+from datamodules.corpora.corpus import Corpus
+from datamodules.documents import Document
+from datamodules.summarization import SummarizationData
+from datamodules.text.masked_text import MaskedText
+
+
+@dataclass
+class PegasusBatch(Batch):
+    """Documents and summaries as ids.
+
+    Attributes:
+        source: what the encoder reads, [B, S].
+        source_mask: True at tokens, [B, S].
+        target: the summary and the end symbol, [B, T].
+        target_lengths: tokens of each target, [B].
+        target_rows: flat positions of the target's real tokens in [B T], [N].
+    """
+
+    source: Tensor
+    source_mask: Tensor
+    target: Tensor
+    target_lengths: Tensor
+    target_rows: Tensor
+
+
+class PegasusData(SummarizationData):
+    """Documents cut to `max_source` subwords, first references to `max_target`.
+
+    Validation and test score against all references; the loss reads the first one.
+
+    Args:
+        vocab_size: tokens of a byte-level BPE that is trained on the corpus, 261 or more; with `checkpoint` its
+            tokenizer's tokens are at most as many.
+        checkpoint: name or folder of a pretrained encoder-decoder whose tokenizer is used.
+        max_source: tokens of a document, special symbols included; at most the model's positions.
+        max_target: tokens of a summary in the loss, end symbol included.
+
+    The other arguments are those of `SummarizationData`. To fine-tune a pre-trained run give its text folder as `text`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocab_size: int = 16_000,
+        checkpoint: str | None = None,
+        max_source: int = 512,
+        max_target: int = 128,
+        batch_size: int = 16,
+        eval_batch_size: int | None = None,
+        text: Path | None = None,
+        cache_dir: Path | None = None,
+        on_bad_record: Literal["raise", "skip"] = "raise",
+        max_train: int | None = None,
+        max_eval: int | None = None,
+        num_workers: int = 0,
+        num_proc: int = 1,
+        pool: int = 50,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
+            num_proc, pool, seed,
+        )  # fmt: skip
+        if max_source < 3 or max_target < 2:
+            raise ValueError(f"data.max_source is at least 3, max_target 2; got {max_source}, {max_target}")
+        self.vocab_size, self.checkpoint = vocab_size, checkpoint
+        self.max_source, self.max_target = max_source, max_target
+
+    # Text --------------------------------------------------------------------------------------------------------
+
+    def text_settings(self) -> dict[str, Any]:
+        return {"kind": "masked subwords", "size": self.vocab_size, "checkpoint": self.checkpoint}
+
+    def build_text(self, train: datasets.Dataset) -> MaskedText:
+        if self.checkpoint is not None:
+            return MaskedText.of_checkpoint(self.checkpoint)
+        texts = (" ".join(sentence) for row in train for sentence in (*row["parts"], *row["references"]))
+        return MaskedText.build(texts, self.vocab_size)
+
+    def load_text(self, folder: Path) -> MaskedText:
+        return MaskedText.load(folder)
+
+    # Features ----------------------------------------------------------------------------------------------------
+
+    def feature_settings(self) -> dict[str, Any]:
+        return {"max_source": self.max_source, "max_target": self.max_target}
+
+    @property
+    def room(self) -> int:
+        """Tokens of a document that the encoder reads beside special symbols."""
+        return self.max_source - len(self.text.opening) - 1
+
+    def framed(self, source: list[int], target: list[int]) -> dict[str, Any]:
+        """Features of a document and a summary as ids, special symbols added, both cut."""
+        source = [*self.text.opening, *source[: self.room], self.text.stop]
+        return {"source": source, "target": [*target[: self.max_target - 1], self.text.stop], "length": len(source)}
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        reference = document.references[0] if document.references else []
+        return self.framed(self.text(document.text)[0], self.text(" ".join(reference))[0])
+
+    def collate(self, rows: list[dict[str, Any]]) -> PegasusBatch:
+        sources, targets = ([row[name] for row in rows] for name in ("source", "target"))
+        real = pad([[1] * len(target) for target in targets])                        # [B, T]
+        return PegasusBatch(
+            ids=[row["id"] for row in rows],
+            references=[row["references"] for row in rows],
+            source=pad(sources, self.text.pad),
+            source_mask=pad([[1] * len(source) for source in sources]).bool(),
+            target=pad(targets, self.text.pad),
+            target_lengths=real.sum(1),
+            target_rows=real.flatten().nonzero().squeeze(1),
+        )

@@ -1,0 +1,182 @@
+import random
+from itertools import pairwise
+
+import pytest
+
+from datamodules.corpora import Files
+from datamodules.documents import CorpusError, Document
+from datamodules.gap_sentences import GapSentenceData, cuts, sentence_ends
+from datamodules.pegasus import PegasusData
+from datamodules.text.gap_selection import select
+from tests.conftest import write_lines
+
+WORDS = ["otter", "heron", "badger", "lynx", "guards", "paints", "the", "mill", "harbour", "library", "of", "rain"]
+
+
+def document(number: int, sentences: int) -> dict:
+    rng = random.Random(number)
+    texts = [" ".join(rng.choices(WORDS, k=rng.randint(2, 9))).capitalize() + "." for _ in range(sentences)]
+    cut = rng.randrange(sentences + 1)
+    return {"id": f"d{number}", "document": [part for part in (texts[:cut], texts[cut:]) if part]}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plain")
+    rows = [document(n, 2 + n % 7) for n in range(20)]
+    files = {split: str(write_lines(folder / f"{split}.jsonl", rows)) for split in ("train", "val", "test")}
+    return files | {"summary": None}
+
+
+def everywhere(folder, rows) -> dict:
+    """The same file as every split."""
+    path = str(write_lines(folder / "rows.jsonl", rows))
+    return {"train": path, "val": path, "test": path, "summary": None}
+
+
+def data_of(files, tmp_path, **changes) -> GapSentenceData:
+    settings = {"vocab_size": 290, "max_source": 200, "max_target": 200, "batch_size": 4, "cache_dir": tmp_path}
+    return GapSentenceData(Files(**files), **settings | changes)
+
+
+def ready(files, tmp_path, stage="fit", **changes) -> GapSentenceData:
+    data = data_of(files, tmp_path, **changes)
+    data.prepare_data()
+    data.setup(stage)
+    return data
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("gap-cache")
+
+
+def spelt(data, ids) -> str:
+    """Ids as text, with a _ for each mask."""
+    return "".join("_" if i == data.text.mask else data.text.tokenizer.decode([i]) for i in ids)
+
+
+def test_the_gaps_are_masked_once_each_and_are_the_target(files, folder):
+    data = ready(files, folder, ratio=0.4)
+    documents = {row["id"]: Document(row["id"], row["parts"]) for row in data.documents("train")}
+    for row in data.features("train"):
+        sentences = documents[row["id"]].sentences
+        number = min(max(1, round(0.4 * len(sentences))), len(sentences) - 1)
+        chosen = select(sentences, number)
+        kept = [word for i, text in enumerate(sentences) for word in (["_"] if i in chosen else text.split())]
+        assert row["source"][0] == data.text.start and row["source"][-1] == data.text.stop
+        read = data.text.tokenizer.decode(row["source"], skip_special_tokens=False)
+        read = read.removeprefix("<s>").removesuffix("</s>").replace("<mask>", " _ ")
+        assert read.split() == kept, row["id"]
+        assert data.text.decode(row["target"]) == " ".join(sentences[i] for i in chosen)
+        assert row["target"][-1] == data.text.stop and row["references"] == [[sentences[i] for i in chosen]]
+        assert row["gaps"] == len(chosen)
+
+
+def test_sentence_ends_are_those_of_the_documents_text():
+    document = Document("d", [["One.", "Two too."], ["Three."]])
+    assert [document.text[:end].split()[-1] for end in sentence_ends(document)] == ["One.", "too.", "Three."]
+    assert all(document.text[end - 1] == "." for end in sentence_ends(document))
+
+
+def test_some_stay_unchanged_and_each_document_has_draws_of_its_own(files, folder):
+    whole = ready(files, folder, ratio=0.5)
+    some = ready(files, folder, ratio=0.5, unchanged=0.5)
+    mask = whole.text.mask
+    masks = [[row["source"].count(mask) for row in data.features("train")] for data in (whole, some)]
+    gaps = whole.features("train")["gaps"][:]
+    assert masks[0] == gaps and some.features("train")["gaps"][:] == gaps
+    shares = {drawn / gap for drawn, gap in zip(masks[1], gaps)}
+    assert len(shares) > 3 and 0.3 < sum(masks[1]) / sum(gaps) < 0.7
+    all_stay = ready(files, folder, ratio=0.5, unchanged=1.0)
+    assert not any(all_stay.text.mask in row["source"] for row in all_stay.features("train"))
+    again = ready(files, folder / "elsewhere", ratio=0.5, unchanged=0.5)
+    assert again.features("train")["source"][:] == some.features("train")["source"][:]
+    other = ready(files, folder, ratio=0.5, unchanged=0.5, draw_seed=1)
+    assert other.features("train")["source"][:] != some.features("train")["source"][:]
+
+
+def test_a_drawn_ratio_differs_between_documents(tmp_path):
+    rows = [document(n, 10) for n in range(30)]
+    data = ready(everywhere(tmp_path, rows), tmp_path, ratio=0.15, max_ratio=0.45, max_source=900)
+    gaps = data.features("train")["gaps"][:]
+    assert set(gaps) == {2, 3, 4} and gaps == data.features("val")["gaps"][:]
+
+
+def test_two_processes_choose_what_one_chooses_and_the_cache_is_used(files, tmp_path, monkeypatch):
+    one = ready(files, tmp_path / "one", selection="random").features("train").to_dict()
+    two = ready(files, tmp_path / "two", selection="random", num_proc=2).features("train").to_dict()
+    assert one == two
+    monkeypatch.setattr(GapSentenceData, "encode", None)
+    assert ready(files, tmp_path / "one", selection="random").features("train").to_dict() == one
+
+
+def test_a_long_document_is_read_in_pieces_without_a_loss(tmp_path):
+    rows = [document(n, 40) for n in range(3)]
+    data = ready(everywhere(tmp_path, rows), tmp_path, max_source=60)
+    pieces: dict[str, list[str]] = {}
+    for row in data.documents("train"):
+        whole = Document(row["id"], row["parts"])
+        for piece in data.pieces(whole):
+            pieces.setdefault(row["id"], []).extend(piece.sentences)
+            assert len(data.text(piece.text)[0]) <= data.room and len(piece.sentences) > 1
+        assert pieces[row["id"]] == whole.sentences
+    names = data.features("train")["id"][:]
+    assert names[:3] == ["d0#1", "d0#2", "d0#3"] and len(names) == len(set(names))
+
+
+def test_a_single_sentence_has_no_gap(files, tmp_path):
+    long = {"id": "long", "document": "Otter " * 80 + "guards. The heron paints. The heron repairs the mill."}
+    rows = [document(1, 4), {"id": "single", "document": "One otter."}, {"id": "dots", "document": "... !"}, long]
+    given = everywhere(tmp_path, rows)
+    with pytest.warns(UserWarning, match="train: left out 2 of 5 pieces of a single sentence: single, long#1"):
+        data = ready(given, tmp_path, max_source=70)
+    assert data.features("train")["id"][:] == ["d1", "dots", "long#2"] == data.features("val")["id"][:]
+    data.setup("test")
+    test = {row["id"]: row for row in data.features("test")}
+    assert len(test) == 5 and test["single"]["references"] == [] and test["single"]["target"] == [data.text.stop]
+    assert data.text.decode(test["single"]["source"]) == "One otter." and len(test["long#1"]["source"]) == 70
+    batch = next(iter(data.test_dataloader()))
+    assert batch.batch_size == 4
+    with pytest.raises(CorpusError, match="train: no document has two sentences"):
+        ready(everywhere(tmp_path / "only", rows[1:2]), tmp_path)
+
+
+def test_arguments_out_of_bounds_are_refused(files, tmp_path):
+    for wrong in ({"ratio": 0}, {"ratio": 1.0}, {"ratio": 0.4, "max_ratio": 0.3}, {"unchanged": 1.5}, {"noise": -1}):
+        with pytest.raises(ValueError, match=r"data\.(ratio|unchanged)"):
+            data_of(files, tmp_path, **wrong)
+    with pytest.raises(ValueError, match="no gap-sentence selection"):
+        data_of(files, tmp_path, selection="best")
+    with pytest.raises(ValueError, match=r"data\.max_source is at least 3"):
+        data_of(files, tmp_path, max_source=2)
+
+
+def test_fine_tuning_reads_document_and_summary(corpus_files, tmp_path):
+    data = PegasusData(Files(**corpus_files), vocab_size=300, max_source=40, max_target=9, batch_size=5,
+                       cache_dir=tmp_path)  # fmt: skip
+    data.prepare_data()
+    data.setup("fit")
+    batch = next(iter(data.val_dataloader()))
+    rows = {row["id"]: row for row in data.documents("val")}
+    for n, name in enumerate(batch.ids):
+        source = batch.source[n, : batch.source_mask[n].sum()].tolist()
+        target = batch.target[n, : batch.target_lengths[n]].tolist()
+        assert Document(name, rows[name]["parts"]).text.startswith(data.text.decode(source))
+        assert source[0] == data.text.start and source[-1] == data.text.stop
+        assert " ".join(rows[name]["references"][0]).startswith(data.text.decode(target)) and len(target) <= 9
+        assert (batch.source[n] != data.text.pad).tolist() == batch.source_mask[n].tolist()
+    assert batch.target_rows.tolist() == (batch.target != data.text.pad).flatten().nonzero().squeeze(1).tolist()
+
+
+def test_cuts_leave_single_sentences_only_where_they_must():
+    assert cuts([3, 3, 3, 3, 3], 12) == [0, 3, 5]  # the last one takes one of the first four
+    assert cuts([9, 4, 4, 4, 4], 13) == [0, 2, 5]
+    assert cuts([9, 2, 2, 2, 12, 3, 3, 3], 13) == [0, 2, 4, 5, 8]  # nothing fits beside the 12
+    assert cuts([20, 5], 10) == [0, 1, 2] and cuts([2], 10) == [0, 1]
+    rng = random.Random(0)
+    for _ in range(200):
+        sizes, room = [rng.randint(1, 9) for _ in range(rng.randint(1, 30))], rng.randint(5, 20)
+        found = cuts(sizes, room)
+        assert found[0] == 0 and found[-1] == len(sizes) and found == sorted(set(found))
+        assert all(sum(sizes[a:b]) <= room or b - a == 1 for a, b in pairwise(found))

@@ -1,0 +1,189 @@
+"""The encoder-decoder, ours and Hugging Face's, step by step against itself at once, and against plain formulas."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    PegasusConfig,
+    PegasusForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from lightning_modules.decoding.beam_search import beam_search
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.networks.encoder_decoder import EncoderDecoder
+from lightning_modules.networks.pretrained import PretrainedEncoderDecoder
+
+V, WORDS, B, S, K, T = 50, 47, 3, 7, 2, 5
+SIZES = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
+SIZES |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 12, "vocab_size": V}
+
+
+def small(kind: str) -> nn.Module:
+    torch.manual_seed(1)
+    made = {
+        "ours": lambda: EncoderDecoder(V, 16, 2, 2, 3, 24, dropout=0.3),
+        "pegasus": lambda: PegasusForConditionalGeneration(PegasusConfig(**SIZES)),
+        "bart": lambda: BartForConditionalGeneration(BartConfig(**SIZES)),
+        "t5": lambda: T5ForConditionalGeneration(
+            T5Config(vocab_size=V, d_model=16, d_kv=6, num_layers=2, num_heads=2, d_ff=24, decoder_start_token_id=0)
+        ),
+    }[kind]()
+    network = made if kind == "ours" else PretrainedEncoderDecoder(made)
+    for parameter in network.parameters():
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    return network.eval()
+
+
+@pytest.fixture
+def documents():
+    generator = torch.Generator().manual_seed(2)
+    tokens = torch.randint(4, WORDS, (B, S), generator=generator)
+    return tokens, torch.arange(S) < torch.tensor([[S], [4], [1]])
+
+
+every_kind = pytest.mark.parametrize("kind", ["ours", "pegasus", "bart", "t5"])
+
+
+def teacher_forced(network, states, mask, inputs, target):
+    rows = torch.arange(inputs.numel())
+    return network.log_prob(states, mask, inputs, target, rows, WORDS).view_as(target)
+
+
+@every_kind
+@torch.no_grad()
+def test_step_by_step_equals_all_at_once(kind, documents):
+    network, (source, mask) = small(kind), documents
+    inputs, target = torch.randint(4, WORDS, (2, B, K, T))
+    states = network.encode(source, mask)
+    spread = (states.repeat_interleave(K, 0), mask.repeat_interleave(K, 0))
+    expected = teacher_forced(network, *spread, inputs.flatten(0, 1), target.flatten(0, 1)).view(B, K, T)
+    state, memory = network.begin(states, mask)
+    state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}
+    step = network.stepper(WORDS)
+    for t in range(T):
+        ids, log_probs, after = step(inputs[..., t], state, memory, None)
+        torch.testing.assert_close(log_probs.gather(-1, target[..., t : t + 1]).squeeze(-1), expected[..., t])
+        torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(B, K))
+        assert ids is None and log_probs.shape[-1] == WORDS
+        ids, few, _ = step(inputs[..., t], state, memory, 3)
+        torch.testing.assert_close((few if ids is not None else few.topk(3).values)[..., :3], log_probs.topk(3).values)
+        if ids is not None:
+            torch.testing.assert_close(log_probs.gather(-1, ids), few)
+        state = after
+
+
+@every_kind
+@torch.no_grad()
+def test_padding_changes_nothing(kind, documents):
+    network, (source, mask) = small(kind), documents
+    inputs, target = torch.randint(4, WORDS, (2, B, T))
+    whole = teacher_forced(network, network.encode(source, mask), mask, inputs, target)
+    noisy = source.masked_fill(~mask, 3)
+    wider, seen = torch.cat([noisy, torch.full((B, 4), 9)], 1), torch.cat([mask, torch.zeros(B, 4).bool()], 1)
+    torch.testing.assert_close(teacher_forced(network, network.encode(wider, seen), seen, inputs, target), whole)
+    for row, length in enumerate(mask.sum(1).tolist()):
+        alone, real = source[row : row + 1, :length], mask[row : row + 1, :length]
+        states = network.encode(alone, real)
+        torch.testing.assert_close(
+            teacher_forced(network, states, real, inputs[row : row + 1], target[row : row + 1])[0], whole[row]
+        )
+
+
+@torch.no_grad()
+def test_no_position_sees_what_comes_later(documents):
+    network, (source, mask) = small("ours"), documents
+    states, inputs = network.encode(source, mask), torch.randint(4, WORDS, (B, T))
+    changed = inputs.clone()
+    changed[:, 3:] = 5
+    one, other = (network.decode(tokens, states, mask) for tokens in (inputs, changed))
+    torch.testing.assert_close(one[:, :3], other[:, :3])
+    assert not torch.allclose(one[:, 3:], other[:, 3:])
+
+
+def test_the_output_is_the_embedding(documents):
+    network, (source, mask) = small("ours"), documents
+    states, inputs, target = network.encode(source, mask), torch.full((B, 1), 7), torch.full((B, 1), 9)
+    logits = network.decode(inputs, states, mask)[:, 0] @ network.embedding.weight[:WORDS].T
+    expected = logits.log_softmax(-1)[:, 9]
+    found = teacher_forced(network, states, mask, inputs, target)
+    torch.testing.assert_close(found[:, 0], expected)
+    weight = network.embedding.weight
+    one, other = (torch.autograd.grad(x.sum(), weight, retain_graph=True)[0] for x in (found, expected))
+    torch.testing.assert_close(one, other)
+
+
+@torch.no_grad()
+def test_against_pytorchs_transformer(documents):
+    """The whole against `nn.Transformer`'s encoder and decoder, which are given our weights."""
+    ours, (source, mask) = small("ours"), documents
+    sizes = {"d_model": 16, "nhead": 2, "dim_feedforward": 24, "dropout": 0.0, "norm_first": True, "batch_first": True}
+    layers = nn.TransformerEncoderLayer(**sizes), nn.TransformerDecoderLayer(**sizes)
+    encoder = nn.TransformerEncoder(layers[0], 2, norm=nn.LayerNorm(16), enable_nested_tensor=False).eval()
+    decoder = nn.TransformerDecoder(layers[1], 3, norm=nn.LayerNorm(16)).eval()
+
+    def attention(mine, theirs):
+        for name in ("weight", "bias"):
+            parts = [getattr(linear, name) for linear in (mine.query, mine.key, mine.value)]
+            getattr(theirs, f"in_proj_{name}").copy_(torch.cat(parts))
+            getattr(theirs.out_proj, name).copy_(getattr(mine.output, name))
+
+    for mine, theirs in [*zip(ours.encoder, encoder.layers), *zip(ours.decoder, decoder.layers)]:
+        attention(mine.attention, theirs.self_attn)
+        norms = [mine.around_attention.norm, mine.around_feed_forward.norm]
+        if hasattr(mine, "cross_attention"):
+            attention(mine.cross_attention, theirs.multihead_attn)
+            norms.insert(1, mine.around_cross.norm)
+        for norm, name in zip(norms, ("norm1", "norm2", "norm3")):
+            getattr(theirs, name).load_state_dict(norm.state_dict())
+        theirs.linear1.load_state_dict(mine.feed_forward.inner.state_dict())
+        theirs.linear2.load_state_dict(mine.feed_forward.outer.state_dict())
+    encoder.norm.load_state_dict(ours.encoder_norm.state_dict())
+    decoder.norm.load_state_dict(ours.decoder_norm.state_dict())
+
+    def embedded(tokens):
+        rows = []
+        for n in range(tokens.shape[1]):
+            angles = [n / 10_000 ** (2 * (i // 2) / 16) for i in range(16)]
+            rows.append([math.cos(a) if i % 2 else math.sin(a) for i, a in enumerate(angles)])
+        return 4 * ours.embedding.weight[tokens] + torch.tensor(rows)
+
+    inputs = torch.randint(4, WORDS, (B, T))
+    states = encoder(embedded(source), src_key_padding_mask=~mask)
+    causal = nn.Transformer.generate_square_subsequent_mask(T)
+    features = decoder(embedded(inputs), states, tgt_mask=causal, memory_key_padding_mask=~mask)
+    mine = ours.encode(source, mask)
+    torch.testing.assert_close(mine[mask], states[mask], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(ours.decode(inputs, mine, mask), features, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["pegasus", "bart", "t5"])
+@torch.no_grad()
+def test_our_search_over_a_pretrained_model_finds_what_generate_finds(kind, documents):
+    network, (source, mask) = small(kind), documents
+    model, options = network.model, DecodingOptions(beam_size=1, min_length=0, max_length=6)
+    states = network.encode(source, mask)
+    state, memory = network.begin(states, mask)
+    found = beam_search(
+        network.stepper(V), state, memory, torch.full((B,), network.start), 1, options, (), padding=0
+    ).tokens[:, 0]  # fmt: skip
+    expected = model.generate(
+        source, attention_mask=mask.long(), max_new_tokens=6, num_beams=1, do_sample=False, eos_token_id=1,
+        pad_token_id=0, forced_eos_token_id=None, forced_bos_token_id=None, no_repeat_ngram_size=0,
+    )[:, 1:]  # fmt: skip
+    assert torch.equal(found[:, : expected.shape[1]], expected) and not found[:, expected.shape[1] :].any()
+
+
+def test_what_does_not_fit_is_refused(documents):
+    source, mask = torch.full((1, 13), 5), torch.ones(1, 13, dtype=torch.bool)
+    with pytest.raises(ValueError, match="13 tokens, 12 positions in the model: lower max_source"):
+        small("pegasus").encode(source, mask)
+    model = small("bart").model
+    model.config.decoder_start_token_id = None
+    with pytest.raises(ValueError, match="bart is no encoder-decoder with a decoder_start_token_id"):
+        PretrainedEncoderDecoder(model)

@@ -1,0 +1,232 @@
+import pytest
+import torch
+from pytorch_lightning import Trainer
+from transformers import PegasusConfig, PegasusForConditionalGeneration, PreTrainedTokenizerFast
+
+from datamodules.corpora import Files
+from datamodules.documents import CorpusError
+from datamodules.gap_sentences import GapSentenceData
+from datamodules.pegasus import PegasusData
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.pegasus import Pegasus
+from lightning_modules.summarizer import Samples
+
+DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=12, length_penalty="gnmt", alpha=0.8)
+SMALL = {"vocab_size": 300, "hidden_size": 16, "heads": 2, "layers": 1, "decoder_layers": 2, "inner_size": 24}
+SMALL |= {"dropout": 0.0, "decoding": DECODING}
+
+
+def model_of(text=None, **changes) -> Pegasus:
+    torch.manual_seed(0)
+    model = Pegasus(**SMALL | changes)
+    if text is not None:
+        model.use_text(text)
+        for parameter in model.parameters():
+            parameter.data += 0.2 * torch.randn_like(parameter)
+    return model.eval()
+
+
+def data_of(kind, files, folder, **changes):
+    settings = {"vocab_size": 290, "max_source": 60, "max_target": 30, "batch_size": 4, "cache_dir": folder}
+    data = kind(Files(**files), **settings | changes)
+    data.prepare_data()
+    data.setup("test")
+    return data
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("pegasus")
+
+
+@pytest.fixture(scope="module")
+def data(corpus_files, folder):
+    return data_of(PegasusData, corpus_files, folder)
+
+
+@pytest.fixture
+def batch(data):
+    return next(iter(data.test_dataloader()))
+
+
+def log_probability(model, batch, row: int, target: list[int]) -> list[float]:
+    """log P of each target token, one position after another without a cache, nothing padded."""
+    network, size = model.network, int(batch.source_mask[row].sum())
+    source, mask = batch.source[row : row + 1, :size], torch.ones(1, size, dtype=torch.bool)
+    found = []
+    for t, token in enumerate(target):
+        inputs = torch.tensor([[model.start, *target[:t]]])
+        features = network.decode(inputs, network.encode(source, mask), mask)[0, -1]
+        logits = features @ network.embedding.weight[: len(model.text)].T
+        found.append(logits.log_softmax(-1)[token].item())
+    return found
+
+
+@torch.no_grad()
+def test_the_loss_is_the_mean_over_each_summary_then_over_documents(data, batch):
+    model = model_of(data.text)
+    means = []
+    for row, length in enumerate(batch.target_lengths.tolist()):
+        found = log_probability(model, batch, row, batch.target[row, :length].tolist())
+        means.append(-sum(found) / length)
+    assert model.loss_terms(batch)["nll"].item() == pytest.approx(sum(means) / len(means), abs=1e-4)
+
+
+@torch.no_grad()
+def test_samples_are_rescored_in_one_pass(data, batch):
+    model = model_of(data.text)
+    samples = model.sample(batch, DecodingOptions(beam_size=3, min_length=0, max_length=6, sample=True))
+    assert samples.tokens.shape[:2] == (4, 3)
+    log_probs = model.log_probs(batch, samples)
+    for row in range(4):
+        for k, length in enumerate(samples.lengths[row].tolist()):
+            expected = log_probability(model, batch, row, samples.tokens[row, k, :length].tolist())
+            assert log_probs[row, k, :length].tolist() == pytest.approx(expected, abs=1e-4)
+            assert log_probs[row, k, length:].eq(0).all()
+
+
+@torch.no_grad()
+def test_a_search_scores_by_the_papers_length_penalty(data, batch):
+    model = model_of(data.text)
+    found = model.generate(batch, DECODING)
+    lengths = set()
+    for row in range(4):
+        scores = []
+        for k, length in enumerate(found.lengths[row].tolist()):
+            total = sum(log_probability(model, batch, row, found.tokens[row, k, :length].tolist()))
+            scores.append(total / ((5 + length) / 6) ** 0.8)
+            lengths.add(length)
+        assert found.scores[row].tolist() == pytest.approx(scores, abs=1e-3)
+    assert Pegasus(**SMALL | {"decoding": None}).decoding.penalty(7) == pytest.approx(2**0.8)
+
+
+def test_text_leaves_out_symbols_and_what_stands_behind_the_length(data, batch):
+    model, text = model_of(data.text), data.text
+    ids = [text.start, *text("the otter guards")[0], text.mask, text.stop, *text(" mill")[0]]
+    tokens = torch.tensor([[ids, ids]])
+    lengths = torch.tensor([[len(ids), len(ids) - len(text(" mill")[0])]])
+    one = type(batch)(**vars(batch) | {"ids": ["a"]})
+    assert model.texts(one, Samples(tokens, lengths)) == [["the otter guards mill", "the otter guards"]]
+    read = model.source_ids(batch)
+    whole = model.texts(batch, Samples(read.unsqueeze(1), batch.source_mask.sum(1, keepdim=True)))
+    assert [row[0] for row in whole] == [text.decode(ids) for ids in read.tolist()]
+    summaries = model.summarize(batch)
+    best = model.sample(batch, DECODING)
+    assert [" ".join(s.sentences) for s in summaries] == [row[0] for row in model.texts(batch, best)]
+
+
+# From pre-training to fine-tuning -------------------------------------------------------------------------------
+
+
+def fitted(model, data, folder, **arguments) -> Trainer:
+    trainer = Trainer(
+        accelerator="cpu", max_steps=3, logger=False, enable_progress_bar=False, enable_model_summary=False,
+        enable_checkpointing=False, use_distributed_sampler=False, limit_val_batches=0, **arguments,
+    )  # fmt: skip
+    trainer.fit(model, data)
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    trainer.save_checkpoint(folder / "checkpoints" / "last.ckpt")
+    data.text.save(folder / "text")
+    return trainer
+
+
+def started(model, data):
+    model.trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+    model.trainer.strategy.connect(model)
+    model.trainer._data_connector.attach_datamodule(model, data)
+    model.setup("fit")
+    return model
+
+
+def test_fine_tuning_starts_from_a_pre_trained_run(corpus_files, folder, tmp_path, monkeypatch):
+    plain = {split: path for split, path in corpus_files.items()} | {"summary": None}
+    pretraining = data_of(GapSentenceData, plain, folder)
+    pretrained = Pegasus(**SMALL)
+    fitted(pretrained, pretraining, tmp_path / "run_5")
+    tuning = data_of(PegasusData, corpus_files, folder, text=tmp_path / "run_5" / "text")
+    monkeypatch.setenv("PL_GLOBAL_SEED", "5")
+    for place in (tmp_path / "run_5", tmp_path / "run_{seed}", tmp_path / "run_5" / "checkpoints" / "last.ckpt"):
+        begun = started(Pegasus(**SMALL, start_from=place), tuning)
+        ours, theirs = begun.state_dict(), pretrained.state_dict()
+        assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    fitted(Pegasus(**SMALL, start_from=tmp_path / "run_5"), tuning, tmp_path / "tuned")
+
+    with pytest.raises(CorpusError, match=r"its weights do not fit this model's size at network\."):
+        started(Pegasus(**SMALL | {"inner_size": 20}, start_from=tmp_path / "run_5"), tuning)
+    with pytest.raises(CorpusError, match=r"best.ckpt: not there; model\.start_from is the folder of a run"):
+        started(Pegasus(**SMALL, start_from=tmp_path), tuning)
+    other = data_of(PegasusData, corpus_files, folder, vocab_size=280)
+    with pytest.raises(CorpusError, match=r"give data\.text the folder `text` of that run"):
+        started(Pegasus(**SMALL, start_from=tmp_path / "run_5"), other)
+
+
+# Pretrained models ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def released(tmp_path, data):
+    """A folder as `save_pretrained` leaves it, the tokenizer's special symbols where the text has them."""
+    text = data.text
+    config = PegasusConfig(
+        vocab_size=295, d_model=16, encoder_layers=1, decoder_layers=2, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=64,
+        pad_token_id=text.pad, eos_token_id=text.stop, bos_token_id=text.start, decoder_start_token_id=text.pad,
+        forced_eos_token_id=None,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = PegasusForConditionalGeneration(config)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    model.save_pretrained(tmp_path / "released")
+    PreTrainedTokenizerFast(tokenizer_object=text.tokenizer).save_pretrained(tmp_path / "released")
+    return str(tmp_path / "released")
+
+
+def test_a_checkpoint_is_taken_as_it_is(released, corpus_files, folder):
+    data = data_of(PegasusData, corpus_files, folder, checkpoint=released)
+    model, batch = Pegasus(**SMALL | {"checkpoint": released}), next(iter(data.test_dataloader()))
+    model.use_text(data.text)
+    model.eval()
+    theirs = PegasusForConditionalGeneration.from_pretrained(released).eval()
+    with torch.no_grad():
+        labels = batch.target.masked_fill(torch.arange(batch.target.shape[1]) >= batch.target_lengths[:, None], -100)
+        inputs = torch.cat([torch.full_like(batch.target[:, :1], data.text.pad), batch.target[:, :-1]], 1)
+        logits = theirs(batch.source, attention_mask=batch.source_mask.long(), decoder_input_ids=inputs).logits
+        nll = torch.nn.functional.cross_entropy(
+            logits[..., : len(data.text)].transpose(1, 2), labels, ignore_index=-100, reduction="none"
+        )
+        expected = (nll.sum(1) / batch.target_lengths).mean()
+        torch.testing.assert_close(model.loss_terms(batch)["nll"], expected)
+    # beams as Hugging Face searches them, whose penalty is a power of the length
+    options = DecodingOptions(beam_size=3, min_length=0, max_length=8, alpha=1.0, early_stopping=True)
+    found = model.generate(batch, options)
+    text = data.text
+    generated = theirs.generate(
+        batch.source, attention_mask=batch.source_mask.long(), num_beams=3, max_new_tokens=8, do_sample=False,
+        length_penalty=1.0, early_stopping=True, return_dict_in_generate=True, output_scores=True,
+        bad_words_ids=[[i] for i in (text.start, text.pad, *range(len(text), 295))],
+    )  # fmt: skip
+    made = generated.sequences[:, 1:]
+    assert torch.equal(found.tokens[:, 0, : made.shape[1]], made)
+
+
+def test_a_checkpoint_is_trained_and_pre_trained(released, corpus_files, folder, tmp_path):
+    data = data_of(GapSentenceData, corpus_files, folder, checkpoint=released)
+    assert data.text.mask is not None
+    model = Pegasus(**SMALL | {"checkpoint": released})
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    fitted(model, data, tmp_path / "tuned")
+    assert any(not torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert len(model.summarize(next(iter(data.test_dataloader())))) == 4
+
+
+def test_what_does_not_fit_is_refused(released, corpus_files, folder, data):
+    model = Pegasus(**SMALL | {"checkpoint": released, "vocab_size": 900})
+    with pytest.raises(CorpusError, match="the pretrained model 295"):
+        model.use_text(data_of(PegasusData, corpus_files, folder, vocab_size=330).text)
+    other = data_of(PegasusData, corpus_files, folder).text
+    other.pad, other.start = other.start, other.pad
+    with pytest.raises(CorpusError, match="others in the pretrained model"):
+        model.use_text(other)
+    with pytest.raises(CorpusError, match=r"raise --model\.vocab_size"):
+        model_of(vocab_size=100).use_text(data.text)
