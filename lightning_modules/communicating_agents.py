@@ -189,7 +189,7 @@ class CommunicatingAgents(Summarizer):
         """log P(y_t) of extended ids [B, K, T], 0 at padding; rows are the flat positions of the real tokens, [N]."""
         source = batch.source_extended.flatten(1)                                    # [B, M I]
         found = (decoded.features, decoded.attention, decoded.gate, source)
-        return gold_log_probs(self.network.output, *found, target, rows)
+        return gold_log_probs(self.network.output, *found, target, rows, UNK)
 
     def loss_terms(self, batch: CommunicatingAgentsBatch) -> dict[str, Tensor]:
         """`nll` and perhaps `cohesion`: of each summary, and their means over the documents."""

@@ -8,26 +8,27 @@ import torch
 from torch import Tensor
 
 from datamodules.pointer_generator import PointerGeneratorBatch
-from datamodules.text.vocabulary import PAD, START, STOP, UNK
-from datamodules.text.words import sentences_of
-from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
+from datamodules.text.vocabulary import PAD, UNK
+from lightning_modules.decoding.beam_search import Hypotheses, State
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.decoding.sampling import sample
-from lightning_modules.networks.copying import (
-    best_candidates,
-    copied_mass,
-    extended_log_probs,
-    first_positions,
-    mix_log_probs,
+from lightning_modules.extended_words import (
+    DecodingLayer,
+    as_sentences,
+    real_rows,
+    shifted,
+    texts_of,
+    words_of,
+    write,
 )
-from lightning_modules.networks.output_layer import (
-    ScreenedVocabulary,
-    VocabularySlices,
-    best_words,
-    linear_log_prob,
-    vocabulary_logits,
-    wide,
+from lightning_modules.networks.extended_output import (
+    copied_words,
+    every_word,
+    gold_log_probs,
+    likeliest_words,
+    sampling_memory,
+    search_memory,
 )
+from lightning_modules.networks.output_layer import VocabularySlices
 from lightning_modules.networks.pointer_generator import Decoded, DecoderState, Memory, PointerGeneratorNetwork
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
@@ -74,7 +75,7 @@ class PointerGenerator(Summarizer):
         )
         self.coverage_gate = float(coverage)
         self.loss_weights["coverage"] = float(coverage)
-        self._read_output: tuple[tuple, VocabularySlices | ScreenedVocabulary] | None = None
+        self._decoding_layer = DecodingLayer()
         if compile_network:
             self.network.compile()
 
@@ -99,23 +100,9 @@ class PointerGenerator(Summarizer):
     def _log_likelihood(
         self, batch: PointerGeneratorBatch, decoded: Decoded, target: Tensor, rows: Tensor
     ) -> Tensor:
-        """log P(y_t) of extended ids [B, K, T], 0 at padding; the output layer is evaluated at real tokens only.
-
-        Args:
-            rows: flat positions of the real tokens, [N].
-        """
-        output = self.network.output
-        gold = target.flatten()[rows]                                                # [N]
-        known = gold < self.vocab_size
-        features = decoded.features.flatten(0, 2)[rows]                              # [N, H]
-        log_probs = linear_log_prob(features, output.weight, output.bias, gold.masked_fill(~known, UNK))
-        if decoded.gate is not None:
-            mass = copied_mass(decoded.attention, batch.source_extended.unsqueeze(1), target).flatten()[rows]
-            log_probs = mix_log_probs(
-                log_probs.masked_fill(~known, float("-inf")), mass, decoded.gate.flatten()[rows]
-            )
-        flat = log_probs.new_zeros(target.numel()).index_copy(0, rows, log_probs)
-        return flat.view(target.shape)
+        """log P(y_t) of extended ids [B, K, T], 0 at padding; rows are the flat positions of the real tokens, [N]."""
+        found = (decoded.features, decoded.attention, decoded.gate, batch.source_extended)
+        return gold_log_probs(self.network.output, *found, target, rows, UNK)
 
     def loss_terms(self, batch: PointerGeneratorBatch) -> dict[str, Tensor]:
         """`nll` and, with coverage, `coverage`: means over the target, then over the documents."""
@@ -150,57 +137,16 @@ class PointerGenerator(Summarizer):
             self.coverage_gate,
         )
         features, gate = network.features(inputs, after.hidden, after.cell, after.context)
+        found = (features, attention, gate, memory)
         if count is None:
-            ids, scores = None, self._all_log_probs(features, attention, gate, memory)
+            ids, scores = None, every_word(network.output, len(self.text), *found)
         else:
-            best = best_words(features, layer, count)
-            ids, scores = best.ids, best.log_probs                                   # [B, K, C]
-            if gate is not None:
-                logits = torch.baddbmm(memory["row_bias"].unsqueeze(1), features, memory["rows"].transpose(1, 2))
-                known = (memory["source"], memory["first"], memory["in_source"])
-                ids, scores = best_candidates(best, wide(logits) - best.normalizer, attention, gate, *known)
+            ids, scores = likeliest_words(*found, layer, count)
         return ids, scores, after._asdict()
-
-    def _all_log_probs(self, features: Tensor, attention: Tensor, gate: Tensor | None, memory: State) -> Tensor:
-        """log P of every word, [B, K, V], with a pointer [B, K, V + OOV]."""
-        output = self.network.output
-        logits = vocabulary_logits(features, output.weight, output.bias)             # [B, K, V]
-        logits[..., len(self.text) :] = float("-inf")  # rows of the output layer without a word
-        if gate is None:
-            return logits.log_softmax(-1)
-        size = self.vocab_size + int(memory["extra"].max())
-        return extended_log_probs(logits, attention, gate, memory["source"].unsqueeze(1), size)
-
-    def _decoding_memory(self, batch: PointerGeneratorBatch, memory: Memory) -> State:
-        """What belongs to the documents of a batch in decoding."""
-        source, V = batch.source_extended, self.vocab_size
-        in_source = torch.zeros(len(source), V, dtype=torch.bool, device=source.device)
-        in_source.scatter_(1, batch.source, True)
-        # a word that the vocabulary lacks is read as UNK; UNK itself is no word of the document
-        in_source[:, UNK] = (source == UNK).any(1)
-        output = self.network.output
-        return memory._asdict() | {
-            "source": source,
-            "first": first_positions(source),
-            "in_source": in_source,
-            "extra": (source.amax(1) - V + 1).clamp_min(0),
-            "rows": output.weight[batch.source],  # of the output layer, for the document's words: [B, S, H]
-            "row_bias": output.bias[batch.source].masked_fill(source >= V, float("-inf")),
-        }
-
-    def _output_layer(self, screening: bool) -> VocabularySlices | ScreenedVocabulary:
-        """The output layer as decoding reads it; made once for all batches between two steps of training."""
-        weight, bias = self.network.output.weight, self.network.output.bias
-        words = len(self.text)  # rows behind the last word are left out
-        key = (weight.data_ptr(), weight._version, bias._version, words, screening)
-        if self._read_output is None or self._read_output[0] != key:
-            form = ScreenedVocabulary if screening else VocabularySlices
-            self._read_output = key, form.of(weight[:words], bias[:words])
-        return self._read_output[1]
 
     def on_train_batch_start(self, batch: PointerGeneratorBatch, batch_idx: int) -> None:
         super().on_train_batch_start(batch, batch_idx)
-        self._read_output = None  # its memory is the training's
+        self._decoding_layer.forget()
 
     def generate(
         self, batch: PointerGeneratorBatch, options: DecodingOptions, generator: torch.Generator | None = None
@@ -208,14 +154,14 @@ class PointerGenerator(Summarizer):
         """Beam search or sampling; tokens are extended ids."""
         with evaluating(self):
             memory, start = self.network.encode(batch.source, batch.lengths)
-            forbidden = (PAD, START) if options.allow_unknown else (PAD, UNK, START)
-            step = partial(self._step, layer=None if options.sample else self._output_layer(options.screening))
-            state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
-            first = torch.full_like(batch.source[:, 0], START)
-            arguments = (step, state, self._decoding_memory(batch, memory), first, STOP, options)
+            output, layer = self.network.output, None
             if options.sample:
-                return sample(*arguments, forbidden, PAD, generator)
-            return beam_search(*arguments, forbidden, PAD)
+                words = sampling_memory(batch.source_extended, self.vocab_size)
+            else:
+                words = search_memory(output, batch.source, batch.source_extended, UNK)
+                layer = self._decoding_layer.of(output, len(self.text), options.screening)
+            state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
+            return write(partial(self._step, layer=layer), state, memory._asdict() | words, options, generator)
 
     def sample(self, batch: PointerGeneratorBatch, options: DecodingOptions) -> Samples:
         """Generated extended ids, [B, K, T], without gradient."""
@@ -224,29 +170,12 @@ class PointerGenerator(Summarizer):
 
     def log_probs(self, batch: PointerGeneratorBatch, samples: Samples) -> Tensor:
         """log P of given extended ids in one teacher-forced pass, [B, K, T]; 0 at padding."""
-        target, rows = samples.tokens, (samples.tokens != PAD).flatten().nonzero().squeeze(1)
-        return self._log_likelihood(batch, self._decode(batch, self.shifted(target)), target, rows)
-
-    def shifted(self, target: Tensor) -> Tensor:
-        """Decoder inputs of targets: the start symbol in front, UNK for words outside the vocabulary, [..., T]."""
-        inputs = torch.cat([torch.full_like(target[..., :1], START), target[..., :-1]], -1)
-        return inputs.masked_fill(inputs >= self.vocab_size, UNK)
-
-    def _words(self, batch: PointerGeneratorBatch, index: int, ids: list[int]) -> list[str]:
-        """Words of extended ids of a document, special symbols left out."""
-        kept = [token for token in ids if token not in (PAD, START, STOP)]
-        return self.text.decode(kept, batch.added[index], self.vocab_size)
-
-    def _sentences(self, words: list[str]) -> list[str]:
-        return [self.text.detokenize(sentence) for sentence in sentences_of(words)]
+        decoded = self._decode(batch, shifted(samples.tokens, self.vocab_size))
+        return self._log_likelihood(batch, decoded, samples.tokens, real_rows(samples.tokens))
 
     def texts(self, batch: PointerGeneratorBatch, samples: Samples) -> list[list[str]]:
         """Text of extended ids [B, K, T], K a document."""
-        rows, lengths = samples.tokens.tolist(), samples.lengths.tolist()
-        return [
-            [" ".join(self._sentences(self._words(batch, i, ids[:n]))) for ids, n in zip(rows[i], lengths[i])]
-            for i in range(batch.batch_size)
-        ]
+        return texts_of(self.text, samples, batch.added, self.vocab_size)
 
     def source_ids(self, batch: PointerGeneratorBatch) -> Tensor:
         """Extended ids of the documents, [B, S]."""
@@ -259,9 +188,9 @@ class PointerGenerator(Summarizer):
         copied = self.explain(batch, best)[1].tolist() if self.network.pointer is not None else None
         summaries = []
         for i, ids in enumerate(best.tokens[:, 0].tolist()):
-            words = self._words(batch, i, ids[: int(best.lengths[i, 0])])
+            words = words_of(self.text, ids[: int(best.lengths[i, 0])], batch.added[i], self.vocab_size)
             marks = copied[i][0][: len(words)] if copied is not None else None
-            summaries.append(Summary(batch.ids[i], self._sentences(words), batch.references[i], words, marks))
+            summaries.append(Summary(batch.ids[i], as_sentences(self.text, words), batch.references[i], words, marks))
         return summaries
 
     def explain(self, batch: PointerGeneratorBatch, samples: Samples) -> tuple[Decoded, Tensor]:
@@ -273,14 +202,9 @@ class PointerGenerator(Summarizer):
         """
         with evaluating(self):
             target = samples.tokens
-            decoded = self._decode(batch, self.shifted(target))
-            mass = copied_mass(decoded.attention, batch.source_extended.unsqueeze(1), target)
-            known = target.clamp_max(self.vocab_size - 1)
-            output = self.network.output
-            generated = linear_log_prob(decoded.features.flatten(0, 2), output.weight, output.bias, known.flatten())
-            p_gen = decoded.gate.sigmoid() if decoded.gate is not None else torch.ones_like(mass)
-            generated = (p_gen * generated.view_as(mass).exp()).masked_fill(target >= self.vocab_size, 0)
-            return decoded, (1 - p_gen) * mass > generated
+            decoded = self._decode(batch, shifted(target, self.vocab_size))
+            found = (decoded.features, decoded.attention, decoded.gate, batch.source_extended)
+            return decoded, copied_words(self.network.output, *found, target)
 
     def attention_of(
         self, batch: PointerGeneratorBatch, index: int

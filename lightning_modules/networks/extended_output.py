@@ -1,7 +1,7 @@
 """A decoder's outputs and the words of the extended vocabulary: gold words in training, continuations in decoding.
 
 `features` is what the output layer reads, `attention` from where words are copied, `gate` the logit of the probability
-to generate. The mixture itself stands in `copying.py`.
+to generate, None for a model that does not copy. The mixture itself stands in `copying.py`.
 """
 
 import torch
@@ -25,7 +25,14 @@ from lightning_modules.networks.output_layer import (
 
 
 def gold_log_probs(
-    output: nn.Linear, features: Tensor, attention: Tensor, gate: Tensor, source: Tensor, target: Tensor, rows: Tensor
+    output: nn.Linear,
+    features: Tensor,
+    attention: Tensor,
+    gate: Tensor | None,
+    source: Tensor,
+    target: Tensor,
+    rows: Tensor,
+    unknown: int,
 ) -> Tensor:
     """log P(y_t) of given words; the output layer is evaluated at real tokens only.
 
@@ -37,6 +44,7 @@ def gold_log_probs(
         source: extended ids, [B, S].
         target: extended ids, [B, K, T].
         rows: flat positions of the real tokens in B K T, [N].
+        unknown: what a model that does not copy says for words that the vocabulary lacks.
 
     Returns:
         [B, K, T]; 0 at padding.
@@ -44,17 +52,20 @@ def gold_log_probs(
     gold = target.flatten()[rows]                                                                # [N]
     known = gold < output.out_features
     log_probs = linear_log_prob(
-        features.flatten(0, 2)[rows], output.weight, output.bias, gold.masked_fill(~known, 0)
+        features.flatten(0, 2)[rows], output.weight, output.bias, gold.masked_fill(~known, unknown)
     )
-    mass = copied_mass(attention, source.unsqueeze(1), target).flatten()[rows]
-    log_probs = mix_log_probs(log_probs.masked_fill(~known, float("-inf")), mass, gate.flatten()[rows])
+    if gate is not None:
+        mass = copied_mass(attention, source.unsqueeze(1), target).flatten()[rows]
+        log_probs = mix_log_probs(log_probs.masked_fill(~known, float("-inf")), mass, gate.flatten()[rows])
     return log_probs.new_zeros(target.numel()).index_copy(0, rows, log_probs).view(target.shape)
 
 
 def copied_words(
-    output: nn.Linear, features: Tensor, attention: Tensor, gate: Tensor, source: Tensor, target: Tensor
+    output: nn.Linear, features: Tensor, attention: Tensor, gate: Tensor | None, source: Tensor, target: Tensor
 ) -> Tensor:
     """Whether copying gave a word more probability than the vocabulary did, [B, K, T]; arguments as above."""
+    if gate is None:
+        return torch.zeros_like(target, dtype=torch.bool)
     mass, V = copied_mass(attention, source.unsqueeze(1), target), output.out_features
     known = target.clamp_max(V - 1).flatten()
     generated = linear_log_prob(features.flatten(0, 2), output.weight, output.bias, known).view_as(mass).exp()
@@ -91,7 +102,7 @@ def search_memory(output: nn.Linear, source: Tensor, extended: Tensor, unknown: 
 def likeliest_words(
     features: Tensor,
     attention: Tensor,
-    gate: Tensor,
+    gate: Tensor | None,
     memory: dict[str, Tensor],
     layer: VocabularySlices | ScreenedVocabulary,
     count: int,
@@ -106,16 +117,23 @@ def likeliest_words(
         layer: the output layer.
     """
     best = best_words(features, layer, count)
+    if gate is None:
+        return best.ids, best.log_probs
     logits = torch.baddbmm(memory["row_bias"].unsqueeze(1), features, memory["rows"].transpose(1, 2))
     known = (memory["source"], memory["first"], memory["in_source"])
     return best_candidates(best, wide(logits) - best.normalizer, attention, gate, *known)
 
 
 def every_word(
-    output: nn.Linear, words: int, features: Tensor, attention: Tensor, gate: Tensor, memory: dict[str, Tensor]
+    output: nn.Linear, words: int, features: Tensor, attention: Tensor, gate: Tensor | None, memory: dict[str, Tensor]
 ) -> Tensor:
-    """log P of every word, [B, K, V + OOV]; arguments as above, `words` is the number of rows that have a word."""
+    """log P of every word, [B, K, V], of a model that copies [B, K, V + OOV].
+
+    Arguments as above; rows of the output layer behind the first `words` have no word.
+    """
     logits = vocabulary_logits(features, output.weight, output.bias)                             # [B, K, V]
     logits[..., words:] = float("-inf")
+    if gate is None:
+        return logits.log_softmax(-1)
     size = output.out_features + int(memory["extra"].max())
     return extended_log_probs(logits, attention, gate, memory["source"].unsqueeze(1), size)
