@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 from datamodules.discourse.trees import SPAN, Node, Tree
+from datamodules.text.lines import cut, one_line
 
 ROW, TOP = 26, 40  # height of an EDU's row, and what stands above the first, in pixels
 WIDEST_STEP, TREE_WIDTH = 22, 700  # between levels; what the levels of a deep tree share
@@ -33,8 +34,8 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
     while pending:
         (start, end), letter, branch, below = pending.pop()
         node = tree.node(start, end)
-        what = f"[{start + 1}] {_clean(edu_texts[start])}" if node is None else _title(node)
-        lines.append(_cut(_shortened(branch, width // 2) + (f"{letter} " if letter else "") + what, width))
+        what = f"[{start + 1}] {one_line(edu_texts[start])}" if node is None else _title(node)
+        lines.append(cut(_shortened(branch, width // 2) + (f"{letter} " if letter else "") + what, width))
         if node is None:
             continue
         last = len(node.starts) - 1
@@ -70,11 +71,11 @@ def draw_svg(tree: Tree, edu_texts: Sequence[str], letters: int = 100) -> str:
         shapes += _branches(tree, node, left)
         shapes.append(f'<text x="{x + 5:.1f}" y="{_height(tree, node.start, node.end) + 4:.1f}">{escape(label)}</text>')
     column = max(rightmost, max(left.values()) + step)
-    texts = [_clean(text) for text in edu_texts]
+    texts = [one_line(text) for text in edu_texts]
     for edu, text in enumerate(texts):
         y = _height(tree, edu, edu)
         shapes.append(f'<path class="guide" d="M{left[edu, edu]:.1f} {y}H{column:.1f}"/>')
-        shown = escape(_cut(f"{edu + 1}  {text}", letters))
+        shown = escape(cut(f"{edu + 1}  {text}", letters))
         shapes.append(f'<text class="edu" x="{column + 6:.1f}" y="{y + 4}">{shown}<title>{escape(text)}</title></text>')
     longest = max(min(letters, len(text) + 6) for text in texts)
     return _page(shapes, column + 20 + 7.2 * longest, TOP + ROW * tree.size + 10)
@@ -83,15 +84,6 @@ def draw_svg(tree: Tree, edu_texts: Sequence[str], letters: int = 100) -> str:
 def _check(tree: Tree, edu_texts: Sequence[str]) -> None:
     if len(edu_texts) != tree.size:
         raise ValueError(f"{len(edu_texts)} texts for a tree of {tree.size} EDUs")
-
-
-def _clean(text: str) -> str:
-    """A text on one line, without characters that XML forbids or a terminal would obey."""
-    return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _shortened(branch: str, limit: int) -> str:

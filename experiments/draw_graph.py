@@ -1,0 +1,162 @@
+"""Graphs over paragraphs, drawn: a network and heat maps as PNG, a page of several documents as HTML."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from datamodules.graphs.drawing import LEAST_LOOK, LINK, LINKS, checked_drawing, draw_svg, strongest
+from datamodules.text.lines import cut, one_line
+
+_LETTERS = 58  # of a text beside a heat map
+
+
+@dataclass
+class Drawn:
+    """What is drawn of a document.
+
+    Attributes:
+        id: of the document.
+        graph: the graph's name.
+        weights: G, [L, L].
+        texts: sentences of each of the L paragraphs.
+        summary: its sentences; none without a model.
+        attention: how much each of them looked at each paragraph, [sentences, L], or None.
+        references: each a list of sentences.
+        note: one line below the title.
+    """
+
+    id: str
+    graph: str
+    weights: NDArray
+    texts: list[list[str]]
+    summary: list[str] = field(default_factory=list)
+    attention: NDArray | None = None
+    references: list[list[str]] = field(default_factory=list)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        self.attention = checked_drawing(self.weights, self.texts, self.summary, self.attention)
+
+
+def figure(drawn: Drawn) -> Figure:
+    """The network of paragraphs and the heat map of its weights; below them that of the summary's attention.
+
+    Nodes stand on a circle in the order of the text, numbered from 1, as large as the attention that the whole summary
+    paid to them. Lines are the strongest links of each paragraph, as in `draw_svg`.
+
+    Raises:
+        CorpusError: if sizes do not fit.
+    """
+    looked = drawn.attention is not None and len(drawn.summary) > 0
+    below = 1.2 + 0.3 * len(drawn.summary) if looked else 0.0
+    made = Figure(figsize=(13, 6.2 + below), layout="constrained")
+    FigureCanvasAgg(made)
+    parts = made.subfigures(2, 1, height_ratios=[6.2, below]) if looked else [made]
+    network, table = parts[0].subplots(1, 2)
+    _network(network, drawn)
+    labels = ("looked at: paragraph", "paragraph that looks")
+    image = _heat_map(table, drawn.weights, _ceiling(drawn.weights), "Blues", "equal")
+    table.set(title="G (its diagonal is 1)", xlabel=labels[0], ylabel=labels[1])
+    parts[0].colorbar(image, ax=table, label="weight", shrink=0.8)
+    if looked:
+        axes = parts[1].subplots()
+        image = _heat_map(axes, drawn.attention, float(drawn.attention.max()), "Oranges", "auto")
+        names = [cut(one_line(sentence), _LETTERS).replace("$", r"\$") for sentence in drawn.summary]
+        axes.set_yticks(range(1, len(names) + 1), names)
+        axes.set(xlabel="paragraph", title="attention of the summary's sentences")
+        parts[1].colorbar(image, ax=axes)
+    made.suptitle(f"{drawn.id}: graph {drawn.graph}, {len(drawn.texts)} paragraphs".replace("$", r"\$"))
+    return made
+
+
+def _heat_map(axes: Axes, values: NDArray, most: float, colors: str, aspect: str) -> AxesImage:
+    """A table of values with rows and columns numbered from 1."""
+    rows, columns = values.shape
+    extent = (0.5, columns + 0.5, rows + 0.5, 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    return axes.imshow(values, vmin=0, vmax=most, cmap=colors, aspect=aspect, extent=extent)
+
+
+def _ceiling(weights: NDArray) -> float:
+    """The largest weight between two paragraphs: the diagonal would hide small ones."""
+    between = np.asarray(weights)[~np.eye(len(weights), dtype=bool)]
+    return float(between.max()) if between.size and between.max() > 0 else 1.0
+
+
+def _network(axes: Axes, drawn: Drawn) -> None:
+    size = len(drawn.texts)
+    angle = np.pi / 2 - 2 * np.pi * np.arange(size) / size  # the first on top, then as a clock goes
+    x, y = np.cos(angle), np.sin(angle)
+    both = np.maximum(drawn.weights, drawn.weights.T)
+    pairs = strongest(drawn.weights)
+    largest = max((both[pair] for pair in pairs), default=1.0)
+    for i, j in sorted(pairs, key=lambda pair: both[pair]):
+        share = both[i, j] / largest
+        axes.plot(x[[i, j]], y[[i, j]], color=LINK, linewidth=0.4 + 4 * share, alpha=0.15 + 0.75 * share, zorder=1)
+    looked = None if drawn.attention is None or not len(drawn.attention) else drawn.attention.mean(0)
+    share = np.full(size, 0.2) if looked is None else looked / max(looked.max(), 1e-9)
+    color = "0.9" if looked is None else "#f0bd9c"
+    axes.scatter(x, y, s=150 + 800 * share, color=color, edgecolors="0.2", zorder=2)
+    for place in range(size):
+        axes.text(x[place], y[place], str(place + 1), ha="center", va="center", fontsize=9, zorder=3)
+    axes.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), aspect="equal")
+    axes.set_title(f"the {LINKS} strongest links of each paragraph (thickest: {largest:.2f})")
+    axes.axis("off")
+
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1c2430; max-width: 1250px; margin: 0 auto; padding: 1rem; }
+section { border: 1px solid #d8dde6; border-radius: 8px; padding: 1rem; margin-bottom: 1.25rem; overflow-x: auto; }
+h2 { font-size: 1.1rem; margin: 0; } .small { color: #566072; font-size: .85rem; }
+table { border-collapse: collapse; } td { padding: .25rem .6rem; vertical-align: top; border-top: 1px solid #d8dde6; }
+"""
+
+
+def page(documents: Sequence[Drawn], title: str = "Paragraph graphs") -> str:
+    """One HTML file that needs nothing else: every document with its picture, its texts and their weights.
+
+    Raises:
+        CorpusError: if sizes do not fit.
+    """
+    sections = "\n".join(section(drawn) for drawn in documents)
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    body = f"<body><h1>{escape(title)}</h1>\n{sections}\n</body>"
+    return f"<!doctype html>\n<html lang=en><head>{head}</head>\n{body}</html>\n"
+
+
+def section(drawn: Drawn) -> str:
+    """A document's piece of a page."""
+    svg = draw_svg(drawn.weights, drawn.texts, drawn.summary, drawn.attention)
+    rows = []
+    for place, text in enumerate(drawn.texts):
+        others = [j for j in np.argsort(-drawn.weights[place], kind="stable").tolist() if j != place][:LINKS]
+        links = ", ".join(f"{j + 1} ({drawn.weights[place, j]:.2f})" for j in others)
+        cells = (str(place + 1), escape(one_line(" ".join(text))), links)
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    parts = [f"<h2>{escape(one_line(drawn.id))}</h2>", f'<p class="small">{escape(drawn.note)}</p>', svg]
+    parts += [f"<p><b>Reference</b> {escape(one_line(' '.join(text)))}</p>" for text in drawn.references]
+    parts += _summary_lines(drawn)
+    head = "<tr><td></td><td>paragraph</td><td>looks most at</td></tr>"
+    parts.append(f"<details><summary>paragraphs</summary><table>{head}{''.join(rows)}</table></details>")
+    return f"<section>{''.join(parts)}</section>"
+
+
+def _summary_lines(drawn: Drawn) -> list[str]:
+    lines = []
+    for place, sentence in enumerate(drawn.summary):
+        looked = ""
+        if drawn.attention is not None:
+            row = drawn.attention[place]
+            most = [j for j in np.argsort(-row, kind="stable").tolist() if row[j] >= LEAST_LOOK][:LINKS]
+            looked = ", ".join(f"{j + 1} ({row[j]:.2f})" for j in most)
+        lines.append(f'<p><b>Summary</b> {escape(one_line(sentence))} <span class="small">{looked}</span></p>')
+    return lines

@@ -1,0 +1,135 @@
+"""`precis graph`: the graph over a document's paragraphs, and where a summary looked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+from rich.console import Console
+from rich.table import Table
+
+from datamodules.corpora.corpus import as_document, make_document
+from datamodules.corpora.texts import Texts
+from datamodules.documents import CorpusError, Document
+from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, Paragraphs, make_graph
+from datamodules.graphs.drawing import draw_svg, strongest
+from datamodules.summarization import default_cache
+from datamodules.text.lines import one_line
+from experiments.draw_graph import Drawn, figure, page
+from experiments.parsers import PARSERS, load_parser
+from experiments.run_folder import load_run
+from experiments.texts import collect_texts
+
+
+def graph(arguments: list[str]) -> None:
+    """`precis graph [FILE ...] --graph NAME` (or standard input): the graph over the paragraphs of texts.
+    `precis graph --run RUN`: that of the documents of a GraphSum run, with what its summaries looked at.
+
+    Prints each paragraph with the others that it has most to do with. --html draws all documents, --svg and --png one.
+    """
+    parser = _options()
+    options = parser.parse_args(arguments)
+    built = parser.instantiate_classes(options)
+    if options.run is not None and options.inputs:
+        raise CorpusError("precis graph: a run's own documents, or files; leave --run or the files out")
+    documents = _of_run(options) if options.run is not None else _of_texts(built)
+    console = Console()
+    for drawn in documents:
+        console.print(_table(drawn))
+    first = documents[0]
+    if options.html:
+        Path(str(options.html)).write_text(page(documents), encoding="utf-8")
+    if options.svg:
+        svg = draw_svg(first.weights, first.texts, first.summary, first.attention)
+        Path(str(options.svg)).write_text(svg, encoding="utf-8")
+    if options.png:
+        figure(first).savefig(Path(str(options.png)), format="png", dpi=110)
+
+
+def _options() -> ArgumentParser:
+    parser = ArgumentParser(prog="precis graph", description=graph.__doc__, exit_on_error=False)
+    parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
+    parser.add_argument("--run", type=Path | None, default=None, help="a run of GraphSum with predictions.jsonl")
+    parser.add_argument("--split", type=str, default="test", help="with --run: the split that was predicted")
+    parser.add_argument("--id", type=list[str] | None, default=None, help="with --run: documents, by their ids")
+    parser.add_argument("--documents", type=int, default=5, help="with --run: how many, where no ids are given")
+    parser.add_argument("--graph", type=GraphName | ParagraphGraph, default="similarity", help="which graph")
+    parser.add_class_arguments(ParagraphRule, "paragraphs")
+    parser.add_argument("--parser", type=str, default="default", help=f"for rst: {', '.join(PARSERS)}, or a run folder")
+    parser.add_argument(
+        "--parses", type=Path | None, default=None, help="for rst: folder of parses; in the cache if none"
+    )
+    parser.add_argument("--html", type=Path | None, default=None, help="page of all documents")
+    parser.add_argument("--svg", type=Path | None, default=None, help="image of the first document")
+    parser.add_argument("--png", type=Path | None, default=None, help="network and heat maps of the first document")
+    return parser
+
+
+def _of_texts(options: Namespace) -> list[Drawn]:
+    """The documents in files or on standard input."""
+    corpus = Texts(collect_texts(options.inputs))
+    found = [make_document(record) for record in corpus.records("test")]
+    for bad in found:
+        if not isinstance(bad, Document):
+            raise CorpusError(str(bad))
+    if options.graph == "topic":
+        raise CorpusError("--graph topic: topics are learned from a corpus; give the --run of a model with that graph")
+    parser = load_parser(options.parser) if options.graph == "rst" else None
+    parses = Path(str(options.parses)) if options.parses else default_cache() / "parses"
+    made = make_graph(options.graph, parser, parses)
+    made.prepare(found)
+    return [_drawn(options.paragraphs(document), made) for document in found]
+
+
+def _of_run(options: Namespace) -> list[Drawn]:
+    """Documents of a run's split, with its summaries where it has any.
+
+    Raises:
+        CorpusError: if the run has no graph, or no prediction of a document that is asked for.
+    """
+    folder = Path(str(options.run))
+    data = load_run(folder).data
+    if not isinstance(getattr(data, "graph", None), ParagraphGraph):
+        raise CorpusError(f"{folder}: its model has no paragraph graph; give a run of GraphSum")
+    path = folder / "predictions.jsonl"
+    rows = {}
+    if path.is_file():
+        rows = {row["id"]: row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+    table = data.documents(options.split)
+    place = {name: row for row, name in enumerate(table["id"])}
+    wanted = options.id or [name for name in rows if name in place][: options.documents] or list(place)[:1]
+    missing = [name for name in wanted if name not in place]
+    if missing:
+        raise CorpusError(f"{folder}: no document {missing[0]!r} in its {options.split} split; pass --split")
+    documents = [as_document(table[place[name]]) for name in wanted]
+    data.graph.prepare(documents)
+    return [_drawn(data.paragraphs(document), data.graph, rows.get(document.id)) for document in documents]
+
+
+def _drawn(paragraphs: Paragraphs, made: ParagraphGraph, row: dict[str, Any] | None = None) -> Drawn:
+    row = row or {}
+    said = f"graph {made.name}: {len(paragraphs)} of {paragraphs.total} paragraphs"
+    return Drawn(
+        paragraphs.id,
+        made.name,
+        made(paragraphs),
+        paragraphs.texts,
+        row.get("summary", []),
+        row.get("paragraph_attention"),
+        paragraphs.document.references,
+        said,
+    )
+
+
+def _table(drawn: Drawn) -> Table:
+    """Paragraphs, each with the others that it has most to do with."""
+    table = Table(title=f"{drawn.id}: graph {drawn.graph}", caption="numbers of paragraphs, weights in brackets")
+    for name in ("", "paragraph", "looks most at"):
+        table.add_column(name, no_wrap=name == "paragraph")
+    linked = strongest(drawn.weights)
+    for place, text in enumerate(drawn.texts):
+        others = [j if i == place else i for i, j in linked if place in (i, j)]
+        others = sorted(others, key=lambda j: -drawn.weights[place, j])[:3]
+        links = ", ".join(f"{j + 1} ({drawn.weights[place, j]:.2f})" for j in others)
+        table.add_row(str(place + 1), one_line(" ".join(text)).replace("[", r"\["), links)
+    return table
