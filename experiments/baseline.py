@@ -15,8 +15,20 @@ from datamodules.summarization import default_cache
 from experiments.predictions import written_whole
 from experiments.run_folder import load_run
 from lightning_modules.baselines import BASELINES, predictions
+from lightning_modules.networks.extraction import POOLINGS
+from lightning_modules.networks.selection import SELECTORS
 
-OPTIONS = ("k", "seed", "stem", "damping", "threshold", "trade_off")
+OPTIONS = (
+    "k", "seed", "stem", "damping", "threshold", "trade_off", "encoder", "encoding", "pooling", "scoring", "selector",
+    "mmr_form",
+)  # fmt: skip
+ZERO_SHOT = {
+    "encoding": ("joint", "separate"),
+    "pooling": POOLINGS,
+    "scoring": ("document_cosine", "centrality"),
+    "selector": SELECTORS,
+    "mmr_form": ("classic", "penalty"),
+}
 
 
 def baseline(arguments: list[str]) -> None:
@@ -69,6 +81,13 @@ def _parser() -> ArgumentParser:
         help="the cosine that links two sentences in lexrank, 0.1; none weighs the links by their cosine",
     )  # fmt: skip
     parser.add_argument("--trade_off", type=float | None, default=None, help="relevance against redundancy in mmr; 0.7")
+    parser.add_argument(
+        "--encoder", type=str | None, default=None,
+        help="of zero_shot: tfidf (the default), minilm, or a Hugging Face name (downloaded) or folder",
+    )  # fmt: skip
+    for option, values in ZERO_SHOT.items():
+        known = f"of zero_shot: {', '.join(values)}"
+        parser.add_argument(f"--{option}", type=Literal[*values] | None, default=None, help=known)
     parser.add_argument("--documents", type=int | None, default=None, help="only the first so many")
     parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do with them")
     parser.add_argument("--cache_dir", type=str | None, default=None, help="where documents are kept")

@@ -76,3 +76,15 @@ def test_what_cannot_be_done_is_one_line_and_nothing_is_written(tmp_path, precis
     for part in parts:
         assert part in done.err
     assert not list(tmp_path.iterdir())
+
+
+def test_zero_shot_extraction_takes_its_parts_by_flags(tmp_path, precis, corpus_files):
+    found = []
+    given = ["baseline", "zero_shot", *source(corpus_files), "--out", tmp_path / "out.jsonl", "--k", 2]
+    for options in ([], ["--scoring", "centrality"], ["--selector", "mmr", "--trade_off", "0.1"]):
+        done = precis(*given, *options)
+        assert done.status == 0, done.err
+        found.append([row["summary"] for row in read(tmp_path / "out.jsonl")])
+    assert all(len(summary) == 2 for rows in found for summary in rows) and found[0] != found[1]
+    wrong = precis(*given, "--pooling", "first")
+    assert wrong.status == 2 and "pooling" in wrong.err
