@@ -171,17 +171,17 @@ class RSTformerData(SummarizationData):
         alone._cache = None
         return alone
 
-    def prepare_data(self) -> None:
-        """Text and features as in `SummarizationData`, and the parses that are missing."""
-        super().prepare_data()
-        if self.parser is None:
-            return
-        for split in list(self._features):
-            missing = set(self.cache.missing([key for key in self.features(split)["parse"] if key]))
+    def features(self, split: str) -> datasets.Dataset:
+        """As in `SummarizationData`; parses that are missing are made with them."""
+        fresh = split not in self._features
+        features = super().features(split)
+        if fresh and self.parser is not None:
+            keys, table = features["parse"][:], self.documents(split)
+            missing = set(self.cache.missing([key for key in keys if key]))
             if missing:
-                keys, table = self.features(split)["parse"], self.documents(split)
                 wanted = [as_document(table[row]) for row, key in enumerate(keys) if key in missing]
                 parse_missing(wanted, self.cache, self.parser)
+        return features
 
     # Batches -----------------------------------------------------------------------------------------------------
 

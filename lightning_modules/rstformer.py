@@ -9,7 +9,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import pad
-from transformers import LEDConfig, LEDForConditionalGeneration, PreTrainedTokenizerFast
+from transformers import LEDConfig, LEDForConditionalGeneration, LogitsProcessorList, PreTrainedTokenizerFast
 from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
 from datamodules.discourse.relations import GUM, GUM_COUNTS
@@ -17,6 +17,7 @@ from datamodules.documents import CorpusError
 from datamodules.rstformer import RSTformerBatch
 from datamodules.text.sentences import split_sentences
 from datamodules.text.subword_text import SubwordText
+from lightning_modules.decoding.hugging_face import Without, generation_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.discourse_attention import Ablation, DiscourseInjection, Injection, head_relations
 from lightning_modules.networks.led import AttentionPath, Discourse, DiscourseLED
@@ -221,16 +222,18 @@ class RSTformer(Summarizer):
 
     def generate(self, batch: RSTformerBatch, options: DecodingOptions, count: int = 1) -> Samples:
         """The best `count` hypotheses of a search, or so many drawn ones."""
-        led, width = self.network.led, self.network.led.config.vocab_size
-        missing = range(len(self.text), width)  # rows of the output without a token
-        forbidden = None if options.allow_unknown else [[i] for i in (self.text.start, self.text.pad, *missing)]
+        led = self.network.led
+        rows = torch.arange(led.config.vocab_size, device=batch.source.device)
+        never = rows >= len(self.text)  # rows of the output without a token
+        never[[self.text.start, self.text.pad]] = True
+        only = LogitsProcessorList([] if options.allow_unknown else [Without(never)])
         with evaluating(self):
             # Hugging Face repeats what it is given for each hypothesis, in place
             states = LEDEncoderBaseModelOutput(last_hidden_state=self.encode(batch).last_hidden_state)
             tokens = led.generate(
                 encoder_outputs=states,
                 attention_mask=batch.source_mask,
-                bad_words_ids=forbidden,
+                logits_processor=only,
                 num_return_sequences=count,
                 **generation_options(options),
             )[:, 1:].unflatten(0, (-1, count))  # [B, K, T]
@@ -274,23 +277,3 @@ class RSTformer(Summarizer):
     def source_ids(self, batch: RSTformerBatch) -> Tensor:
         """What the encoder reads, [B, S]."""
         return batch.source
-
-
-def generation_options(options: DecodingOptions) -> dict[str, object]:
-    """Hugging Face's names of decoding options.
-
-    Raises:
-        ValueError: if the length penalty is `gnmt`, which it does not know.
-    """
-    if options.length_penalty == "gnmt":
-        raise ValueError("decoding.length_penalty gnmt is not there for pretrained decoders: take mean, with alpha")
-    common = {"max_new_tokens": options.max_length, "min_new_tokens": options.min_length, "use_cache": True}
-    common["no_repeat_ngram_size"] = options.no_repeat_ngram
-    if options.sample:
-        chosen = {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
-        return common | chosen | {"do_sample": True, "num_beams": 1}
-    common |= {"num_beams": options.beam_size, "do_sample": False}
-    if options.beam_size > 1:  # these are about beams
-        common["length_penalty"] = options.alpha if options.length_penalty == "mean" else 0.0
-        common["early_stopping"] = options.early_stopping
-    return common

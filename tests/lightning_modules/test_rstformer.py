@@ -7,9 +7,10 @@ from datamodules.corpora import Files
 from datamodules.documents import CorpusError
 from datamodules.rstformer import RSTformerData
 from datamodules.text.subword_text import SMALLEST, SubwordText
+from lightning_modules.decoding.hugging_face import generation_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.right_branching import RightBranchingParser
-from lightning_modules.rstformer import RSTformer, generation_options
+from lightning_modules.rstformer import RSTformer
 from lightning_modules.summarizer import Samples
 from tests.datamodules.test_rstformer_data import MadeUpParser
 
