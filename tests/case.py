@@ -51,7 +51,7 @@ class Case:
         given += [f"--model.{name}={value}" for name, value in _flat(self.model_args)]
         # what data and model share is given for the model
         shared = {name: value for name, value in self.data_args.items() if name not in self.model_args}
-        return given + [f"--data.{name}={value}" for name, value in shared.items()]
+        return given + [f"--data.{name}={value}" for name, value in _flat(shared)]
 
 
 def _flat(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:

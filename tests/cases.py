@@ -2,6 +2,7 @@
 
 import cases_communicating_agents
 import cases_extractive
+import cases_graphsum
 import cases_pegasus
 import cases_pointer_generator
 import cases_rstformer
@@ -10,6 +11,7 @@ from case import Case
 CASES: list[Case] = [
     *cases_communicating_agents.CASES,
     *cases_extractive.CASES,
+    *cases_graphsum.CASES,
     *cases_pegasus.CASES,
     *cases_pointer_generator.CASES,
     *cases_rstformer.CASES,
