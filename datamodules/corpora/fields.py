@@ -20,7 +20,7 @@ class Fields:
         CorpusError: if an argument has none of its values.
     """
 
-    document: str = "document"
+    document: str | tuple[str, ...] = "document"
     summary: str | tuple[str, ...] | None = "summary"
     id: str | None = None
     paragraphs: Paragraphs = "blank_line"
@@ -46,7 +46,11 @@ class Fields:
     @property
     def names(self) -> list[str]:
         """The fields that are read, the summaries' last."""
-        return [*dict.fromkeys([self.id or "id", self.document, *self._summaries])]
+        return [*dict.fromkeys([self.id or "id", *self._documents, *self._summaries])]
+
+    @property
+    def _documents(self) -> tuple[str, ...]:
+        return (self.document,) if isinstance(self.document, str) else tuple(self.document)
 
     @property
     def _summaries(self) -> tuple[str, ...]:
@@ -67,12 +71,15 @@ class Fields:
         if not isinstance(name, str | int):
             return _bad(row, where, self.id or "id", "a string or a number", "id")
         where = f"{where} (id {name!r})" if name != number else where
-        value = row.get(self.document)
-        parts = _texts(value, self.document_list == "sentences")
-        if parts is None:
-            return _bad(row, where, self.document, "a string or a list of strings", "document")
-        if isinstance(value, str):
-            parts = value.split(self.separator) if self.separator else _paragraphs(value, self.paragraphs)
+        parts = []
+        for field in self._documents:
+            value = row.get(field)
+            texts = _texts(value, self.document_list == "sentences")
+            if texts is None:
+                return _bad(row, where, field, "a string or a list of strings", "document")
+            if isinstance(value, str):
+                texts = value.split(self.separator) if self.separator else _paragraphs(value, self.paragraphs)
+            parts += texts
         references = []
         for field in self._summaries:
             texts = _texts(row.get(field), self.summary_list == "sentences")

@@ -19,7 +19,7 @@ class Files(Corpus):
         train: path, pattern with `*`, or a list of them.
         val: the same.
         test: the same.
-        document: field that holds the text, or a list of texts.
+        document: field that holds the text, or a list of texts; or several such fields, one behind the other.
         summary: field or fields that hold the reference, or a list of references; null where there is none.
         id: field that holds the id; by default `id`, or else the file's name and the line's number.
         paragraphs: what parts a document that is one string: blank lines, the ends of lines, or nothing.
@@ -40,7 +40,7 @@ class Files(Corpus):
         train: str | list[str] | None = None,
         val: str | list[str] | None = None,
         test: str | list[str] | None = None,
-        document: str = "document",
+        document: str | list[str] = "document",
         summary: str | list[str] | None = "summary",
         id: str | None = None,
         paragraphs: Paragraphs = "blank_line",
@@ -54,7 +54,7 @@ class Files(Corpus):
         given = {"train": train, "val": val, "test": test}
         self.paths = {split: [paths] if isinstance(paths, str) else paths for split, paths in given.items() if paths}
         self.fields = Fields(
-            document=document,
+            document=tuple(document) if isinstance(document, list) else document,
             summary=tuple(summary) if isinstance(summary, list) else summary,
             id=id,
             paragraphs=paragraphs,

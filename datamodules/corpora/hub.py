@@ -58,6 +58,13 @@ SOURCES = {
         revision=_PARQUET,
         folder="default",
     ),
+    # The paper's own abstract, then those of the papers it cites.
+    "multi_xscience": Source(
+        "yaolu/multi_x_science_sum",
+        Fields(("abstract", "ref_abstract.abstract"), "related_work", paragraphs="none"),
+        revision=_PARQUET,
+        folder="default",
+    ),
     "scitldr": Source(
         "allenai/scitldr",
         Fields("source", "target", id="paper_id", document_list="sentences"),
@@ -89,16 +96,17 @@ class Hub(Corpus):
     """A dataset of the Hugging Face hub, downloaded once into its own cache.
 
     Args:
-        name: one of `SOURCES` (cnn_dailymail, xsum, multi_news, scitldr, arxiv, pubmed, booksum, elife, plos,
-            multi_lexsum, billsum, gov_report), a repository of the hub, or a local folder that `datasets.load_dataset`
-            reads. All that follows overrides what is known of the name.
+        name: one of `SOURCES` (cnn_dailymail, xsum, multi_news, multi_xscience, scitldr, arxiv, pubmed, booksum, elife,
+            plos, multi_lexsum, billsum, gov_report), a repository of the hub, or a local folder that
+            `datasets.load_dataset` reads. All that follows overrides what is known of the name.
         config: variant of the dataset, where its repository has several.
         revision: branch, tag or commit.
         folder: folder within the repository that holds the splits.
         train: the repository's name for this split, or a slice of one ("train[:95%]").
         val: the same.
         test: the same.
-        document: column that holds the text, or a list of texts. It and all that follows: see `Files`.
+        document: column that holds the text, or a list of texts; of a column with columns of its own, "outer.inner". It
+            and all that follows: see `Files`.
 
     Raises:
         CorpusError: if an argument has none of its values; on reading, if the dataset cannot be had.
@@ -113,7 +121,7 @@ class Hub(Corpus):
         train: str | None = None,
         val: str | None = None,
         test: str | None = None,
-        document: str | None = None,
+        document: str | list[str] | None = None,
         summary: str | list[str] | None = None,
         id: str | None = None,
         paragraphs: Paragraphs | None = None,
@@ -126,7 +134,7 @@ class Hub(Corpus):
     ) -> None:
         source = SOURCES.get(name, Source(name, Fields()))
         fields = {
-            "document": document,
+            "document": tuple(document) if isinstance(document, list) else document,
             "summary": tuple(summary) if isinstance(summary, list) else summary,
             "id": id,
             "paragraphs": paragraphs,
@@ -173,7 +181,9 @@ class Hub(Corpus):
 
     def _dataset(self, split: str) -> Dataset:
         if split not in self._loaded:
-            self._loaded[split] = self._ask(load_dataset, split=dict(self.source.splits)[split])
+            dataset = self._ask(load_dataset, split=dict(self.source.splits)[split])
+            nested = [name for name in self.source.fields.names if name not in dataset.column_names and "." in name]
+            self._loaded[split] = dataset.flatten() if nested else dataset
         return self._loaded[split]
 
     def _ask(self, function, **kwargs):

@@ -124,6 +124,13 @@ def test_field_map(tmp_path, row, fields, parts, references):
     assert (record.parts, record.references) == (parts, references)
 
 
+def test_several_fields_make_a_document(tmp_path):
+    row = {"id": "a", "own": "A.\n\nB.", "others": ["C.", "D."], "summary": "S."}
+    assert one(row, tmp_path, document=["own", "others"]).parts == ["A.", "B.", "C.", "D."]
+    bad = one(row, tmp_path, document=["own", "other"])
+    assert isinstance(bad, BadRecord) and "it has no field 'other'" in str(bad)
+
+
 def test_ids_come_from_a_field_or_the_line(tmp_path):
     row = {"document": "a", "summary": "s", "key": 7}
     assert one(row, tmp_path).id == "x-1"

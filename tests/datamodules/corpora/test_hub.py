@@ -70,6 +70,16 @@ ROWS = {  # a row with the columns of each dataset, and the parts and references
     "cnn_dailymail": ({"article": "A. B.", "highlights": "S .\nT .", "id": "x"}, ["A. B."], [["S .", "T ."]]),
     "xsum": ({"document": "A.\nB.", "summary": "S.", "id": "1"}, ["A.", "B."], ["S."]),
     "multi_news": ({"document": "A. \nB. ||||| C.", "summary": "S."}, ["A. \nB. ", " C."], ["S."]),
+    "multi_xscience": (
+        {
+            "aid": "a",
+            "abstract": "Own. Too.",
+            "related_work": "S.",
+            "ref_abstract": {"cite_N": ["@cite_1", "@cite_2"], "mid": ["1", ""], "abstract": ["First.", "Second."]},
+        },
+        ["Own. Too.", "First.", "Second."],
+        ["S."],
+    ),
     "scitldr": (
         {
             "source": ["A.", "B."],
