@@ -53,6 +53,9 @@ class SelfCritical(Callback):
         collapse: a warning is given when `advantage_rms`, averaged over `window` batches, falls below this.
         window: see `collapse`.
 
+    Attributes:
+        seconds: that rewards and whole training steps took so far.
+
     Raises:
         ValueError: if an argument is out of range; in training for a model that does not write, or a reward that is not
             finite.
@@ -88,7 +91,7 @@ class SelfCritical(Callback):
         self.sentence_ends, self.collapse = tuple(sentence_ends), collapse
         self._spread: deque[float] = deque(maxlen=window)
         self._ends: Tensor | None = None
-        self._seconds = {"reward": 0.0, "step": 0.0}
+        self.seconds = {"reward": 0.0, "step": 0.0}
         self._began = 0.0
 
     def gamma_at(self, step: int) -> float:
@@ -125,8 +128,8 @@ class SelfCritical(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: Batch, batch_idx: int
     ) -> None:
-        self._seconds["step"] += time.perf_counter() - self._began
-        pl_module.log("train/reward_time", self._seconds["reward"] / self._seconds["step"], batch_size=1)
+        self.seconds["step"] += time.perf_counter() - self._began
+        pl_module.log("train/reward_time", self.seconds["reward"] / self.seconds["step"], batch_size=1)
 
     # The term ----------------------------------------------------------------------------------------------------
 
@@ -176,7 +179,7 @@ class SelfCritical(Callback):
         rewards = self.rewards(module, batch, tokens, ends)                          # [B, K, Q]
         first = int(self.baseline == "greedy")
         by_sentence = advantages(gains(rewards), self.credit, self.baseline)
-        self._seconds["reward"] += time.perf_counter() - started
+        self.seconds["reward"] += time.perf_counter() - started
         self._log_rewards(module, batch, rewards[..., -1])
         return by_sentence.gather(-1, numbers[:, first:].clamp_max(by_sentence.shape[-1] - 1))
 

@@ -62,3 +62,10 @@ def test_what_is_no_tokenizer_is_refused(tmp_path):
     (tmp_path / "tokenizer.json").write_text(without)
     with pytest.raises(CorpusError, match="the tokenizer has no <pad>"):
         SubwordText.load(tmp_path)
+
+
+def test_tokens_that_end_a_sentence(text):
+    ends = text.end_ids()
+    assert {text(mark)[0][-1] for mark in (".", "!", "?")} <= set(ends)
+    assert all(text.decode([i]).endswith((".", "!", "?")) for i in ends) and not {text.start, text.stop} & set(ends)
+    assert text.end_ids([";"]) == [i for i in range(len(text)) if text.decode([i]).endswith(";")]

@@ -53,3 +53,9 @@ def test_errors_say_what_to_do(tmp_path):
     with pytest.raises(FileNotFoundError, match="no vocabulary there"):
         Vocabulary.load(tmp_path)
     assert START < STOP
+
+
+def test_words_that_end_a_sentence():
+    text = Vocabulary(["a", "?", "b", "."])
+    assert sorted(text.end_ids()) == [5, 7] and text.end_ids(["b", ";"]) == [6]
+    assert Vocabulary(["a"]).end_ids() == []

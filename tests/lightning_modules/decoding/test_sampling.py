@@ -45,6 +45,44 @@ def test_scores_are_the_log_probabilities_of_what_was_drawn():
         assert STOP not in words[: length - 1] and all(word == -1 for word in words[length:])
 
 
+def test_the_first_hypothesis_may_be_the_greedy_one():
+    options = DecodingOptions(beam_size=40, min_length=0, max_length=5, sample=True, greedy_first=True)
+    result = draw(options, documents=3)
+    likeliest = [3]
+    while len(likeliest) < 5 and likeliest[-1] != STOP:
+        likeliest.append(int(TABLE[likeliest[-1]].argmax()))
+    for rows, lengths in zip(result.tokens.tolist(), result.lengths.tolist()):
+        assert rows[0][: lengths[0]] == likeliest and lengths[0] == len(likeliest)
+        assert len({tuple(row) for row in rows[1:]}) > 10  # the others are drawn
+    with pytest.raises(ValueError, match="greedy_first is about sampling"):
+        DecodingOptions(greedy_first=True)
+
+
+def test_documents_that_are_done_are_left_out_of_the_steps():
+    """Each document ends when its own number says; state and memory stay those of the document."""
+    ends, sizes = torch.tensor([0, 1, 1, 6, 3, 0]), []
+
+    def until(tokens, state, memory, count):
+        sizes.append(len(tokens))
+        assert (state["document"] == memory["document"].unsqueeze(1)).all()
+        over = state["time"] >= memory["ends"].unsqueeze(1)                          # [b, K]
+        word = memory["document"].unsqueeze(1) + 1
+        log_probs = torch.full((*tokens.shape, 8), float("-inf"))
+        log_probs.scatter_(-1, torch.where(over, STOP, word).unsqueeze(-1), 0.0)
+        return None, log_probs, state | {"time": state["time"] + 1}
+
+    options = DecodingOptions(beam_size=2, min_length=0, max_length=5, sample=True)
+    state = {"time": torch.zeros(6, dtype=torch.long), "document": torch.arange(6)}
+    memory = {"ends": ends, "document": torch.arange(6)}
+    result = sample(until, state, memory, torch.full((6,), START), STOP, options, padding=-1)
+    for document, end in enumerate(ends.tolist()):
+        expected = ([document + 1] * min(end, 5) + [STOP])[:5]
+        for k in range(2):
+            assert result.tokens[document, k].tolist() == expected + [-1] * (5 - len(expected))
+            assert result.lengths[document, k] == len(expected)
+    assert sizes == [6, 4, 2, 2, 1]
+
+
 def test_a_seed_repeats_a_draw():
     options = DecodingOptions(beam_size=8, min_length=0, max_length=6, sample=True)
     assert torch.equal(draw(options, 1).tokens, draw(options, 1).tokens)
