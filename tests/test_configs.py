@@ -23,6 +23,7 @@ QUICK = {
     "pointer_generator": SMALL,
     "bertsum": [*TINY, "--model.inter_heads=2", "--model.inter_size=8"],
     "matchsum": TINY,
+    "pegasus": ["--model.checkpoint=null", *TINY[1:]],
     "rstformer": [
         "--model.checkpoint=null", "--model.vocab_size=50", "--model.hidden_size=12", "--model.heads=1",
         "--model.target_positions=1024",
