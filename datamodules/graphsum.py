@@ -193,10 +193,9 @@ class GraphSumData(SummarizationData):
         found = self.paragraphs(document)
         # a pretrained encoder has no vector for our separator
         separator = self.text.paragraph if self.checkpoint is None else self.text.stop
-        # words have a space before them, also the first one: one token for a word wherever it stands
-        source = [[*self.text(f" {' '.join(part)}")[0][: self.max_tokens - 1], separator] for part in found.texts]
+        source = [[*self._ids(" ".join(part))[: self.max_tokens - 1], separator] for part in found.texts]
         reference = document.references[0] if document.references else []
-        target = [[*self.text(f" {sentence}")[0], self.text.sentence] for sentence in reference]
+        target = [[*self._ids(sentence), self.text.sentence] for sentence in reference]
         flat = [token for sentence in target for token in sentence][:-1]  # a separator stands between two sentences
         return {
             "source": source,
@@ -206,6 +205,10 @@ class GraphSumData(SummarizationData):
             "empty": found.empty,
             "length": len(source) * max(map(len, source)),
         }
+
+    def _ids(self, text: str) -> list[int]:
+        """Subwords. The first word has a space before it as the others have: one token wherever a word stands."""
+        return self.text(f" {text}")[0] if text.strip() else []
 
     def prepare_data(self) -> None:
         """Text and features as in `SummarizationData`, before them what the graph needs; says what was left out."""

