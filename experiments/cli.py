@@ -53,6 +53,7 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   corpus      look at a corpus:         precis corpus --corpus Docstrings
   parse       discourse structure:      precis parse --corpus Docstrings --out parses
   score-parser  a parser on gold trees: precis score-parser TREEBANK --parser runs/NAME
+  graph       paragraphs' graph:        precis graph --run runs/NAME --html graphs.html
   report      scores and examples:      precis report runs/NAME
   evaluate    score any file of outputs: precis evaluate runs/NAME/predictions.jsonl
   baseline    lead, oracle, LexRank ...: precis baseline lead --run runs/NAME --out lead.jsonl

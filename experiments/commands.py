@@ -24,6 +24,7 @@ from experiments.baseline import baseline
 from experiments.compare import compare
 from experiments.dashboards.command import dashboards
 from experiments.evaluate import evaluate
+from experiments.graph import graph
 from experiments.parse import parse
 from experiments.run_folder import load_run, read_config
 from experiments.score_parser import score_parser
@@ -163,6 +164,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "summarize": summarize,
     "corpus": corpus,
     "parse": parse,
+    "graph": graph,
     "score-parser": score_parser,
     "report": report,
     "evaluate": evaluate,

@@ -14,7 +14,7 @@ from datamodules.documents import CorpusError, Document
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, Paragraphs, make_graph
 from datamodules.graphs.drawing import draw_svg, strongest
 from datamodules.summarization import default_cache
-from datamodules.text.lines import one_line
+from datamodules.text.lines import cut, one_line
 from experiments.draw_graph import Drawn, figure, page
 from experiments.parsers import PARSERS, load_parser
 from experiments.run_folder import load_run
@@ -35,7 +35,7 @@ def graph(arguments: list[str]) -> None:
     documents = _of_run(options) if options.run is not None else _of_texts(built)
     console = Console()
     for drawn in documents:
-        console.print(_table(drawn))
+        console.print(_table(drawn, console.width))
     first = documents[0]
     if options.html:
         Path(str(options.html)).write_text(page(documents), encoding="utf-8")
@@ -121,15 +121,16 @@ def _drawn(paragraphs: Paragraphs, made: ParagraphGraph, row: dict[str, Any] | N
     )
 
 
-def _table(drawn: Drawn) -> Table:
+def _table(drawn: Drawn, width: int) -> Table:
     """Paragraphs, each with the others that it has most to do with."""
     table = Table(title=f"{drawn.id}: graph {drawn.graph}", caption="numbers of paragraphs, weights in brackets")
     for name in ("", "paragraph", "looks most at"):
-        table.add_column(name, no_wrap=name == "paragraph")
+        table.add_column(name, no_wrap=name != "paragraph", justify="right" if not name else "left")
     linked = strongest(drawn.weights)
     for place, text in enumerate(drawn.texts):
         others = [j if i == place else i for i, j in linked if place in (i, j)]
         others = sorted(others, key=lambda j: -drawn.weights[place, j])[:3]
         links = ", ".join(f"{j + 1} ({drawn.weights[place, j]:.2f})" for j in others)
-        table.add_row(str(place + 1), one_line(" ".join(text)).replace("[", r"\["), links)
+        shown = cut(one_line(" ".join(text)), max(20, width - 46))
+        table.add_row(str(place + 1), shown.replace("[", r"\["), links)
     return table
