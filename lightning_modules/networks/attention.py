@@ -57,11 +57,12 @@ class _AdditiveEnergy(torch.autograd.Function):
 
 
 def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
-    """Documents and summaries of [B, K, A] that are computed together: as many as `PART_ELEMENTS` allow."""
+    """Documents and summaries of [B, K, A] that are computed together: as many summaries as `PART_ELEMENTS` allow, on a
+    CPU of one document, elsewhere of all."""
     B, K, A = query.shape
-    room = PART_ELEMENTS.get(query.device.type, 2**28) // max(1, projected.shape[1] * A)
+    documents = 1 if query.device.type == "cpu" else B
+    room = PART_ELEMENTS.get(query.device.type, 2**28) // max(1, documents * projected.shape[1] * A)
     summaries = max(1, min(K, room))
-    documents = max(1, room // K) if summaries == K else 1
     return [
         (slice(b, b + documents), slice(k, k + summaries))
         for b in range(0, B, documents)

@@ -35,7 +35,7 @@ def test_equals_the_formula_and_ignores_padding(has_coverage, gate):
 
 @pytest.mark.parametrize("has_coverage", [True, False])
 @pytest.mark.parametrize("summaries", [1, 3])
-@pytest.mark.parametrize("room", [1, 24, 30, 2**17])  # one at a time, two (of three), two documents at a time, all
+@pytest.mark.parametrize("room", [1, 24, 2**17])  # summaries one at a time, two (of three), all
 def test_the_recomputed_gradient_equals_finite_differences(has_coverage, summaries, room, monkeypatch):
     monkeypatch.setitem(PART_ELEMENTS, "cpu", room)
     torch.manual_seed(1)
