@@ -1,0 +1,127 @@
+"""`precis attention`: attention between EDUs with discourse and without it; the tree beside the summary."""
+
+import base64
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from jsonargparse import ArgumentParser
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from datamodules.corpora.corpus import as_document
+from datamodules.corpora.texts import Texts
+from datamodules.discourse.drawing import draw_svg
+from datamodules.documents import CorpusError
+from experiments.run_folder import load_run
+from experiments.texts import collect_texts
+from lightning_modules.networks.attention_maps import EduAttention, edu_attention
+from lightning_modules.rstformer import RSTformer
+
+_MOST = 200  # EDUs in a picture
+
+
+def attention(arguments: list[str]) -> None:
+    """`precis attention RUN FILE --out FOLDER`: how an RSTformer reads a text. A PNG a layer with a heat map a head
+    (with discourse, without it, and the difference), and page.html: the tree beside the summary, and these maps."""
+    parser = ArgumentParser(prog="precis attention", description=attention.__doc__, exit_on_error=False)
+    parser.add_argument("run", type=Path, help="the run folder of an RSTformer with discourse")
+    parser.add_argument("inputs", nargs="*", type=str, help="a text file; standard input if none")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
+    options = parser.parse_args(arguments)
+    texts = collect_texts(options.inputs)
+    if len(texts) > 1:
+        raise CorpusError(f"precis attention draws one document, and there are {len(texts)}; name one file")
+    out = Path(str(options.out))
+    with TemporaryDirectory(prefix="precis-") as cache:
+        run = load_run(Path(str(options.run)), corpus=Texts(texts), cache_dir=cache, max_eval=None)
+        if not isinstance(run.model, RSTformer) or run.model.ablation == "no_discourse":
+            raise CorpusError(f"{options.run}: not the run of an RSTformer with discourse; give one")
+        out.mkdir(parents=True, exist_ok=True)
+        write(run.model.eval(), run.data, out)
+    print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+
+
+def write(model: RSTformer, data, out: Path) -> None:
+    """Pictures and page of the only document of a DataModule's test split.
+
+    Raises:
+        CorpusError: if it has no EDU.
+    """
+    (batch,) = data.test_dataloader()
+    (row,) = data.features("test")
+    if not row["parse"]:
+        raise CorpusError(f"document {row['id']!r} is empty; give a text")
+    parse, text = data.cache.get(row["parse"], row["id"]), as_document(data.documents("test")[0]).text
+    edus = int(batch.token_edu.max()) + 1  # those that the model reads
+    maps = edu_attention(
+        model.network, edus, input_ids=batch.source, attention_mask=batch.source_mask,
+        global_attention_mask=batch.global_mask, discourse=model.discourse(batch),
+    )  # fmt: skip
+    images = []
+    for layer in range(len(maps.without)):
+        images.append(f"layer{layer + 1}.png")
+        layer_figure(maps, layer).savefig(out / images[-1], format="png", dpi=80)
+    (summary,) = model.summarize(batch)
+    texts = [text[start:end] for start, end in parse.edus.tolist()]
+    tree = draw_svg(parse.best_tree(), texts)
+    (out / "tree.svg").write_text(tree, encoding="utf-8")
+    pictures = [base64.b64encode((out / name).read_bytes()).decode() for name in images]
+    read = f"{edus} of {parse.size} EDUs are within what the model reads." if edus < parse.size else ""
+    (out / "page.html").write_text(page(row["id"], tree, summary.sentences, pictures, read), encoding="utf-8")
+
+
+def layer_figure(maps: EduAttention, layer: int, most: int = _MOST) -> Figure:
+    """A column a head: attention with discourse, without, and the difference; the first `most` EDUs.
+
+    Both kinds share a scale in a head, cut at their 99th percentile, so that a few large values hide nothing.
+    """
+    rows = [maps.with_discourse[layer, :, :most, :most], maps.without[layer, :, :most, :most]]
+    rows.append(rows[0] - rows[1])
+    heads, edus = rows[0].shape[:2]
+    figure = Figure(figsize=(2.6 * heads + 1.2, 8.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(3, heads, squeeze=False, sharex=True, sharey=True)
+    titles = ("with discourse", "without", "difference")
+    for head in range(heads):
+        top = float(torch.stack(rows[:2])[:, head].flatten().quantile(0.99)) or 1.0
+        widest = float(rows[2][head].abs().max()) or 1.0
+        for number, values in enumerate(rows):
+            scale = {"vmin": -widest, "vmax": widest, "cmap": "RdBu_r"} if number == 2 else {"vmin": 0, "vmax": top}
+            panel, extent = axes[number][head], (0.5, edus + 0.5, edus + 0.5, 0.5)
+            image = panel.imshow(values[head].numpy(), extent=extent, interpolation="nearest", **scale)
+            if number != 1:
+                figure.colorbar(image, ax=axes[:2, head] if number == 0 else panel, shrink=0.8)
+            if number == 0:
+                panel.set_title(f"head {head + 1}")
+            if head == 0:
+                panel.set_ylabel(f"{titles[number]}\nEDU that looks")
+        axes[2][head].set_xlabel("EDU looked at")
+    figure.suptitle(f"layer {layer + 1}: attention between {edus} EDUs")
+    return figure
+
+
+def page(name: str, tree: str, sentences: list[str], pictures: list[str], note: str = "") -> str:
+    """One self-contained page.
+
+    Args:
+        name: of the document.
+        tree: SVG.
+        sentences: of the summary.
+        pictures: PNGs in base64, a layer each.
+        note: shown below the summary.
+    """
+    summary = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences) or "<p><em>empty</em></p>"
+    maps = "".join(f'<img alt="attention" src="data:image/png;base64,{picture}">' for picture in pictures)
+    style = (
+        "body{font:15px/1.5 sans-serif;margin:1.5em}main{display:flex;gap:2em;align-items:flex-start}"
+        "section{overflow-x:auto}.tree{flex:3}.summary{flex:1;min-width:16em;position:sticky;top:1em}"
+        "img{max-width:100%;display:block;margin:1em 0}h2{font-size:1.1em}"
+    )
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(name)}</title><style>{style}</style>'
+        f"<h1>{escape(name)}</h1><main><section class=tree><h2>Discourse</h2>{tree}</section>"
+        f"<section class=summary><h2>Summary</h2>{summary}<p>{escape(note)}</p></section></main>"
+        f"<h2>Attention between EDUs</h2>{maps}</html>\n"
+    )
