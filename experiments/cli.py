@@ -57,6 +57,7 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   report      scores and examples:      precis report runs/NAME
   evaluate    score any file of outputs: precis evaluate runs/NAME/predictions.jsonl
   baseline    lead, oracle, LexRank ...: precis baseline lead --run runs/NAME --out lead.jsonl
+  attention   RSTformer's, drawn:       precis attention runs/NAME article.txt --out pictures
   export      for transformers:         precis export runs/NAME --out FOLDER
   sweep       a grid of runs:           precis sweep experiments/sweeps/pointer_generator_rows.yaml --jobs 2
   compare     runs side by side:        precis compare runs/ONE runs/OTHER --html page.html

@@ -23,7 +23,9 @@ from datamodules.summarization import default_cache
 from experiments.baseline import baseline
 from experiments.compare import compare
 from experiments.dashboards.command import dashboards
+from experiments.draw_attention import attention
 from experiments.evaluate import evaluate
+from experiments.export import export
 from experiments.graph import graph
 from experiments.parse import parse
 from experiments.run_folder import load_run, read_config
@@ -169,6 +171,8 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "report": report,
     "evaluate": evaluate,
     "baseline": baseline,
+    "export": export,
+    "attention": attention,
     "sweep": sweep,
     "compare": compare,
     "sync": sync,
