@@ -6,6 +6,7 @@ from typing import Any
 _HOMES = {
     "CommunicatingAgentsData": "datamodules.communicating_agents",
     "GraphSumData": "datamodules.graphsum",
+    "BertSumAbsData": "datamodules.bertsum_abs",
     "ExtractiveData": "datamodules.bertsum",
     "GapSentenceData": "datamodules.gap_sentences",
     "PegasusData": "datamodules.pegasus",

@@ -6,6 +6,7 @@ from typing import Any
 _HOMES = {
     "CommunicatingAgents": "lightning_modules.communicating_agents",
     "BertSum": "lightning_modules.bertsum",
+    "BertSumAbs": "lightning_modules.bertsum_abs",
     "DiscourseParser": "lightning_modules.discourse_parser",
     "EduSegmenter": "lightning_modules.edu_segmenter",
     "GraphSum": "lightning_modules.graphsum",

@@ -9,6 +9,7 @@ from typing import Any
 
 from case import Case
 
+from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.selection import SelectionOptions
 
 
@@ -55,6 +56,8 @@ _MODEL = {"vocab_size": 300, "encoder": None, "hidden_size": 16, "heads": 2, "la
 _MODEL |= {"schedule": "inverse_root", "warm_up": 5, "learning_rate": 0.005, "val_summaries": 2}
 _BERTSUM = _MODEL | {"inter_layers": 1, "inter_heads": 2, "inter_size": 16, "selection": SelectionOptions(k=1)}
 _DATA = {"vocab_size": 300, "encoder": None, "batch_size": 4}
+_SHORT = DecodingOptions(beam_size=2, min_length=1, max_length=40)
+_DECODER = {"decoder_layers": 1, "decoder_heads": 2, "decoder_size": 24}
 _BY_HEART = {"hidden_size": 32, "dropout": 0.0}
 
 CASES = [
@@ -68,5 +71,14 @@ CASES = [
         # a candidate that is the whole document matches it best, whatever is learned
         overfit_args=(_BY_HEART, {"sizes": [1]}), overfit_loss=0.02,
         injected={"scorer": "lightning_modules.zero_shot.ZeroShot"},
+    ),
+    ExtractiveCase(
+        "bertsum-abs", "lightning_modules.BertSumAbs", "datamodules.BertSumAbsData",
+        _MODEL | _DECODER | {"encoder_warm_up": 8, "decoding": _SHORT},
+        _DATA | {"max_target": 40}, {"dropout": 0.0},
+        overfit_args=(
+            _BY_HEART | {"decoder_size": 96, "vocab_size": 400, "decoding": DecodingOptions(2, 1, 60)},
+            {"vocab_size": 400, "max_target": 60},
+        ),
     ),
 ]  # fmt: skip

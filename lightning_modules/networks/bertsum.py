@@ -29,6 +29,24 @@ class ScoredSentences(NamedTuple):
         return document_cosine(self.vectors, self.document)
 
 
+def whole_states(reader: Reader, tokens: Tensor, lengths: Tensor, segments: Tensor | None) -> Tensor:
+    """States of documents that are read in one pass, or in windows if they are longer than what the encoder reads.
+
+    Args:
+        reader: the encoder.
+        tokens: [B, T].
+        lengths: of the documents, in the host's memory.
+        segments: 0 or 1 a token, [B, T].
+
+    Returns:
+        [B, T, H].
+    """
+    if reader.room is not None and tokens.shape[1] > reader.room:
+        return reader.read(tokens, windows(lengths.tolist(), reader.room), segments)
+    mask = (torch.arange(tokens.shape[1]) < lengths[:, None]).to(tokens.device)
+    return reader(tokens, mask, segments)
+
+
 class SentenceNetwork(nn.Module):
     """Encoder, pooler, inter-sentence layers and scorer.
 
@@ -80,17 +98,13 @@ class SentenceNetwork(nn.Module):
             ValueError: if a passage is longer than what the encoder reads at once.
         """
         segments = owner.clamp_min(0) % 2 if self.interval_segments else None
-        sizes, room = lengths.tolist(), self.reader.room
         if starts is not None:
-            passages = sections(sizes, starts)
+            passages, room = sections(lengths.tolist(), starts), self.reader.room
             longest = max((passage.size for passage in passages), default=0)
             if room is not None and longest > room:
                 raise ValueError(f"a piece of {longest} tokens, the encoder reads {room}: lower data.piece")
             return self.reader.read(tokens, passages, segments)
-        if room is not None and tokens.shape[1] > room:
-            return self.reader.read(tokens, windows(sizes, room), segments)
-        mask = (torch.arange(tokens.shape[1]) < lengths[:, None]).to(tokens.device)
-        return self.reader(tokens, mask, segments)
+        return whole_states(self.reader, tokens, lengths, segments)
 
     def forward(
         self,

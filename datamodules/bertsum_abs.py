@@ -1,0 +1,87 @@
+"""Data of BertSumAbs: documents as extractive models read them, and summaries to be written."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor
+
+from datamodules.batch import pad
+from datamodules.bertsum import ExtractiveBatch, ExtractiveData
+from datamodules.corpora.corpus import Corpus
+from datamodules.documents import Document
+
+
+@dataclass
+class BertSumAbsBatch(ExtractiveBatch):
+    """Documents as sentences, and their summaries.
+
+    Attributes:
+        target: the first reference and the end symbol, [B, T].
+        target_lengths: tokens of each target, [B].
+        target_rows: flat positions of the targets' real tokens in [B T], [N].
+    """
+
+    target: Tensor
+    target_lengths: Tensor
+    target_rows: Tensor
+
+
+class BertSumAbsData(ExtractiveData):
+    """Whole documents, sentence by sentence, and first references cut to `max_target` tokens in the loss.
+
+    Args:
+        max_target: tokens of a summary, end symbol included.
+
+    The other arguments are those of `ExtractiveData`.
+
+    Raises:
+        ValueError: if a number is too small.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocab_size: int = 30_522,
+        encoder: str | None = "minilm",
+        max_target: int = 140,
+        max_source: int | None = None,
+        piece: int = 200,
+        batch_size: int = 16,
+        eval_batch_size: int | None = None,
+        text: Path | None = None,
+        cache_dir: Path | None = None,
+        on_bad_record: Literal["raise", "skip"] = "raise",
+        max_train: int | None = None,
+        max_eval: int | None = None,
+        num_workers: int = 0,
+        num_proc: int = 1,
+        pool: int = 50,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            corpus, vocab_size, encoder, max_source=max_source, piece=piece, batch_size=batch_size,
+            eval_batch_size=eval_batch_size, text=text, cache_dir=cache_dir, on_bad_record=on_bad_record,
+            max_train=max_train, max_eval=max_eval, num_workers=num_workers, num_proc=num_proc, pool=pool, seed=seed,
+        )  # fmt: skip
+        if max_target < 2:
+            raise ValueError(f"data.max_target must be at least 2, got {max_target}")
+        self.max_target = max_target
+
+    def feature_settings(self) -> dict[str, Any]:
+        return super().feature_settings() | {"max_target": self.max_target}
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        reference = document.references[0] if document.references else []
+        target = self.text(" ".join(reference))[0][: self.max_target - 1]
+        return super().encode(document) | {"target": [*target, self.text.stop]}
+
+    def collate(self, rows: list[dict[str, Any]]) -> BertSumAbsBatch:
+        batch = super().collate(rows)
+        real = pad([[1] * len(row["target"]) for row in rows])                       # [B, T]
+        return BertSumAbsBatch(
+            **{field.name: getattr(batch, field.name) for field in fields(batch)},
+            target=pad([row["target"] for row in rows], self.text.pad),
+            target_lengths=real.sum(1),
+            target_rows=real.flatten().nonzero().squeeze(1),
+        )

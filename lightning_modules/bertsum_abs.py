@@ -1,0 +1,185 @@
+"""BertSumAbs and BertSumExtAbs: Liu and Lapata, EMNLP 2019 (arXiv 1908.08345), section 3.3."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from datamodules.bertsum_abs import BertSumAbsBatch
+from datamodules.documents import CorpusError
+from datamodules.text.sentences import split_sentences
+from datamodules.text.subwords import encoder_path
+from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
+from lightning_modules.decoding.beam_search import Hypotheses, beam_search
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.decoding.sampling import sample
+from lightning_modules.extractive import Schedule, two_rates
+from lightning_modules.networks.bertsum import whole_states
+from lightning_modules.networks.encoder_decoder import EncoderDecoder
+from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder
+from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
+
+_READER = "network.reader."  # where BertSum keeps its encoder
+
+
+class BertSumAbs(Summarizer):
+    """A pretrained encoder and a Transformer decoder from scratch, each with a learning rate and a warm-up of its own.
+
+    Loss term: `nll`, the mean over each summary of -log P(y_t). With `start_from` the encoder is that of a trained
+    `BertSum`: the paper's BertSumExtAbs.
+
+    Args:
+        vocab_size: tokens of both sides; with `encoder` at least its tokenizer's.
+        encoder: `minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for one from
+            scratch, which the next three arguments describe.
+        hidden_size: H of an encoder from scratch.
+        heads: its attention heads.
+        layers: its layers; the width inside them is 4 H.
+        reach: how a pretrained encoder reads longer documents than it has positions: see `BertSum`.
+        positions: how many there are with `extend`.
+        interval_segments: whether segments alternate from sentence to sentence.
+        decoder_layers: of the decoder, which is as wide as the encoder.
+        decoder_heads: its attention heads.
+        decoder_size: width inside its feed-forward networks.
+        dropout: of both.
+        attention_dropout: of a pretrained encoder's attention weights.
+        start_from: run folder of a `BertSum` with the same encoder.
+        encoder_learning_rate: peak rate of the encoder.
+        encoder_warm_up: its warm-up, in steps or as a share of all steps if below 1.
+        learning_rate: peak rate of the decoder.
+        warm_up: its warm-up.
+        schedule: `linear`, `inverse_root` (the paper's) or `constant`.
+        weight_decay: of AdamW.
+        decoding: how summaries are decoded; beam 5, 1 to 128 tokens, length penalty ((5 + n) / 6)^0.95 and no trigram
+            twice if not given.
+        val_summaries: validation documents that are summarized at each validation in training; -1 for all.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int = 30_522,
+        encoder: str | None = "minilm",
+        hidden_size: int = 256,
+        heads: int = 8,
+        layers: int = 6,
+        reach: Reach = "windows",
+        positions: int = 1024,
+        interval_segments: bool = True,
+        decoder_layers: int = 6,
+        decoder_heads: int = 8,
+        decoder_size: int = 2048,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        start_from: Path | None = None,
+        encoder_learning_rate: float = 5e-5,
+        encoder_warm_up: float = 0.2,
+        learning_rate: float = 5e-4,
+        warm_up: float = 0.1,
+        schedule: Schedule = "linear",
+        weight_decay: float = 0.01,
+        decoding: DecodingOptions | None = None,
+        val_summaries: int = 256,
+    ) -> None:
+        usual = DecodingOptions(5, 1, 128, length_penalty="gnmt", alpha=0.95, no_repeat_ngram=3)
+        super().__init__(vocab_size, decoding or usual, val_summaries)
+        self.rates = {"encoder_rate": encoder_learning_rate, "rate": learning_rate, "encoder_warm_up": encoder_warm_up}
+        self.rates |= {"schedule": schedule, "warm_up": warm_up, "weight_decay": weight_decay}
+        self.interval_segments, self.start_from = interval_segments, start_from
+        if encoder is None:
+            kinds = 2 if interval_segments else 1
+            scratch = ScratchEncoder(vocab_size, hidden_size, heads, layers, 4 * hidden_size, dropout, kinds)
+            self.reader = Reader(scratch, hidden_size, None, 2)
+        else:
+            extend = positions if reach == "extend" else 0
+            self.reader = Reader.pretrained(encoder_path(encoder), dropout, attention_dropout, extend)
+        size = self.reader.size
+        self.decoder = EncoderDecoder(vocab_size, size, decoder_heads, 0, decoder_layers, decoder_size, dropout)
+        self.decoder.encoder_norm = nn.Identity()  # it has no encoder
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """AdamW with a rate and a warm-up for the encoder and others for the decoder."""
+        steps = int(self.trainer.estimated_stepping_batches) if self.rates["schedule"] == "linear" else 1
+        return two_rates(nn.ModuleList([self.reader, self.decoder]), self.reader, steps=steps, **self.rates)
+
+    def setup(self, stage: str) -> None:
+        """Takes the text, and before training the encoder to start from; a run that is resumed has its own.
+
+        Raises:
+            CorpusError: if it is not there, or is another encoder.
+        """
+        super().setup(stage)
+        if stage != "fit" or self.start_from is None or self.trainer.ckpt_path:
+            return
+        path = best_checkpoint(Path(str(self.start_from)))
+        state = read_checkpoint(path)["state_dict"]
+        found = {name.removeprefix(_READER): value for name, value in state.items() if name.startswith(_READER)}
+        own = self.reader.state_dict()
+        names = own.keys() | found.keys()
+        wrong = [name for name in names if name not in own or name not in found or own[name].shape != found[name].shape]
+        if wrong:
+            raise CorpusError(f"{path}: another encoder, at {min(wrong)}; give a run of BertSum with this one")
+        self.reader.load_state_dict(found)
+
+    # Training ----------------------------------------------------------------------------------------------------
+
+    def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:
+        """States of documents [B, S, H], and a mask that is True at their tokens [B, S]."""
+        segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None
+        return whole_states(self.reader, batch.tokens, batch.lengths, segments), batch.owner >= 0
+
+    def shifted(self, target: Tensor) -> Tensor:
+        """Decoder inputs of targets: the head symbol in front, [..., T]."""
+        return torch.cat([torch.full_like(target[..., :1], self.text.start), target[..., :-1]], -1)
+
+    def _log_likelihood(self, states: Tensor, mask: Tensor, target: Tensor, rows: Tensor) -> Tensor:
+        """log P(y_t) of targets [B, T], 0 at padding; `rows` are the flat positions of real tokens, [N]."""
+        log_probs = self.decoder.log_prob(states, mask, self.shifted(target), target, rows, len(self.text))
+        return log_probs.new_zeros(target.numel()).index_copy(0, rows, log_probs).view(target.shape)
+
+    def loss_terms(self, batch: BertSumAbsBatch) -> dict[str, Tensor]:
+        """`nll`: the mean over the target, then over the documents."""
+        log_probs = self._log_likelihood(*self.encode(batch), batch.target, batch.target_rows)
+        return {"nll": -(log_probs.sum(1) / batch.target_lengths).mean()}
+
+    # Generation --------------------------------------------------------------------------------------------------
+
+    def generate(self, batch: BertSumAbsBatch, options: DecodingOptions) -> Hypotheses:
+        """Beam search or sampling."""
+        with evaluating(self):
+            state, memory = self.decoder.begin(*self.encode(batch))
+            first = torch.full_like(batch.tokens[:, 0], self.text.start)
+            arguments = (self.decoder.stepper(len(self.text)), state, memory, first, self.text.stop, options)
+            search = sample if options.sample else beam_search
+            return search(*arguments, (self.text.pad, self.text.start), self.text.pad)
+
+    def sample(self, batch: BertSumAbsBatch, options: DecodingOptions) -> Samples:
+        """Generated ids, [B, K, T], without gradient."""
+        hypotheses = self.generate(batch, options)
+        return Samples(hypotheses.tokens, hypotheses.lengths)
+
+    def log_probs(self, batch: BertSumAbsBatch, samples: Samples) -> Tensor:
+        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind `lengths`."""
+        B, K, T = samples.tokens.shape
+        states, mask = (tensor.repeat_interleave(K, 0) for tensor in self.encode(batch))     # [B K, S, ..]
+        real = torch.arange(T, device=mask.device) < samples.lengths.unsqueeze(-1)           # [B, K, T]
+        rows = real.flatten().nonzero().squeeze(1)
+        return self._log_likelihood(states, mask, samples.tokens.flatten(0, 1), rows).view(B, K, T)
+
+    def texts(self, batch: BertSumAbsBatch, samples: Samples) -> list[list[str]]:
+        """Text of each sample, special symbols and tokens behind `lengths` left out."""
+        rows = zip(samples.tokens.tolist(), samples.lengths.tolist())
+        return [[self.text.decode(ids[:length]) for ids, length in zip(*row)] for row in rows]
+
+    def source_ids(self, batch: BertSumAbsBatch) -> Tensor:
+        """What the encoder reads, [B, S]."""
+        return batch.tokens
+
+    def summarize(self, batch: BertSumAbsBatch) -> list[Summary]:
+        """The best hypothesis of each document as sentences."""
+        found = self.generate(batch, self.decoding)
+        texts = self.texts(batch, Samples(found.tokens[:, :1], found.lengths[:, :1]))
+        return [
+            Summary(name, split_sentences(text), references)
+            for name, (text,), references in zip(batch.ids, texts, batch.references)
+        ]

@@ -1,0 +1,107 @@
+import pytest
+import torch
+
+from datamodules.bertsum_abs import BertSumAbsData
+from datamodules.corpora import Texts
+from datamodules.documents import CorpusError, Document
+from datamodules.text.encoder_text import EncoderText
+from lightning_modules.bertsum import BertSum
+from lightning_modules.bertsum_abs import BertSumAbs
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.extractive import two_rates
+from lightning_modules.summarizer import Samples
+
+DOCUMENTS = [
+    Document("none", [], [["A storm."]]),
+    Document("storm", [["A storm hit the coast.", "Boats sank."]], [["A storm hit."]]),
+    Document("long", [[f"Sentence {number} of many." for number in range(9)]]),
+]
+SMALL = {"vocab_size": 300, "encoder": None, "hidden_size": 8, "heads": 2, "layers": 1, "dropout": 0.0}
+
+
+@pytest.fixture(scope="module")
+def text() -> EncoderText:
+    return EncoderText.build([" ".join(document.sentences) for document in DOCUMENTS], 290)
+
+
+def model(text: EncoderText, **arguments) -> BertSumAbs:
+    torch.manual_seed(0)
+    made = BertSumAbs(**SMALL | {"decoder_layers": 2, "decoder_heads": 2, "decoder_size": 16} | arguments)
+    made.use_text(text)
+    return made.eval()
+
+
+def batch_of(text: EncoderText, documents: list[Document]):
+    data = BertSumAbsData(Texts([]), 300, None, max_target=12)
+    data.text = text
+    return data.collate([data.encode(d) | {"id": d.id, "references": d.references} for d in documents])
+
+
+def test_log_probs_of_what_a_search_found_are_its_scores(text):
+    made, batch = model(text), batch_of(text, DOCUMENTS)
+    options = DecodingOptions(beam_size=3, min_length=1, max_length=8, length_penalty="none")
+    found = made.generate(batch, options)
+    with torch.no_grad():
+        log_probs = made.log_probs(batch, Samples(found.tokens, found.lengths))
+    torch.testing.assert_close(log_probs.sum(-1), found.scores, rtol=1e-4, atol=1e-4)
+    assert (found.tokens < len(text)).all()  # rows of the output layer without a token are never written
+
+
+def test_the_loss_is_the_mean_over_summaries_and_documents(text):
+    made, batch = model(text), batch_of(text, DOCUMENTS)
+    samples = Samples(batch.target.unsqueeze(1), batch.target_lengths.unsqueeze(1))
+    each = -made.log_probs(batch, samples).squeeze(1).sum(1) / batch.target_lengths
+    torch.testing.assert_close(made.loss_terms(batch)["nll"], each.mean())
+    alone = [made.loss_terms(batch_of(text, [document]))["nll"] for document in DOCUMENTS]
+    torch.testing.assert_close(torch.stack(alone).mean(), each.mean(), rtol=1e-4, atol=1e-4)
+    assert [len(summary.id) > 0 for summary in made.summarize(batch)] == [True] * 3
+
+
+def saved(folder, text: EncoderText, **arguments):
+    """A run folder with a BertSum's checkpoint."""
+    torch.manual_seed(1)
+    found = BertSum(**SMALL | {"inter_layers": 0} | arguments)
+    (folder / "checkpoints").mkdir(parents=True)
+    torch.save({"state_dict": found.state_dict()}, folder / "checkpoints" / "best.ckpt")
+    return found
+
+
+def test_ext_abs_starts_from_an_extractive_models_encoder(text, tmp_path):
+    found = saved(tmp_path / "run", text)
+    made = model(text, start_from=tmp_path / "run")
+    made.trainer = type("Fitting", (), {"datamodule": None, "ckpt_path": None})()
+    made.setup("validate")
+    other = found.network.reader.state_dict()
+    assert any(not torch.equal(value, other[name]) for name, value in made.reader.state_dict().items())
+    made.setup("fit")
+    assert all(torch.equal(value, other[name]) for name, value in made.reader.state_dict().items())
+    saved(tmp_path / "wide", text, hidden_size=16)
+    made.start_from = tmp_path / "wide"
+    with pytest.raises(CorpusError, match="another encoder, at model"):
+        made.setup("fit")
+    made.start_from = tmp_path / "nowhere"
+    with pytest.raises(CorpusError, match="nowhere"):
+        made.setup("fit")
+
+
+@pytest.mark.parametrize("schedule", ["linear", "inverse_root", "constant"])
+def test_rates_and_warm_ups_of_encoder_and_rest(schedule):
+    module = torch.nn.ModuleDict({"inner": torch.nn.Linear(2, 2), "outer": torch.nn.Linear(2, 2)})
+    made = two_rates(module, module["inner"], 1.0, 10.0, schedule, 4, 20, 0.1, encoder_warm_up=0.5)
+    optimizer, scheduler = made["optimizer"], made["lr_scheduler"]["scheduler"]
+    decays = {group["initial_lr"]: [] for group in optimizer.param_groups}
+    for group in optimizer.param_groups:
+        decays[group["initial_lr"]].append(group["weight_decay"])
+    assert decays == {1.0: [0.1, 0.0], 10.0: [0.1, 0.0]}  # biases do not decay
+    for step in range(20):
+        for group in optimizer.param_groups:
+            peak, rise = group["initial_lr"], 10 if group["initial_lr"] == 1.0 else 4
+            after = {"linear": (20 - step) / (20 - rise), "inverse_root": (rise / (step + 1)) ** 0.5, "constant": 1.0}
+            assert group["lr"] == pytest.approx(peak * min((step + 1) / rise, after[schedule]))
+        optimizer.step()
+        scheduler.step()
+
+
+def test_a_target_of_one_token_is_refused():
+    with pytest.raises(ValueError, match="max_target must be at least 2, got 1"):
+        BertSumAbsData(Texts([]), max_target=1)
