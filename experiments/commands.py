@@ -30,6 +30,7 @@ from experiments.graph import graph
 from experiments.parse import parse
 from experiments.run_folder import load_run, read_config
 from experiments.score_parser import score_parser
+from experiments.show_extraction import Shown
 from experiments.sweep import sweep
 from experiments.sync import sync
 from experiments.texts import collect_texts
@@ -46,30 +47,42 @@ def summarize(arguments: list[str]) -> None:
     parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
     parser.add_argument("--batch_size", type=int, default=16, help="documents at a time")
     parser.add_argument("--json", type=bool, default=False, help="a JSON line a document instead of text")
-    parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words")
+    parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words; of an extractive "
+                        "model, show the document with [brackets] around the selected sentences")  # fmt: skip
+    parser.add_argument("--scores", type=bool, default=False, help="an extractive model's sentences with their scores")
+    parser.add_argument("--html", type=Path | None, default=None, help="page of its documents with the selection marked")
+    parser.add_argument("--heat_map", type=Path | None, default=None, help="PNG of its attention between sentences")
     options = parser.parse_args(arguments)
     read_config(Path(str(options.checkpoint)))  # before anybody types a text for a run that is not there
     texts = collect_texts(options.inputs)
     with TemporaryDirectory(prefix="precis-") as cache:  # nobody asks for the same text twice
         changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}
         run = load_run(Path(str(options.checkpoint)), corpus=Texts(texts), **changes)
-        for summary in summarize_all(run.model, run.data):
+        show = Shown(options, run.model, len(texts))
+        for summary in summarize_all(run.model, run.data, options.heat_map is not None):
+            show.keep(summary)
             if options.json:
                 print(json.dumps(summary.record(), ensure_ascii=False), flush=True)
                 continue
             if len(texts) > 1:
                 print(f"== {summary.id}")
-            print(marked(summary) if options.mark else " ".join(summary.sentences), flush=True)
+            show.print(summary)
+        show.write()
 
 
-def summarize_all(model, data) -> Iterator[Summary]:
-    """Summaries of a DataModule's test split, on a GPU if there is one."""
+def summarize_all(model, data, attention: bool = False) -> Iterator[Summary]:
+    """Summaries of a DataModule's test split, on a GPU if there is one; of an extractive model with the attention
+    between sentences, if that is asked for."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
     loader = data.test_dataloader()
     many = len(loader) > 1 and sys.stderr.isatty()
     for batch in track(loader, "summarizing", console=Console(stderr=True)) if many else loader:
-        yield from model.summarize(batch.to(device))
+        batch = batch.to(device)
+        summaries = model.summarize(batch)
+        for summary, weights in zip(summaries, model.sentence_attention(batch) if attention else ()):
+            summary.attention = weights
+        yield from summaries
 
 
 def corpus(arguments: list[str]) -> None:
