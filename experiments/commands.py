@@ -50,7 +50,7 @@ def summarize(arguments: list[str]) -> None:
     parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words; of an extractive "
                         "model, show the document with [brackets] around the selected sentences")  # fmt: skip
     parser.add_argument("--scores", type=bool, default=False, help="an extractive model's sentences with their scores")
-    parser.add_argument("--html", type=Path | None, default=None, help="page of its documents with the selection marked")
+    parser.add_argument("--html", type=Path | None, default=None, help="page of its documents, the selection marked")
     parser.add_argument("--heat_map", type=Path | None, default=None, help="PNG of its attention between sentences")
     options = parser.parse_args(arguments)
     read_config(Path(str(options.checkpoint)))  # before anybody types a text for a run that is not there

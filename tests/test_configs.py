@@ -18,7 +18,8 @@ CONFIGS = sorted((ROOT / "experiments" / "configs").rglob("*.yaml"))
 PARSING = ("discourse_parser", "edu_segmenter")  # no summarizers
 # What makes a model quick to make, and needs nothing downloaded.
 SMALL = ["--model.vocab_size=50", "--model.embedding_size=4", "--model.hidden_size=4"]
-TINY = [f"--model.{given}" for given in ("encoder=null", "vocab_size=300", "hidden_size=8", "heads=2", "layers=1")]
+TINY = ["--model.encoder=null", "--model.vocab_size=300", "--model.hidden_size=8", "--model.heads=2"]
+TINY += ["--model.layers=1"]
 QUICK = {
     "pointer_generator": SMALL,
     "bertsum": [*TINY, "--model.inter_heads=2", "--model.inter_size=8"],
