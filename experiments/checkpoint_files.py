@@ -94,7 +94,7 @@ def is_whole(path: Path) -> bool:
 def what_is_broken(path: Path) -> str:
     """Why a checkpoint cannot be gone on from; empty if it can. Every byte is read and checked."""
     if not zipfile.is_zipfile(path):
-        return "only a part of one"
+        return "no checkpoint, or only a part of one"
     try:
         with zipfile.ZipFile(path) as file:
             wrong = file.testzip()
@@ -127,12 +127,12 @@ def resumable(run: Path, write: bool = True) -> Path:
     for path in there:
         if not (reason := what_is_broken(path)):
             if reasons:
-                rank_zero_warn(f"{reasons[0]}: a broken checkpoint; going on from the one before, {path}")
+                rank_zero_warn(f"{reasons[0]}; going on from the one before, {path}")
                 if write:
                     last.replace(folder / BROKEN)
             return path
-        reasons.append(f"{path} ({reason})")
-    raise CorpusError(f"{' and '.join(reasons)}: broken; start the run anew in another folder")
+        reasons.append(f"{path}: {reason}")
+    raise CorpusError(f"{'; '.join(reasons)}; start the run anew in another folder")
 
 
 def check_writable(run: Path) -> None:
@@ -141,21 +141,23 @@ def check_writable(run: Path) -> None:
     Raises:
         CorpusError: if nothing can be written there.
     """
-    made = not Path(run).exists()
-    for folder in (Path(run), Path(run) / "checkpoints"):
-        if made or folder.is_dir():
-            probe = folder / ".probe"
-            try:
+    folder, probe = Path(run), None
+    try:
+        made = not folder.exists()
+        for folder in (Path(run), Path(run) / "checkpoints"):
+            if made or folder.is_dir():
                 folder.mkdir(parents=True, exist_ok=True)
+                probe = folder / ".probe"
                 probe.write_bytes(b"precis")
                 probe.unlink()
-            except OSError as error:
-                with suppress(OSError):
-                    probe.unlink(missing_ok=True)
-                raise CorpusError(
-                    f"{folder}: the run folder cannot be written to ({error.strerror or error}); make room, give "
-                    "permission, or pass another --run_dir"
-                ) from None
+    except OSError as error:
+        if probe is not None:
+            with suppress(OSError):
+                probe.unlink(missing_ok=True)
+        raise CorpusError(
+            f"{folder}: the run folder cannot be written to ({error.strerror or error}); make room, give "
+            "permission, or pass another --run_dir"
+        ) from None
     if made:
         for folder in (Path(run) / "checkpoints", Path(run)):
             folder.rmdir()

@@ -137,6 +137,7 @@ class PrecisCLI(LightningCLI):
             sys.argv.append(f"--run_dir={config.run_dir}")  # for the processes that Lightning starts for other devices
         folder = self.folder = Path(str(config.run_dir))
         fitting = self.subcommand == "fit"
+        self.fresh = not folder.exists()
         if not fitting:
             warnings.filterwarnings("ignore", ".*The dirpath has changed")  # of a run that was moved
         self.record = self._record() if fitting else ""  # before what holds for this start alone is filled in
@@ -209,7 +210,7 @@ class PrecisCLI(LightningCLI):
 
     def fit(self, model: LightningModule, **arguments: Any) -> None:
         """`Trainer.fit`, into a run folder that is not there if the run ends before its first step."""
-        fresh, first = not self.folder.exists(), self.trainer.is_global_zero
+        first = self.trainer.is_global_zero
         self.folder.mkdir(parents=True, exist_ok=True)
         for logger in self.trainer.loggers:
             if isinstance(logger, RunCSVLogger) and self.values.resume and first:
@@ -219,7 +220,7 @@ class PrecisCLI(LightningCLI):
         finally:
             if self.values.wandb != "off":
                 wandb.finish()
-            if fresh and first and self.trainer.global_step == 0:
+            if self.fresh and first and self.trainer.global_step == 0:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
     def after_test(self) -> None:

@@ -127,7 +127,8 @@ def _parameters(profile: Profile, name: str) -> dict[str, Any]:
         "wckey": None,
         "stderr_to_stdout": True,
         "setup": [path, *profile.setup],
-        "srun_args": ["--kill-on-bad-exit=1"],  # if task 0 fails, the others would wait for it
+        # if task 0 fails, the others would wait for it; and srun takes no cores over from sbatch
+        "srun_args": ["--kill-on-bad-exit=1", f"--cpus-per-task={profile.cpus_per_task}"],
         "additional_parameters": {key.replace("-", "_"): value for key, value in more.items()},
     }
 

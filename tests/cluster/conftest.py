@@ -31,6 +31,7 @@ def slurm(cache):
     """A SLURM with one node of two CPUs; the tests' commands find it."""
     if why := missing():
         pytest.skip(why)
+    pytest.importorskip("submitit", reason="needs the optional package submitit")
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # not in pytest's: its socket needs a short name
     before = {name: os.environ.get(name) for name in ("SLURM_CONF", "PYTHONPATH")}
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), before["PYTHONPATH"]]))

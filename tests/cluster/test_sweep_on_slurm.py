@@ -56,7 +56,7 @@ def test_six_points_two_at_a_time_one_crash_and_its_retry(slurm, tiny_config, tr
 
     done = precis("sweep", path, "--out", out, *asked)
     assert done.status == 0 and "submitted 6 points as job" in done.out, done.err
-    (script,) = (out / "slurm").glob("*submission*.sh")
+    (script,) = (out / "slurm").glob("[0-9]*_submission.sh")
     assert "--array=0-5%2" in script.read_text() and "--signal=USR1@120" in script.read_text()
     assert precis("sweep", path, "--out", out, *asked).out.startswith("6 points, 0 submitted")  # all are in the queue
     slurm.wait_until_empty()
@@ -135,7 +135,8 @@ def test_interrupted_runs_end_with_the_weights_of_one_that_was_not(slurm, tiny_c
     assert {row["state"] for row in points_of(precis, out).values()} == {"finished"}, logs_in(out)
     for name, row in points.items():
         assert same_weights(out / row["run"], trained), name
-        assert (out / row["run"] / "metrics.csv").read_bytes() == (trained / "metrics.csv").read_bytes(), name
+        if name != "signal":  # which logs learning rates too, for W&B
+            assert (out / row["run"] / "metrics.csv").read_bytes() == (trained / "metrics.csv").read_bytes(), name
     started = sorted(
         path.name.split("-")[-1] for path in (out / points["signal"]["run"] / "wandb").glob("offline-run-*")
     )

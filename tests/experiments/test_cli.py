@@ -49,7 +49,7 @@ def test_the_run_folder_holds_what_it_is_said_to_hold(trained):
     said = re.findall(r"^    (\S+)  ", run_folder_module.__doc__, re.MULTILINE)
     there = {path.name + "/" * path.is_dir() for path in trained.iterdir()}
     assert there == set(said) - {"predictions.jsonl", "wandb/"}
-    assert {path.name for path in (trained / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
+    assert {path.stem for path in (trained / "checkpoints").iterdir()} == {"best", "last", "previous"}
     assert [path.name for path in (trained / "text").iterdir()] == ["vocabulary.json"]
     assert len(list((trained / "previews").rglob("*.png"))) == 4
 

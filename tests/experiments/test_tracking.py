@@ -173,7 +173,7 @@ def test_workspaces_ask_for_every_key():
     for dashboard in PAPERS:
         spec = workspace(dashboard, "somebody", "precis")._to_model().model_dump_json(by_alias=True)
         assert [key for key in dashboard.history() if f'"{key}"' not in spec] == []
-        assert dashboard.paper in spec and "JobType" in spec
+        assert dashboard.paper in spec and '"jobType"' in spec
 
 
 def test_reports_have_the_panels_and_the_rows_of_the_ablation():
