@@ -54,20 +54,21 @@ def test_a_document_without_a_token_gives_no_nan():
     assert model.read(torch.zeros(1, 1).long(), []).eq(0).all()
 
 
-def test_positions_beyond_the_last_are_copies_of_it():
-    from transformers import BertConfig, BertModel
+@pytest.mark.parametrize("kind, room", [("bert", 6), ("roberta", 4)])  # RoBERTa's positions start behind its padding
+def test_positions_beyond_the_last_are_copies_of_it(kind, room):
+    from transformers import AutoConfig, AutoModel
 
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-                        max_position_embeddings=6)  # fmt: skip
-    model = BertModel(config).eval()
-    ids = torch.randint(1, 20, (1, 6))
+    config = AutoConfig.for_model(kind, vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                                  intermediate_size=16, max_position_embeddings=6)  # fmt: skip
+    model = AutoModel.from_config(config).eval()
+    ids = torch.randint(2, 20, (1, room))
     with torch.no_grad():
         before = model(input_ids=ids).last_hidden_state
         extend_positions(model, 5)
         torch.testing.assert_close(model(input_ids=ids).last_hidden_state, before)
         table = model.embeddings.position_embeddings.weight
         assert len(table) == 11 and all(torch.equal(row, table[5]) for row in table[5:])
-        assert model(input_ids=torch.randint(1, 20, (1, 11))).last_hidden_state.shape == (1, 11, 8)
+        assert model(input_ids=torch.randint(2, 20, (1, room + 5))).last_hidden_state.shape == (1, room + 5, 8)
     with pytest.raises(ValueError, match="no table of positions"):
         extend_positions(torch.nn.Linear(2, 2), 3)
