@@ -1,0 +1,151 @@
+"""A graph over paragraphs as SVG: its strongest links, and where each sentence of a summary looked."""
+
+from collections.abc import Sequence
+from xml.sax.saxutils import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.documents import CorpusError
+from datamodules.text.lines import cut, one_line
+
+ROW, TOP = 26, 60  # height of a paragraph's row, and what stands above the first, in pixels
+ARCS, LETTER, GAP = 150, 6.3, 170  # width for the arcs, of a letter of 12 pixels, and between the columns
+LINK, LOOK = "#1b4f8a", "#c0561a"
+LINKS, LOOKS = 3, 5  # of a paragraph and of a sentence of the summary that are drawn
+LEAST_LINK, LEAST_LOOK = 0.02, 0.05  # weights below are not drawn
+
+
+def strongest(weights: NDArray, most: int = LINKS, least: float = LEAST_LINK) -> list[tuple[int, int]]:
+    """The links that are drawn: of each paragraph those with the largest weight, there or back; pairs i < j, in order.
+
+    Args:
+        weights: G [L, L].
+        most: of each paragraph, at most.
+        least: weight below which none is.
+    """
+    both = np.maximum(weights, weights.T).astype(float)
+    np.fill_diagonal(both, -1)
+    pairs = set()
+    for i, row in enumerate(both):
+        for j in np.argsort(-row, kind="stable")[:most].tolist():
+            if row[j] >= least:
+                pairs.add((min(i, j), max(i, j)))
+    return sorted(pairs)
+
+
+def checked_drawing(
+    weights: NDArray, texts: Sequence[Sequence[str]], summary: Sequence[str], attention: NDArray | None
+) -> NDArray | None:
+    """The attention as an array [sentences, L], if all sizes fit.
+
+    Raises:
+        CorpusError: if they do not.
+    """
+    size = len(texts)
+    if np.shape(weights) != (size, size):
+        raise CorpusError(f"weights {np.shape(weights)} of {size} paragraphs; give L x L of them")
+    if attention is None:
+        return None
+    attention = np.asarray(attention, dtype=float)
+    if attention.shape != (len(summary), size):
+        found = f"attention {attention.shape} of {len(summary)} sentences of a summary to {size} paragraphs"
+        raise CorpusError(f"{found}; it was made with other settings")
+    return attention
+
+
+def draw_svg(
+    weights: NDArray,
+    texts: Sequence[Sequence[str]],
+    summary: Sequence[str] = (),
+    attention: NDArray | None = None,
+    letters: int = 60,
+) -> str:
+    """The graph as a standalone SVG image: a row a paragraph, arcs at its left for the links, the summary at its right.
+
+    An arc is as thick and dark as its weight, relative to the largest one; of a graph that is not symmetric the larger
+    of both directions. Lines from paragraphs to a sentence of the summary are as thick as its attention to them. Where
+    the pointer rests on a paragraph, a sentence, an arc or a line, its whole text or its weights are shown.
+
+    Args:
+        weights: G [L, L].
+        texts: sentences of each of the L paragraphs.
+        summary: sentences; none draws the graph alone.
+        attention: how much each sentence looked at each paragraph, [sentences, L].
+        letters: at which texts are cut.
+
+    Raises:
+        CorpusError: if sizes do not fit.
+    """
+    attention = checked_drawing(weights, texts, summary, attention)
+    lines = [one_line(" ".join(text)) or "(no words)" for text in texts]
+    left = ARCS + 24
+    width_of_texts = LETTER * (letters + 4)
+    right = left + width_of_texts + GAP
+    height = TOP + ROW * max(len(texts), len(summary)) + 10
+    step = (height - TOP - 10) / max(1, len(summary))  # the sentences share the height
+    shapes = _arcs(np.asarray(weights, dtype=float), left - 8)
+    if attention is not None:
+        shapes += _looks(attention, left + width_of_texts, right - 8, step)
+    for row, line in enumerate(lines):
+        shapes.append(_text(left, TOP + ROW * (row + 0.5), f"{row + 1}  {cut(line, letters)}", line))
+    for row, sentence in enumerate(map(one_line, summary)):
+        shapes.append(_text(right, TOP + step * (row + 0.5), cut(sentence, letters), sentence))
+    heads = [_head(left, "paragraphs")] + ([_head(right, "summary")] if summary else [])
+    width = right + LETTER * letters + 20 if summary else left + width_of_texts
+    return _page(heads + shapes, width, height)
+
+
+def _arcs(weights: NDArray, x: float) -> list[str]:
+    """Half ellipses between paragraphs, the weaker ones below."""
+    pairs = strongest(weights)
+    both = np.maximum(weights, weights.T)
+    largest = max((both[pair] for pair in pairs), default=1.0)
+    longest = max((j - i for i, j in pairs), default=1)
+    shapes = []
+    for i, j in sorted(pairs, key=lambda pair: both[pair]):
+        share = both[i, j] / largest
+        y, below = TOP + ROW * (i + 0.5), TOP + ROW * (j + 0.5)
+        depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)
+        said = f"{i + 1} to {j + 1}: {weights[i, j]:.2f}, back: {weights[j, i]:.2f}"
+        line = f'd="M{x} {y}A{depth:.1f} {(below - y) / 2:.1f} 0 0 0 {x} {below}"'
+        look = f'stroke-width="{0.5 + 4 * share:.2f}" stroke-opacity="{0.15 + 0.75 * share:.2f}"'
+        shapes.append(f'<path class="link" {line} {look}><title>{said}</title></path>')
+    return shapes
+
+
+def _looks(attention: NDArray, x: float, right: float, step: float) -> list[str]:
+    """Lines from the paragraphs that a sentence looked at most."""
+    shapes, middle = [], (x + right) / 2
+    for s, row in enumerate(attention):
+        for place in np.argsort(-row, kind="stable")[:LOOKS].tolist():
+            if row[place] < LEAST_LOOK:
+                break
+            y, end = TOP + ROW * (place + 0.5), TOP + step * (s + 0.5)
+            line = f'd="M{x:.1f} {y}C{middle:.1f} {y} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"'
+            look = f'stroke-width="{9 * row[place]:.2f}" stroke-opacity="{0.25 + 0.6 * row[place]:.2f}"'
+            said = f"sentence {s + 1} to paragraph {place + 1}: {row[place]:.2f}"
+            shapes.append(f'<path class="look" {line} {look}><title>{said}</title></path>')
+    return shapes
+
+
+def _text(x: float, y: float, shown: str, whole: str) -> str:
+    return f'<text x="{x:.1f}" y="{y + 4:.1f}">{escape(shown)}<title>{escape(whole)}</title></text>'
+
+
+def _head(x: float, text: str) -> str:
+    return f'<text class="head" x="{x:.1f}" y="{TOP - 12}">{text}</text>'
+
+
+def _page(shapes: list[str], width: float, height: float) -> str:
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    style = (
+        "text{font:12px sans-serif;fill:#111}.head{font-weight:bold}.small{font-size:11px;fill:#555}path{fill:none}"
+        f".link{{stroke:{LINK}}}.look{{stroke:{LOOK}}}path:hover{{stroke:#000;stroke-opacity:1}}"
+    )
+    said = f"arcs: the {LINKS} strongest links of each paragraph; lines: the {LOOKS} paragraphs that a sentence of the"
+    said += f" summary looked at most, if its attention to them is {LEAST_LOOK:g} or more"
+    legend = f'<text class="small" x="12" y="20">{said}</text>'
+    background = '<rect width="100%" height="100%" fill="#fff"/>'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
+    return "\n".join([head, f"<style>{style}</style>", background, legend, *shapes, "</svg>", ""])
