@@ -14,6 +14,7 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import sample
 from lightning_modules.networks.graphsum import Encoder, GraphSumNetwork, Memory, Source
 from lightning_modules.networks.output_layer import VocabularySlices, best_words, linear_log_prob, vocabulary_logits
+from lightning_modules.networks.smoothed_output import smoothed_log_probs
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.networks.transformer import KeyValues, Norm
 from lightning_modules.schedules import noam
@@ -109,7 +110,8 @@ class GraphSum(Summarizer):
     def configure_optimizers(self) -> dict[str, Any]:
         """Adam (0.9, 0.998) with the Noam schedule."""
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.Adam(trained, lr=self.learning_rate, betas=(0.9, 0.998), eps=1e-9)
+        fused = self.device.type == "cpu"  # elsewhere several tensors a kernel are the default
+        optimizer = torch.optim.Adam(trained, lr=self.learning_rate, betas=(0.9, 0.998), eps=1e-9, fused=fused)
         return noam(optimizer, self.network.size, self.warmup_steps)
 
     # Training ----------------------------------------------------------------------------------------------------
@@ -127,8 +129,9 @@ class GraphSum(Summarizer):
 
     def _output_layer(self) -> tuple[Tensor, Tensor]:
         """Weight [words, D] and bias [words] of the text's words; rows behind the last one are no words."""
+        layer = (self.network.embedding.weight, self.network.output_bias)
         words = self.vocab_size if self.text is None else len(self.text)
-        return self.network.embedding.weight[:words], self.network.output_bias[:words]
+        return layer if words == self.vocab_size else (layer[0][:words], layer[1][:words])
 
     def _features(self, batch: GraphSumBatch, inputs: Tensor, rows: Tensor) -> Tensor:
         """The decoder's features of inputs [B, K, T] at flat positions rows [N]: [N, D]."""
@@ -139,13 +142,8 @@ class GraphSum(Summarizer):
         """`nll` and `smoothing`: means over the target, then over the documents."""
         rows = batch.target_rows
         features, gold = self._features(batch, batch.target_input.unsqueeze(1), rows), batch.target.flatten()[rows]
-        weight, bias = self._output_layer()
-        log_probs = linear_log_prob(features, weight, bias, gold)                            # [N]
-        # mean_v log P(v) = mean_v logit_v - normalizer, and the normalizer = logit_y - log P(y): no [N, V] is needed
-        features = features.to(log_probs.dtype)
-        chosen = (features * weight[gold]).sum(-1) + bias[gold]                              # [N]
-        mean = features @ weight.mean(0) + bias.mean()
-        terms = {"nll": -log_probs, "smoothing": chosen - log_probs - mean}
+        log_probs, means = smoothed_log_probs(features, *self._output_layer(), gold)         # [N]
+        terms = {"nll": -log_probs, "smoothing": -means}
         shares = 1 / batch.target_lengths.repeat_interleave(batch.target.shape[1], output_size=batch.target.numel())
         shares = shares[rows] / batch.batch_size                                             # [N]
         return {name: (term * shares).sum() for name, term in terms.items()}
