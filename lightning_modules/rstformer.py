@@ -49,6 +49,7 @@ class RSTformer(Summarizer):
             counts of GUM, whose 15 relations the suite's own parser has.
         learn_weights: learn which relations a head looks at, from the map of one relation a head on.
         checkpoint_activations: compute the encoder's and decoder's activations twice, to save memory.
+        compile_layers: compile each layer with `torch.compile`: the first batches take minutes, the others less time.
         attention: `chunked`, `fused` (CUDA) or `auto`.
         learning_rate: of AdamW at its peak, where the command line names no other optimizer.
         discourse_rate: times that rate, of what discourse has learned of its own (beta, the heads' relations): beta
@@ -80,6 +81,7 @@ class RSTformer(Summarizer):
         relation_frequency: list[float] | None = None,
         learn_weights: bool = False,
         checkpoint_activations: bool = False,
+        compile_layers: bool = False,
         attention: AttentionPath = "auto",
         learning_rate: float = 3e-4,
         discourse_rate: float = 10.0,
@@ -91,7 +93,9 @@ class RSTformer(Summarizer):
         generation_options(self.decoding)
         self.rates, self.schedule, self.ablation = (learning_rate, discourse_rate), schedule, ablation
         if checkpoint is not None:
-            led = LEDForConditionalGeneration.from_pretrained(checkpoint)
+            led = LEDForConditionalGeneration.from_pretrained(
+                checkpoint
+            ).train()  # it comes in eval mode, without dropout
         else:
             sizes = {"d_model": hidden_size, "encoder_ffn_dim": inner_size, "decoder_ffn_dim": inner_size}
             sizes |= {"encoder_attention_heads": heads, "decoder_attention_heads": heads}
@@ -116,6 +120,8 @@ class RSTformer(Summarizer):
         self.network = DiscourseLED(led, None if ablation == "no_discourse" else table, attention)
         if checkpoint_activations:
             self.network.checkpoint_activations()
+        for layer in [*led.led.encoder.layers, *led.led.decoder.layers] if compile_layers else ():
+            layer.compile()  # in place: parameters keep their names
 
     def configure_optimizers(self) -> dict[str, Any]:
         """AdamW with two rates."""

@@ -231,8 +231,9 @@ class _WindowAttention(torch.autograd.Function):
         grad = grad.masked_fill(~real[:, None, :, None], 0)
         for n, document in enumerate(_WindowAttention.documents(real, is_global, edu, table, ctx.options)):
             own = (q[n], k[n], v[n], out[n], grad[n], dq[n], dk[n], dv[n], None if dtable is None else dtable[n])
-            for queries, keys in document.chunks():
-                document.gradients_(*own, queries, keys)
+            with torch.autocast(q.device.type, enabled=False):  # this may run inside of the caller's
+                for queries, keys in document.chunks():
+                    document.gradients_(*own, queries, keys)
         return dq, dk.to(k.dtype), dv.to(v.dtype), dtable, None, None, None, None
 
 

@@ -34,10 +34,9 @@ def data_of(files, folder, **changes) -> RSTformerData:
 
 
 def trainer(**arguments) -> Trainer:
-    return Trainer(
-        accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, use_distributed_sampler=False, **arguments,
-    )  # fmt: skip
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    quiet |= {"enable_model_summary": False, "use_distributed_sampler": False, "accelerator": "cpu"}
+    return Trainer(**quiet | arguments)
 
 
 def ready(files, folder, **changes) -> RSTformerData:
@@ -145,6 +144,7 @@ def test_a_pretrained_led_is_taken_as_it_is(tmp_path, corpus_files, folder, batc
     small = randomized(model_of(ablation="no_discourse"), text)
     small.network.led.save_pretrained(tmp_path / "released")
     large = RSTformer(**SMALL | {"checkpoint": str(tmp_path / "released"), "hidden_size": 999, "injection": "bias"})
+    assert all(module.training for module in large.modules())  # with the dropout that the checkpoint says
     large.use_text(text)
     with torch.no_grad():  # beta starts at 0
         loss = large.eval().loss_terms(batch)["nll"]
