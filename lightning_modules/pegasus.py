@@ -75,7 +75,8 @@ class Pegasus(Summarizer):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adafactor, as in the paper."""
-        return torch.optim.Adafactor(self.parameters(), lr=self.learning_rate)
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return torch.optim.Adafactor(trained, lr=self.learning_rate)
 
     # Text and weights --------------------------------------------------------------------------------------------
 

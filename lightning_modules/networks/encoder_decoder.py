@@ -4,7 +4,14 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.networks.output_layer import VocabularySlices, best_words, linear_log_prob, vocabulary_logits
-from lightning_modules.networks.transformer import Activation, DecoderLayer, EncoderLayer, KeyValues, sinusoidal
+from lightning_modules.networks.transformer import (
+    Activation,
+    DecoderLayer,
+    EncoderLayer,
+    KeyValues,
+    MultiHeadAttention,
+    sinusoidal,
+)
 
 State = dict[str, Tensor]
 
@@ -47,6 +54,10 @@ class EncoderDecoder(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(*settings) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*settings) for _ in range(decoder_layers))
         self.encoder_norm, self.decoder_norm, self.dropout = nn.LayerNorm(size), nn.LayerNorm(size), nn.Dropout(dropout)
+        for module in self.modules():
+            if isinstance(module, MultiHeadAttention):
+                # adds the same to all scores of a query, which softmax does not see: its gradient is rounding alone
+                module.key.bias.requires_grad_(False)
         self.register_buffer("no_bias", torch.zeros(vocab_size), persistent=False)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
