@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from lightning_modules.networks.agents_encoder import Parts
+from lightning_modules.networks.agents_encoder import Parts, initialise_lstm
 from lightning_modules.networks.attention import CoverageAttention
 from lightning_modules.networks.output_layer import wide
 
@@ -62,6 +62,7 @@ class AgentsDecoder(nn.Module):
         super().__init__()
         E, H = embedding_size, hidden_size
         self.lstm = nn.LSTM(E, H, batch_first=True)
+        initialise_lstm(self.lstm)
         self.words = CoverageAttention(H, H, H, coverage=False)
         self.agent_context = nn.Linear(H, H, bias=False) if several else None
         self.agent_query = nn.Linear(H, H) if several else None

@@ -184,3 +184,11 @@ def test_half_precision_keeps_probabilities_in_full(dtype):
     assert rounded.attention.dtype == rounded.gate.dtype == rounded.agents.dtype == torch.float32
     torch.testing.assert_close(rounded.attention, exact.attention, atol=0.05, rtol=0.1)
     torch.testing.assert_close(rounded.gate, exact.gate, atol=0.1, rtol=0.1)
+
+
+def test_states_of_all_layers_start_at_one_size():
+    torch.manual_seed(0)
+    network = CommunicatingAgentsNetwork(500, 64, 64, 3, contextual_layers=4, embedding_std=0.1)
+    source, lengths = torch.randint(1, 500, (4, 3, 20)), torch.full((4, 3), 20)
+    spread = network.encode(source, lengths)[0].states.std(2).mean()  # from token to token
+    assert 0.05 < spread < 1, "fading states leave attention nothing to learn from"
