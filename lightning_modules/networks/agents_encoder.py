@@ -51,8 +51,8 @@ def initialise_lstm(lstm: nn.LSTM) -> None:
 class PartEncoder(nn.Module):
     """h_i = W [fw_i; bw_i] of a bidirectional LSTM over each part; all agents share it.
 
-    LSTMs give less than they get. W starts twice as large as Xavier's, so that the states of all layers are of one size:
-    with PyTorch's own start they fade to 0.002 in three layers, and attention to them learns nothing for an epoch.
+    LSTMs give less than they get. W starts twice as large as Xavier's, so that the states of all layers are of one
+    size: from PyTorch's own start they fade to 0.002 in three layers, and attention stays even for long.
 
     Args:
         input_size: width of the inputs.
