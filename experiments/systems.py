@@ -21,7 +21,8 @@ MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to 
 SEEDS = ("seed_everything", "data.init_args.seed")
 # Keys that say where and with how many hands a run was made, not what was made.
 ASIDE = (
-    "run_dir", "resume", "ckpt_path", "weights_only", "wandb", "wandb_project", "previews", "checkpoint.dirpath",
+    "run_dir", "resume", "ckpt_path", "weights_only", "wandb", "wandb_project", "wandb_models", "previews",
+    "save_every", "checkpoint.dirpath",
     "trainer.logger", "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.default_root_dir",
     "data.init_args.text", "data.init_args.cache_dir", "data.init_args.num_workers", "data.init_args.num_proc",
 )  # fmt: skip
