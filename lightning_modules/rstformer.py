@@ -21,6 +21,7 @@ from lightning_modules.decoding.hugging_face import Without, generation_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.discourse_attention import Ablation, DiscourseInjection, Injection, head_relations
 from lightning_modules.networks.led import AttentionPath, Discourse, DiscourseLED
+from lightning_modules.networks.rst_lora import DiscourseAdapters
 from lightning_modules.schedules import warmed_up
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
@@ -47,6 +48,9 @@ class RSTformer(Summarizer):
         relations: number of relations of the parser.
         relation_frequency: how often each relation occurs, where there are fewer heads than relations; by default the
             counts of GUM, whose 15 relations the suite's own parser has.
+        lora_rank: RST-LoRA: adapters of this rank learn, the LED stays; discourse weighs their update in the encoder
+            (`networks.rst_lora`) and leaves the scores as they are. 0 for none. Needs the extra `lora`.
+        lora_alpha: their update is multiplied by lora_alpha / lora_rank.
         learn_weights: learn which relations a head looks at, from the map of one relation a head on.
         checkpoint_activations: compute the encoder's and decoder's activations twice, to save memory.
         compile_layers: compile each layer with `torch.compile`: the first batches take minutes, the others less time.
@@ -79,6 +83,8 @@ class RSTformer(Summarizer):
         ablation: Ablation = "none",
         relations: int = 15,
         relation_frequency: list[float] | None = None,
+        lora_rank: int = 0,
+        lora_alpha: float = 16.0,
         learn_weights: bool = False,
         checkpoint_activations: bool = False,
         compile_layers: bool = False,
@@ -117,7 +123,16 @@ class RSTformer(Summarizer):
         if heads < relations and ablation not in ("no_discourse", "no_labels"):
             rank_zero_info(f"{heads} heads look at relations {weights.argmax(1).tolist()} of {relations}")
         table = DiscourseInjection(weights, injection, ablation, learn_weights)
-        self.network = DiscourseLED(led, None if ablation == "no_discourse" else table, attention)
+        if ablation == "no_discourse" or lora_rank:
+            table = None
+        adapters = None
+        if lora_rank:
+            if ablation in ("wac", "no_discourse"):
+                raise ValueError(
+                    f"model.lora_rank weighs an update by discourse: there is no ablation {ablation} of it"
+                )
+            adapters = DiscourseAdapters(led, lora_rank, lora_alpha, no_labels=ablation == "no_labels")
+        self.network = DiscourseLED(led, table, attention, adapters)
         if checkpoint_activations:
             self.network.checkpoint_activations()
         for layer in [*led.led.encoder.layers, *led.led.decoder.layers] if compile_layers else ():
@@ -140,8 +155,10 @@ class RSTformer(Summarizer):
         What discourse has learned of its own is no part of a LED and is left out.
 
         Raises:
-            ValueError: if there is no text yet.
+            ValueError: if there is no text yet, or the model has adapters.
         """
+        if self.network.adapters is not None:
+            raise ValueError("an update that depends on the document cannot be folded into a LED: there is no export")
         if self.text is None:
             raise ValueError("there is no tokenizer to export: call use_text, or train first")
         self.network.led.save_pretrained(folder)

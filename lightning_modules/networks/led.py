@@ -19,6 +19,7 @@ from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
 from lightning_modules.networks.discourse_attention import DiscourseInjection, HeadTable, View, check_band
 from lightning_modules.networks.fused_attention import block_mask, fused_attention
+from lightning_modules.networks.rst_lora import DiscourseAdapters
 from lightning_modules.networks.window_attention import chunked_attention, global_attention
 
 AttentionPath = Literal["auto", "chunked", "fused"]
@@ -167,6 +168,7 @@ class DiscourseLED(nn.Module):
         led: of any size; its encoder's attention is replaced, its parameters stay.
         injection: makes one layer's table; copied for each layer if it learns, else shared. None for no discourse.
         path: of attention, see `LEDWindowAttention`.
+        adapters: where discourse enters low-rank adapters, not attention: they are put into this LED before.
     """
 
     def __init__(
@@ -174,9 +176,10 @@ class DiscourseLED(nn.Module):
         led: LEDForConditionalGeneration,
         injection: DiscourseInjection | None = None,
         path: AttentionPath = "auto",
+        adapters: DiscourseAdapters | None = None,
     ) -> None:
         super().__init__()
-        self.led = led
+        self.led, self.adapters = led, adapters
         layers = led.led.encoder.layers
         for layer in layers:
             layer.self_attn.longformer_self_attn = LEDWindowAttention(layer.self_attn.longformer_self_attn, path)
@@ -240,10 +243,13 @@ class DiscourseLED(nn.Module):
         """Who sees whom, and what gives each layer its table; arguments and errors as in `encode`."""
         count = len(self.encoder.layers)
         attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        if discourse is None and (len(self.injections) or self.adapters is not None):
+            raise ValueError("this model attends with discourse: give the batch's, or make it with no_discourse")
+        if self.adapters is not None:
+            view = View.of(attention_mask, is_global, discourse.token_edu)
+            self.adapters.read(discourse.band, view.token_edu)
         if not len(self.injections):
             return BatchView(View.of(attention_mask, is_global)), [None] * count
-        if discourse is None:
-            raise ValueError("this model attends with discourse: give the batch's, or make it with no_discourse")
         view = View.of(attention_mask, is_global, discourse.token_edu)
         check_band(view.token_edu, self.reach, discourse.band, discourse.ids)
         if self.injections[0].learned:

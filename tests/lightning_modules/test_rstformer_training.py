@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from test_rstformer import data_of, model_of, randomized, ready, trainer
+from test_rstformer import SMALL, data_of, model_of, randomized, ready, trainer
+
+from lightning_modules.rstformer import RSTformer
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable. is deprecated")
@@ -67,6 +69,32 @@ def test_bfloat16_is_near_and_trains_everything(corpus_files, folder, batch_and_
     fitting.fit(model, data_of(corpus_files, folder))
     assert all(p.isfinite().all() for p in model.parameters())
     assert any((p != old).any() for p, old in zip(model.parameters(), before))
+
+
+def test_rst_lora_trains_adapters_and_writes(corpus_files, folder, tmp_path):
+    pytest.importorskip("peft", reason="needs the extra lora")
+    model = model_of(lora_rank=2, schedule="constant", learning_rate=0.01)
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    fitting = trainer(max_steps=2, limit_val_batches=0)
+    fitting.fit(model, data_of(corpus_files, folder))
+    moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+    assert moved and moved == {name for name, p in model.named_parameters() if p.requires_grad}
+    fitting.save_checkpoint(tmp_path / "lora.ckpt")
+    again = RSTformer.load_from_checkpoint(
+        tmp_path / "lora.ckpt", weights_only=True, **SMALL | {"hidden_size": 18, "lora_rank": 2}
+    )
+    data = ready(corpus_files, folder)
+    batch = next(iter(data.test_dataloader()))
+    summaries = []
+    for one in (model, again):
+        one.use_text(data.text)
+        summaries.append([summary.sentences for summary in one.eval().summarize(batch)])
+    assert summaries[0] == summaries[1]
+    with pytest.raises(ValueError, match="cannot be folded into a LED"):
+        model.export(tmp_path / "led")
+    for ablation in ("wac", "no_discourse"):
+        with pytest.raises(ValueError, match=f"no ablation {ablation} of it"):
+            model_of(lora_rank=2, ablation=ablation)
 
 
 @needs_cuda

@@ -1,0 +1,72 @@
+"""RST-LoRA: low-rank adapters of a LED whose update in the encoder is weighted by discourse.
+
+Pu and Demberg, NAACL 2024: h = W x + (x (1 + gamma)) W_down W_up, where gamma is the labelled discourse distribution
+averaged over its second EDU axis: how much the rest of a document leans on an EDU as its nucleus. The adapters are
+those of `peft`. An update that depends on the document cannot be folded into the weights.
+"""
+
+from torch import Tensor, nn
+
+# Queries and values, where LoRA was proposed; the decoder's have no EDUs, and no weight.
+ENCODER = r".*encoder\.layers\.\d+\.self_attn\.longformer_self_attn\.(query|value)"
+DECODER = r".*decoder\.layers\.\d+\.(self_attn|encoder_attn)\.(q_proj|v_proj)"
+
+
+def token_weights(band: Tensor, token_edu: Tensor, no_labels: bool = False) -> Tensor:
+    """gamma of each token: (1 / E) sum_b sum_l p(a, b, l) of its EDU a, 0 where it is in none, [B, T].
+
+    Pairs beyond the band count as 0.
+
+    Args:
+        band: entry [n, a, b + d, l] is p(a, a + d, l) of document n, [B, E, 2b + 1, R].
+        token_edu: EDU of each token, -1 where there is none, [B, T].
+        no_labels: the mean over relations takes the place of their sum.
+    """
+    by_edu = band.mean(-1).sum(-1) if no_labels else band.sum((-2, -1))  # [B, E]
+    by_edu = by_edu / (token_edu.amax(1, keepdim=True) + 1).clamp(min=1)
+    return by_edu.gather(1, token_edu.clamp(min=0)).masked_fill(token_edu < 0, 0)
+
+
+class DiscourseAdapters:
+    """Adapters in a LED, put there and weighted; the LED's own parameters are frozen.
+
+    Not an `nn.Module`: the adapters' parameters are the LED's.
+
+    Args:
+        led: gets the adapters.
+        rank: of the update.
+        alpha: the update is multiplied by alpha / rank.
+        dropout: of the adapters' inputs.
+        no_labels: see `token_weights`.
+
+    Raises:
+        ValueError: if the rank is not positive or `peft` is not installed.
+    """
+
+    def __init__(self, led: nn.Module, rank: int, alpha: float, dropout: float = 0.1, no_labels: bool = False) -> None:
+        if rank < 1 or alpha <= 0:
+            raise ValueError(f"adapters have a rank and an alpha above 0, got {rank} and {alpha}")
+        try:
+            from peft import LoraConfig, inject_adapter_in_model  # takes seconds to load
+        except ImportError:
+            raise ValueError("adapters need the package peft: pip install 'precis-suite[lora]'") from None
+        self.no_labels = no_labels
+        self.gamma: Tensor | None = None  # of the batch, [B, T]
+        for parameter in led.parameters():
+            parameter.requires_grad_(False)
+        options = {"r": rank, "lora_alpha": alpha, "lora_dropout": dropout}
+        inject_adapter_in_model(LoraConfig(target_modules=f"{ENCODER}|{DECODER}", **options), led)
+        for name, module in led.named_modules():
+            if ".encoder.layers." in name and name.endswith(".lora_A.default"):
+                module.register_forward_pre_hook(self._weigh)
+
+    def read(self, band: Tensor, token_edu: Tensor) -> None:
+        """Takes the discourse of a batch, which stays until the next one: activations may be computed once more."""
+        self.gamma = token_weights(band, token_edu, self.no_labels)
+
+    def _weigh(self, module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        """x (1 + gamma), [B, T, D]."""
+        if self.gamma is None:
+            raise ValueError("these adapters read discourse: call DiscourseLED, which gives it to them")
+        (x,) = inputs
+        return (x * (1 + self.gamma.to(x.dtype)).unsqueeze(-1),)
