@@ -251,7 +251,7 @@ def main() -> None:
     if options.part in (None, "paragraphs"):
         by_paragraphs(max(1, options.repetitions // 2))
     if options.part in (None, "decoding"):
-        decoding(1, documents=4, length=T)
+        decoding(1, documents=B, length=T // 2)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.documents import CorpusError
@@ -69,3 +70,29 @@ def test_tokens_that_end_a_sentence(text):
     assert {text(mark)[0][-1] for mark in (".", "!", "?")} <= set(ends)
     assert all(text.decode([i]).endswith((".", "!", "?")) for i in ends) and not {text.start, text.stop} & set(ends)
     assert text.end_ids([";"]) == [i for i in range(len(text)) if text.decode([i]).endswith(";")]
+
+
+def test_separators_are_symbols_of_their_own(tmp_path):
+    text = SubwordText.build(TEXTS, SMALLEST + 42, separators=True)
+    assert (text.paragraph, text.sentence) == (4, 5) and len(text) <= SMALLEST + 42
+    ids, _ = text("The <p> otter <q>")
+    assert not {4, 5} & set(ids) and text.decode([5, *ids, 4]) == "The <p> otter <q>"
+    text.save(tmp_path)
+    assert SubwordText.load(tmp_path).sentence == 5
+    without = SubwordText.build(TEXTS, SMALLEST)
+    assert without.paragraph is None and without.sentence is None
+    with pytest.raises(ValueError, match="vocabulary of 261: it has at least 262"):
+        SubwordText.build(TEXTS, 261, separators=True)
+
+
+def test_tokenizers_of_berts_kind_have_other_names_for_the_same(tmp_path):
+    words = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "an", "otter", "##s"])}
+    tokenizer = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Whitespace(), decoders.WordPiece()
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
+    text = SubwordText.of_checkpoint(str(tmp_path), separators=True)
+    assert (text.start, text.pad, text.stop, text.paragraph, text.sentence) == (2, 0, 3, 7, 8)
+    ids, offsets = text("an otters")
+    assert text.decode([2, *ids, 8, 3]) == "an otters" and offsets == [(0, 2), (3, 8), (8, 9)]
+    assert SubwordText.of_checkpoint(str(tmp_path)).sentence is None
