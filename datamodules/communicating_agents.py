@@ -11,8 +11,9 @@ from torch import Tensor
 from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
+from datamodules.extended_words import corpus_vocabulary, cut, encode_words, target_fields
 from datamodules.summarization import SummarizationData
-from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
+from datamodules.text.vocabulary import PAD, UNK, Vocabulary
 from datamodules.text.words import Tokenizer
 
 Split = Literal["even", "paragraphs"]
@@ -126,10 +127,7 @@ class CommunicatingAgentsData(SummarizationData):
         return {"size": self.vocab_size, "tokenizer": self.tokenizer, "lowercase": self.lowercase}
 
     def build_text(self, train: datasets.Dataset) -> Vocabulary:
-        texts = (
-            " ".join(sentence for part in (*row["parts"], *row["references"]) for sentence in part) for row in train
-        )
-        return Vocabulary.build(texts, self.vocab_size, self.tokenizer, self.lowercase)
+        return corpus_vocabulary(train, self.vocab_size, self.tokenizer, self.lowercase)
 
     def load_text(self, folder: Path) -> Vocabulary:
         return Vocabulary.load(folder)
@@ -149,17 +147,8 @@ class CommunicatingAgentsData(SummarizationData):
             kept = [word for sentence in part for word in self.text.tokenize(sentence)][:room]
             words += kept
             paragraphs += [len(kept)] if kept else []
-        source, added = self.text.extend(words, self.vocab_size)
-        reference = document.references[0] if document.references else []
-        summary = [word for sentence in reference for word in self.text.tokenize(sentence)]
-        target = [*self.text.target_ids(summary, added, self.vocab_size), STOP][: self.max_target]
-        return {
-            "source": source or [UNK],
-            "paragraphs": paragraphs or [1],
-            "added": added,
-            "target": target,
-            "length": max(1, len(source)),
-        }
+        features = encode_words(self.text, words, document, self.vocab_size, self.max_target)
+        return features | {"paragraphs": paragraphs or [1]}
 
     def parts(self, words: int, paragraphs: list[int]) -> list[int]:
         """Words of each agent of a document that is cut to so many words."""
@@ -169,30 +158,19 @@ class CommunicatingAgentsData(SummarizationData):
         return paragraph_parts([b - a for a, b in pairwise(ends) if b > a], self.agents)
 
     def collate(self, rows: list[dict[str, Any]]) -> CommunicatingAgentsBatch:
-        most_source, most_target = self.lengths_now
-        sources = [row["source"][:most_source] for row in rows]
+        sources, targets, added = cut(rows, *self.lengths_now, self.vocab_size)
         parts = [self.parts(len(source), row["paragraphs"]) for source, row in zip(sources, rows)]
         parts = [sizes + [0] * (self.agents - len(sizes)) for sizes in parts]
-        # the words that a cut-off source still adds come first: extended ids are given in order of appearance
-        kept = [max(0, max(source) - self.vocab_size + 1) for source in sources]
-        targets = [
-            [UNK if word >= self.vocab_size + k else word for word in row["target"][:most_target]]
-            for row, k in zip(rows, kept)
-        ]
         dealt = [piece for source, sizes in zip(sources, parts) for piece in _pieces(source, sizes)]
         extended = pad(dealt, PAD).unflatten(0, (-1, self.agents))                   # [B, M, I]
-        target, inputs = pad(targets, PAD), pad([[START, *words[:-1]] for words in targets], PAD)
         return CommunicatingAgentsBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
             source=extended.masked_fill(extended >= self.vocab_size, UNK),
             source_extended=extended,
             lengths=pad(parts),
-            target_input=inputs.masked_fill(inputs >= self.vocab_size, UNK),
-            target=target,
-            target_lengths=pad([[len(words)] for words in targets]).squeeze(1),
-            target_rows=(target != PAD).flatten().nonzero().squeeze(1),
-            added=[row["added"][:k] for row, k in zip(rows, kept)],
+            added=added,
+            **target_fields(targets, self.vocab_size),
         )
 
 

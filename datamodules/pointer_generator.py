@@ -10,8 +10,9 @@ from torch import Tensor
 from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
+from datamodules.extended_words import corpus_vocabulary, cut, encode_words, target_fields
 from datamodules.summarization import SummarizationData
-from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
+from datamodules.text.vocabulary import PAD, UNK, Vocabulary
 from datamodules.text.words import Tokenizer
 
 
@@ -89,10 +90,7 @@ class PointerGeneratorData(SummarizationData):
         return {"size": self.vocab_size, "tokenizer": self.tokenizer, "lowercase": self.lowercase}
 
     def build_text(self, train: datasets.Dataset) -> Vocabulary:
-        texts = (
-            " ".join(sentence for part in (*row["parts"], *row["references"]) for sentence in part) for row in train
-        )
-        return Vocabulary.build(texts, self.vocab_size, self.tokenizer, self.lowercase)
+        return corpus_vocabulary(train, self.vocab_size, self.tokenizer, self.lowercase)
 
     def load_text(self, folder: Path) -> Vocabulary:
         return Vocabulary.load(folder)
@@ -106,34 +104,17 @@ class PointerGeneratorData(SummarizationData):
             words += self.text.tokenize(sentence)
             if len(words) >= self.max_source:
                 break
-        source, added = self.text.extend(words[: self.max_source], self.vocab_size)
-        reference = document.references[0] if document.references else []
-        summary = [word for sentence in reference for word in self.text.tokenize(sentence)]
-        target = [*self.text.target_ids(summary, added, self.vocab_size), STOP][: self.max_target]
-        # a document without a visible word still is one unknown word long, so that attention has where to go
-        return {"source": source or [UNK], "added": added, "target": target, "length": max(1, len(source))}
+        return encode_words(self.text, words[: self.max_source], document, self.vocab_size, self.max_target)
 
     def collate(self, rows: list[dict[str, Any]]) -> PointerGeneratorBatch:
-        most_source, most_target = self.lengths_now
-        sources = [row["source"][:most_source] for row in rows]
-        # the words that a cut-off source still adds come first: extended ids are given in order of appearance
-        kept = [max(0, max(source) - self.vocab_size + 1) for source in sources]
-        targets = [
-            [UNK if word >= self.vocab_size + k else word for word in row["target"][:most_target]]
-            for row, k in zip(rows, kept)
-        ]
-        extended, target = pad(sources, PAD), pad(targets, PAD)                      # [B, S], [B, T]
-        inputs = pad([[START, *words[:-1]] for words in targets], PAD)
-        lengths = pad([[len(source)] for source in sources]).squeeze(1)
+        sources, targets, added = cut(rows, *self.lengths_now, self.vocab_size)
+        extended = pad(sources, PAD)                                                 # [B, S]
         return PointerGeneratorBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
             source=extended.masked_fill(extended >= self.vocab_size, UNK),
             source_extended=extended,
-            lengths=lengths,
-            target_input=inputs.masked_fill(inputs >= self.vocab_size, UNK),
-            target=target,
-            target_lengths=pad([[len(words)] for words in targets]).squeeze(1),
-            target_rows=(target != PAD).flatten().nonzero().squeeze(1),
-            added=[row["added"][:k] for row, k in zip(rows, kept)],
+            lengths=pad([[len(source)] for source in sources]).squeeze(1),
+            added=added,
+            **target_fields(targets, self.vocab_size),
         )
