@@ -101,6 +101,8 @@ class GraphSum(Summarizer):
             tokens = Subwords(checkpoint)
             options = {"frozen": freeze_checkpoint, "pad_id": tokens.pad_id}
             pretrained = TextEncoder.pretrained(encoder_path(checkpoint), tokens.special, **options)
+            if getattr(pretrained.model, "pooler", None) is not None:
+                pretrained.model.pooler = None  # nothing reads it, so nothing would train it
         self.network = GraphSumNetwork(
             vocab_size, encoder, hidden_size, heads, inner_size, token_layers, paragraph_layers, decoder_layers,
             dropout, norm, sigma, learn_sigma, graph_encoder, graph_decoder, paragraph_positions, multi_head_pooling,
