@@ -1,6 +1,7 @@
 """`precis attention`: attention between EDUs with discourse and without it; the tree beside the summary."""
 
 import base64
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -62,7 +63,9 @@ def write(model: RSTformer, data, out: Path) -> None:
     images = []
     for layer in range(len(maps.without)):
         images.append(f"layer{layer + 1}.png")
-        layer_figure(maps, layer).savefig(out / images[-1], format="png", dpi=80)
+        layer_figure(maps, layer, relations_of(model, layer, parse.relations)).savefig(
+            out / images[-1], format="png", dpi=80
+        )
     (summary,) = model.summarize(batch)
     texts = [text[start:end] for start, end in parse.edus.tolist()]
     tree = draw_svg(parse.best_tree(), texts)
@@ -72,10 +75,25 @@ def write(model: RSTformer, data, out: Path) -> None:
     (out / "page.html").write_text(page(row["id"], tree, summary.sentences, pictures, read), encoding="utf-8")
 
 
-def layer_figure(maps: EduAttention, layer: int, most: int = _MOST) -> Figure:
+def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str]:
+    """What each head of a layer looks at: its relation; the one of the largest weight if it has several."""
+    injections = model.network.injections
+    if not len(injections) or model.ablation == "no_labels":
+        return []
+    injection = injections[layer % len(injections)]
+    weights = injection.fixed_weights if injection.weights is None else injection.weights
+    several = (weights != 0).sum(1) > 1
+    return [f"{names[row.argmax()]}{' ...' if more else ''}" for row, more in zip(weights, several)]
+
+
+def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), most: int = _MOST) -> Figure:
     """A column a head: attention with discourse, without, and the difference; the first `most` EDUs.
 
     Both kinds share a scale in a head, cut at their 99th percentile, so that a few large values hide nothing.
+
+    Args:
+        relations: of the heads, for their titles; empty for none.
+        most: EDUs that are shown.
     """
     rows = [maps.with_discourse[layer, :, :most, :most], maps.without[layer, :, :most, :most]]
     rows.append(rows[0] - rows[1])
@@ -94,7 +112,7 @@ def layer_figure(maps: EduAttention, layer: int, most: int = _MOST) -> Figure:
             if number != 1:
                 figure.colorbar(image, ax=axes[:2, head] if number == 0 else panel, shrink=0.8)
             if number == 0:
-                panel.set_title(f"head {head + 1}")
+                panel.set_title(f"head {head + 1}" + (f"\n{relations[head]}" if relations else ""))
             if head == 0:
                 panel.set_ylabel(f"{titles[number]}\nEDU that looks")
         axes[2][head].set_xlabel("EDU looked at")
