@@ -139,12 +139,12 @@ def _short(text: str) -> str:
 
 
 def queue(jobs: Iterable[str]) -> dict[str, Queued]:
-    """Those of some jobs that are in the queue or run; empty where there is no SLURM.
+    """Those of some jobs that are in the queue or run; empty where there is no SLURM. Points without a job have "".
 
     Raises:
         CorpusError: if SLURM does not answer: whether a job is still there cannot be told then.
     """
-    wanted = set(jobs)
+    wanted = {job for job in jobs if job}
     if not wanted:
         return {}
     command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]
