@@ -34,7 +34,7 @@ def slurm(cache):
     pytest.importorskip("submitit", reason="needs the optional package submitit")
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))  # not in pytest's: its socket needs a short name
     before = {name: os.environ.get(name) for name in ("SLURM_CONF", "PYTHONPATH")}
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), before["PYTHONPATH"]]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS.parent), str(TESTS), before["PYTHONPATH"]]))
     with LocalSlurm(folder, cpus=2) as running:
         os.environ["SLURM_CONF"] = str(running.config)
         yield running
