@@ -122,9 +122,7 @@ def test_a_broken_checkpoint_is_found_and_the_one_before_taken(damage, said, tmp
     folder = tmp_path / "checkpoints"
     damage(folder / "last.ckpt")
     assert said in what_is_broken(folder / "last.ckpt") and what_is_broken(folder / "previous.ckpt") == ""
-    with pytest.warns(
-        UserWarning, match=rf"last.ckpt: .*{said}; going on from the one before, .*previous.ckpt"
-    ):
+    with pytest.warns(UserWarning, match=rf"last.ckpt: .*{said}; going on from the one before, .*previous.ckpt"):
         assert resumable(tmp_path) == folder / "previous.ckpt"
     assert sorted(path.name for path in folder.iterdir()) == ["last.broken.ckpt", "previous.ckpt"]
     assert resumable(tmp_path) == folder / "previous.ckpt"

@@ -55,9 +55,7 @@ def slurm(tmp_path, monkeypatch):
 def sweep(tmp_path, slurm) -> Path:
     """A sweep with a point in each state that SLURM's points can be in."""
     out = tmp_path / "out"
-    done, failed, runs, _, again, gone, _ = make_sweep(
-        out, "done", "failed", "runs", "waits", "again", "gone", "never"
-    )
+    done, failed, runs, _, again, gone, _ = make_sweep(out, "done", "failed", "runs", "waits", "again", "gone", "never")
     leave(done, ["fit", "test"])
     leave(failed, [], {"command": "fit", "status": 1}, "$ precis fit\nprecis: error: no luck\n")
     leave(runs, ["fit"], None, "$ precis fit --config x\n$ precis test --run x\n")
