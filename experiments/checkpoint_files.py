@@ -103,11 +103,6 @@ def what_is_broken(path: Path) -> str:
     return f"{wrong} in it is damaged" if wrong else ""
 
 
-def has_checkpoint(run: Path) -> bool:
-    """Whether a run has something to go on from."""
-    return any((Path(run) / "checkpoints" / name).is_file() for name in (LAST, PREVIOUS))
-
-
 def resumable(run: Path, write: bool = True) -> Path:
     """The newest checkpoint of a run that is whole. A broken last one is put aside, as `last.broken.ckpt`.
 

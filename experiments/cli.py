@@ -27,8 +27,9 @@ import lightning_modules
 from callbacks import GracefulStop, GradientNorm, PredictionWriter, Previews, Throughput
 from datamodules.documents import CorpusError
 from experiments import commands
-from experiments.checkpoint_files import check_writable, has_checkpoint, resumable
+from experiments.checkpoint_files import check_writable, resumable
 from experiments.cluster_tasks import check_tasks, trainer_plugins
+from experiments.job import resume_flags
 from experiments.parse_errors import check_configs, explain
 from experiments.requeue import requeue
 from experiments.run_folder import (
@@ -156,7 +157,7 @@ class PrecisCLI(LightningCLI):
         if first:
             check_writable(folder)
         if config.resume == "auto":
-            config.resume = has_checkpoint(folder)
+            config.resume = bool(resume_flags(folder, clear=first))
         if config.resume:
             last = resumable(folder, write=first)
             config.ckpt_path, self.step = str(last), read_checkpoint(last)["global_step"]

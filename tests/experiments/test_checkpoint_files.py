@@ -170,6 +170,19 @@ def test_a_run_with_a_torn_checkpoint_ends_as_if_nothing_had_been(damage, traine
     assert (run_folder / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
 
 
+def test_resume_auto_begins_goes_on_and_clears_away_what_a_start_without_a_checkpoint_left(
+    tiny_config, trained, tmp_path, precis
+):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").touch()
+    (run / "metrics.csv").write_text("step,train/loss\n0,9\n")
+    for epochs in (1, 2):
+        done = precis("fit", "--config", tiny_config, "--run_dir", run, "--resume=auto", "--trainer.max_epochs", epochs)
+        assert done.status == 0, done.err
+    assert (run / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
+
+
 @root_alone
 def test_a_disk_that_is_full_while_training_ends_the_run_and_room_lets_it_go_on(trained, tiny_config, tmp_path, precis):
     disk, size = tmp_path / "disk", (trained / "checkpoints" / "last.ckpt").stat().st_size
