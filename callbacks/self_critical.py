@@ -112,6 +112,7 @@ class SelfCritical(Callback):
         missing = [name for name in needed if not hasattr(pl_module, name)]
         if missing:
             raise ValueError(f"SelfCritical: {type(pl_module).__name__} has no {', '.join(missing)}; see `Generative`")
+        self._ends = None  # of this model's text, which is not there yet
         pl_module.extra_terms[TERM] = self.term
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
