@@ -8,7 +8,8 @@ the tokens of one paragraph after the other, as the formulas are printed; the lo
 
 Training is loss, gradients, clipping and Adam at 24 paragraphs of 60 tokens and 200 target tokens, two documents, fp32.
 Decoding is beam search with and without cached keys and values: without, every step decodes the whole prefix again.
-Times are medians over repetitions that alternate between the ways, so that a busy machine slows both.
+Times are medians over repetitions that alternate between the ways, so that a busy machine slows both; processor time is
+what is left where it is too busy for the clock.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -183,16 +185,23 @@ def training_step(model: GraphSum, batch: GraphSumBatch, loss: Callable) -> Call
     return step
 
 
-def medians(ways: dict[str, Callable[[], object]], repetitions: int) -> dict[str, float]:
+class Seconds(NamedTuple):
+    """How long a way takes."""
+
+    wall: float  # by the clock
+    cpu: float  # of all threads together
+
+
+def medians(ways: dict[str, Callable[[], object]], repetitions: int) -> dict[str, Seconds]:
     """Median seconds of each way, one after the other in each repetition, after one that does not count."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
+    times: dict[str, list[Seconds]] = {name: [] for name in ways}
     for repetition in range(repetitions + 1):
         for name, way in ways.items():
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), time.process_time()
             way()
             if repetition:
-                times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found) for name, found in times.items()}
+                times[name].append(Seconds(time.perf_counter() - start, time.process_time() - cpu))
+    return {name: Seconds(*map(statistics.median, zip(*found))) for name, found in times.items()}
 
 
 def training(repetitions: int) -> None:
@@ -204,21 +213,21 @@ def training(repetitions: int) -> None:
     }
     found = medians(ways, repetitions)
     print(f"\nTraining, {B} documents of {L} x {N} tokens, {T} target tokens, fp32\n")
-    print("| way | s a step | target tokens/s | source tokens/s | |\n|---|---|---|---|---|")
+    print("| way | s a step | target tokens/s | source tokens/s | | CPU s | |\n|---|---|---|---|---|---|---|")
     slowest = found["plain loop over documents and paragraphs"]
-    for name, seconds in found.items():
-        rates = f"{B * T / seconds:.0f} | {B * L * N / seconds:.0f}"
-        print(f"| {name} | {seconds:.2f} | {rates} | x {slowest / seconds:.2f} |")
+    for name, (wall, cpu) in found.items():
+        rates = f"{B * T / wall:.0f} | {B * L * N / wall:.0f} | x {slowest.wall / wall:.2f}"
+        print(f"| {name} | {wall:.2f} | {rates} | {cpu:.2f} | x {slowest.cpu / cpu:.2f} |")
 
 
 def by_paragraphs(repetitions: int) -> None:
     """Seconds of a training step against the number of paragraphs."""
     print(f"\nTraining step against the number of paragraphs of {N} tokens, batched\n")
-    print("| paragraphs | s a step | ms a paragraph |\n|---|---|---|")
+    print("| paragraphs | s a step | CPU s | CPU ms a paragraph |\n|---|---|---|---|")
     for count in (8, 16, 32, 64):
         model = made_model()
-        seconds = medians({"ours": training_step(model, made_up_batch(count), our_loss)}, repetitions)["ours"]
-        print(f"| {count} | {seconds:.2f} | {1000 * seconds / count / B:.0f} |")
+        wall, cpu = medians({"ours": training_step(model, made_up_batch(count), our_loss)}, repetitions)["ours"]
+        print(f"| {count} | {wall:.2f} | {cpu:.2f} | {1000 * cpu / count / B:.0f} |")
 
 
 def decoding(repetitions: int, documents: int, length: int) -> None:
@@ -231,10 +240,11 @@ def decoding(repetitions: int, documents: int, length: int) -> None:
     }
     found = medians(ways, repetitions)
     print(f"\nBeam {BEAM}, {documents} documents of {L} x {N} tokens, {length} tokens written\n")
-    print("| way | s | documents/s | |\n|---|---|---|---|")
+    print("| way | s | documents/s | | CPU s | |\n|---|---|---|---|---|---|")
     slowest = found["whole prefix at every step"]
-    for name, seconds in found.items():
-        print(f"| {name} | {seconds:.1f} | {documents / seconds:.2f} | x {slowest / seconds:.2f} |")
+    for name, (wall, cpu) in found.items():
+        rates = f"{documents / wall:.2f} | x {slowest.wall / wall:.2f}"
+        print(f"| {name} | {wall:.1f} | {rates} | {cpu:.1f} | x {slowest.cpu / cpu:.2f} |")
 
 
 def main() -> None:
