@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from pytorch_lightning.utilities import rank_zero_info
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers import LEDConfig, LEDForConditionalGeneration, LogitsProcessorList, PreTrainedTokenizerFast
 from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
@@ -43,6 +43,8 @@ class RSTformer(Summarizer):
         positions: tokens of a document, at most.
         target_positions: tokens of a summary, at most.
         dropout: of a LED from scratch, also on attention's inputs, never on its weights.
+        init_std: standard deviation of its weights at first, but for embeddings, which keep LED's 0.02. That is what all
+            of a LED has, for D = 1,024; D^-1/2 is as much for a smaller one.
         injection: how p enters the scores, see `networks.discourse_attention`.
         ablation: see there, and `RSTformerData` for `ria` and `one_best`.
         relations: number of relations of the parser.
@@ -79,6 +81,7 @@ class RSTformer(Summarizer):
         positions: int = 1024,
         target_positions: int = 256,
         dropout: float = 0.1,
+        init_std: float = 0.02,
         injection: Injection = "log_bias",
         ablation: Ablation = "none",
         relations: int = 15,
@@ -114,6 +117,9 @@ class RSTformer(Summarizer):
                 raise ValueError(f"model.hidden_size {hidden_size} does not divide into {heads} heads")
             config = LEDConfig(vocab_size=vocab_size, **sizes)
             led = LEDForConditionalGeneration(config)
+            for module in led.modules():
+                if isinstance(module, nn.Linear) and module is not led.lm_head:
+                    nn.init.normal_(module.weight, std=init_std)
         if self.decoding.max_length > (most := led.config.max_decoder_position_embeddings):
             raise ValueError(f"decoding.max_length {self.decoding.max_length}: the decoder has {most} positions")
         heads, self.relations = led.config.encoder_attention_heads, relations

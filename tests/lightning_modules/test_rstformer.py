@@ -296,6 +296,14 @@ def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, c
         model_of().export(tmp_path / "other")
 
 
+def test_initial_weights_have_the_deviation_that_is_asked_for():
+    for std in (0.02, 0.1):
+        led = model_of(init_std=std).network.led
+        assert led.led.encoder.layers[0].fc1.weight.std().item() == pytest.approx(std, rel=0.15)
+        assert led.led.shared.weight.std().item() == pytest.approx(0.02, rel=0.1)
+        assert led.lm_head.weight is led.led.shared.weight
+
+
 def test_what_discourse_learns_has_a_rate_of_its_own():
     model = model_of(injection="log_bias", learn_weights=True, schedule="constant", learning_rate=1e-3)
     led, own = model.configure_optimizers()["optimizer"].param_groups
