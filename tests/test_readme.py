@@ -16,7 +16,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def shown() -> list[str]:
     """Command lines of the README's shell blocks and of the configs' headers."""
     blocks = re.findall(r"```bash\n(.*?)```", README, flags=re.S)
-    lines = [line for block in blocks for line in block.splitlines()]
+    lines = [line for block in blocks for line in re.sub(r"\\\n\s*", "", block).splitlines()]
     for path in sorted((ROOT / "experiments" / "configs").glob("*/*.yaml")):
         header = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line.startswith("#"))
         lines += re.sub(r"\\\n#\s*", "", header).replace("#", "").splitlines()
