@@ -142,7 +142,7 @@ class SummarizationData(LightningDataModule, ABC):
         """The encoded documents of a split, encoded if the cache lacks them."""
         if split not in self._features:
             documents = self.documents(split)
-            key = _digest(self.digest(split), self.text.state(), self.feature_settings())
+            key = _digest(type(self).__name__, self.digest(split), self.text.state(), self.feature_settings())
             folder = self.cache_dir / "features"
             folder.mkdir(parents=True, exist_ok=True)
             self._features[split] = self.encode_all(
