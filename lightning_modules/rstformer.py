@@ -43,8 +43,8 @@ class RSTformer(Summarizer):
         positions: tokens of a document, at most.
         target_positions: tokens of a summary, at most.
         dropout: of a LED from scratch, also on attention's inputs, never on its weights.
-        init_std: standard deviation of its weights at first, but for embeddings, which keep LED's 0.02. That is what all
-            of a LED has, for D = 1,024; D^-1/2 is as much for a smaller one.
+        init_std: standard deviation of its weights at first, but for embeddings, which keep LED's 0.02. All of LED has
+            that, for D = 1,024; D^-1/2 is as much for a smaller one.
         injection: how p enters the scores, see `networks.discourse_attention`.
         ablation: see there, and `RSTformerData` for `ria` and `one_best`.
         relations: number of relations of the parser.
