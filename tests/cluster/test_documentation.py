@@ -18,10 +18,11 @@ def test_the_commands_that_are_shown_work(slurm, tmp_path):
     for name in ("callbacks", "datamodules", "experiments", "lightning_modules"):
         (tmp_path / name).symlink_to(ROOT / name)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "COLUMNS": "160"}  # room for whole names in tables
     said = []
     for block in blocks():
         command = ["bash", "-e", "-u", "-c", block]
-        done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
         said.append(done.stdout)
         slurm.wait_until_empty()
