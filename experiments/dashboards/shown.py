@@ -58,6 +58,7 @@ PAPERS = (
         more=("val/length", "val/repeated_trigrams"),
     ),
     Dashboard("BertSum", "BertSum (Liu and Lapata 2019)", losses("extraction"), more=("val/length",)),
+    Dashboard("BertSumAbs", "BertSumAbs (Liu and Lapata 2019)", losses("nll"), more=("val/length",)),
     Dashboard("MatchSum", "MatchSum (Zhong et al. 2020)", ("train/loss", "val/loss"), more=("val/length",)),
     Dashboard("Pegasus", "PEGASUS (Zhang et al. 2020)", losses("nll"), more=("val/length",)),
     Dashboard("GraphSum", "GraphSum (Li et al. 2020)", losses("nll"), more=("val/length", "val/repeated_trigrams")),
