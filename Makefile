@@ -43,6 +43,12 @@ bench: $(SETUP) ## measure speed and memory: one table a script
 	$(BIN)/python benchmarks/rouge.py
 	$(BIN)/python benchmarks/parsing.py
 	$(BIN)/python benchmarks/discourse_attention.py
+	$(BIN)/python benchmarks/communicating_agents.py
+	$(BIN)/python benchmarks/self_critical.py
+	$(BIN)/python benchmarks/extractive.py
+	$(BIN)/python benchmarks/gap_sentences.py
+	$(BIN)/python benchmarks/graphsum.py
+	$(BIN)/python benchmarks/sweep_validation.py
 
 clean: ## remove what was built: the environment and all runs
 	rm -rf .venv runs *.egg-info .pytest_cache .ruff_cache
