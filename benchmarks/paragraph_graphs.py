@@ -1,7 +1,7 @@
 r"""Paragraph graphs side by side: time, weights, and whether the paragraphs that others look at are those that matter.
 
-    python benchmarks/paragraph_graphs.py ../shared/data/cnndm/val.jsonl.gz --sentences 3
-    python benchmarks/paragraph_graphs.py ../shared/data/scisummnet_mds/val.jsonl.gz --document documents \
+    python benchmarks/paragraph_graphs.py cnndm/val.jsonl.gz --sentences 3
+    python benchmarks/paragraph_graphs.py scisummnet_mds/val.jsonl.gz --document documents \
         --skip_parts 1 --parts sources
 
 Centrality of a paragraph is the mean weight with which the others look at it; its relevance is ROUGE-1 precision

@@ -1,6 +1,6 @@
 """Sentence splitters on gold boundaries: which one the suite should use.
 
-    python benchmarks/sentence_splitting.py ../shared/data/gum
+    python benchmarks/sentence_splitting.py gum
 
 Every splitter gets the gold paragraphs one at a time, as the suite gives it the parts of a document. Counted are the
 boundaries within paragraphs (the end of a paragraph is given, and would flatter everyone), as positions among the
