@@ -9,26 +9,25 @@ from lightning_modules.metrics.porter import nltk_porter
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 
 # Articles, pronouns, prepositions, conjunctions, auxiliaries, and adverbs that go with anything.
-STOP_WORDS = frozenset(
-    """
-    a an the this that these those such some any no none each every either neither both all half other another same own
-    i me my mine myself you your yours yourself yourselves he him his himself she her hers herself it its itself we us
-    our ours ourselves they them their theirs themselves one ones who whom whose which what whatever whoever
-    and or but nor so yet if then else than because although though unless until while whereas whether as since
-    of in on at by for with without within about above below over under up down out off into onto from to toward towards
-    through during before after again against between among along across around behind beside besides beyond near per
-    via upon except despite like unlike
-    am is are was were be been being have has had having do does did doing done will would shall should can could may
-    might must ought cannot
-    not never ever only just also too very more most much many few less least several enough quite rather almost even
-    still already again further here there where when why how now once always often sometimes usually
-    n't 's 're 've 'll 'd 'm s t d ll m re ve
-    ain't aren't can't couldn't didn't doesn't don't hadn't hasn't haven't isn't mightn't mustn't needn't shan't
-    shouldn't wasn't weren't won't wouldn't i'm i've i'd i'll you're you've you'd you'll he's he'd he'll she's she'd
-    she'll it's it'd it'll we're we've we'd we'll they're they've they'd they'll that's that'd there's there'd who's
-    who'd who'll what's let's
-    """.split()
-)
+_STOP_WORDS = """
+a an the this that these those such some any no none each every either neither both all half other another same own
+i me my mine myself you your yours yourself yourselves he him his himself she her hers herself it its itself we us
+our ours ourselves they them their theirs themselves one ones who whom whose which what whatever whoever
+and or but nor so yet if then else than because although though unless until while whereas whether as since
+of in on at by for with without within about above below over under up down out off into onto from to toward towards
+through during before after again against between among along across around behind beside besides beyond near per
+via upon except despite like unlike
+am is are was were be been being have has had having do does did doing done will would shall should can could may
+might must ought cannot
+not never ever only just also too very more most much many few less least several enough quite rather almost even
+still already again further here there where when why how now once always often sometimes usually
+n't 's 're 've 'll 'd 'm s t d ll m re ve
+ain't aren't can't couldn't didn't doesn't don't hadn't hasn't haven't isn't mightn't mustn't needn't shan't
+shouldn't wasn't weren't won't wouldn't i'm i've i'd i'll you're you've you'd you'll he's he'd he'll she's she'd
+she'll it's it'd it'll we're we've we'd we'll they're they've they'd they'll that's that'd there's there'd who's
+who'd who'll what's let's
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def words(text: str) -> list[str]:
