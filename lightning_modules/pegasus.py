@@ -75,8 +75,7 @@ class Pegasus(Summarizer):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adafactor, as in the paper."""
-        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        return torch.optim.Adafactor(trained, lr=self.learning_rate)
+        return torch.optim.Adafactor(self.parameters(), lr=self.learning_rate)
 
     # Text and weights --------------------------------------------------------------------------------------------
 

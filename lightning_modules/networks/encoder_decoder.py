@@ -9,7 +9,6 @@ from lightning_modules.networks.transformer import (
     DecoderLayer,
     EncoderLayer,
     KeyValues,
-    MultiHeadAttention,
     sinusoidal,
 )
 
@@ -54,10 +53,6 @@ class EncoderDecoder(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(*settings) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*settings) for _ in range(decoder_layers))
         self.encoder_norm, self.decoder_norm, self.dropout = nn.LayerNorm(size), nn.LayerNorm(size), nn.Dropout(dropout)
-        for module in self.modules():
-            if isinstance(module, MultiHeadAttention):
-                # adds the same to all scores of a query, which softmax does not see: its gradient is rounding alone
-                module.key.bias.requires_grad_(False)
         self.register_buffer("no_bias", torch.zeros(vocab_size), persistent=False)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
@@ -68,7 +63,7 @@ class EncoderDecoder(nn.Module):
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """States of documents: tokens [B, S] and a mask that is True at them [B, S] -> [B, S, D]."""
-        x, seen = self.embed(source), mask[:, None, None]                            # [B, S, D], [B, 1, 1, S]
+        x, seen = self.embed(source), mask[:, None, None]  # [B, S, D], [B, 1, 1, S]
         for layer in self.encoder:
             x = layer(x, seen)
         return self.encoder_norm(x)
@@ -96,7 +91,7 @@ class EncoderDecoder(nn.Module):
         Returns:
             [N], in float32 or wider.
         """
-        features = self.decode(inputs, states, mask).flatten(0, 1)[rows]             # [N, D]
+        features = self.decode(inputs, states, mask).flatten(0, 1)[rows]  # [N, D]
         weight, bias = self.embedding.weight[:words], self.no_bias[:words]
         return linear_log_prob(features, weight, bias, target.flatten()[rows])
 
@@ -122,7 +117,7 @@ class EncoderDecoder(nn.Module):
         sliced = VocabularySlices.of(weight, bias)
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
-            x, state = self.step(tokens, state, memory)                              # [B, K, D]
+            x, state = self.step(tokens, state, memory)  # [B, K, D]
             if count is None:
                 return None, vocabulary_logits(x, weight, bias).log_softmax(-1), state
             best = best_words(x, sliced, count)

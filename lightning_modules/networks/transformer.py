@@ -85,10 +85,13 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"{heads} heads do not divide a size of {size}")
         self.heads, self.dropout = heads, dropout
         self.query, self.output = nn.Linear(size, size), nn.Linear(size, size)
-        self.key, self.value = (nn.Linear(memory_size or size, size) for _ in range(2))
+        self.value = nn.Linear(memory_size or size, size)
+        # a bias of the keys adds the same to all scores of a query, which softmax does not see
+        self.key = nn.Linear(memory_size or size, size, bias=False)
         for linear in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
 
     def split(self, x: Tensor) -> Tensor:
         """[..., T, D] -> [..., N, T, D / N]."""

@@ -6,7 +6,7 @@ from pytorch_lightning import Callback, Trainer
 
 from callbacks import LengthCurriculum
 
-CASE = CASES[0]
+CASE = next(case for case in CASES if case.name == "seq2seq")
 
 
 class Seen(Callback):

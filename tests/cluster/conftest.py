@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent))
 from local_slurm import LocalSlurm, missing
 
 TESTS = Path(__file__).parents[1]

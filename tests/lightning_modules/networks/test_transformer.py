@@ -19,9 +19,10 @@ B, T, S, D, N, K = 2, 5, 7, 16, 4, 3
 
 
 def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
-    """PyTorch keeps the three projections in one matrix."""
+    """PyTorch keeps the three projections in one matrix, and keys have a bias there (which changes nothing)."""
     for name in ("weight", "bias"):
         parts = [getattr(linear, name) for linear in (ours.query, ours.key, ours.value)]
+        parts = [torch.randn(D) if part is None else part for part in parts]
         getattr(theirs, f"in_proj_{name}").data = torch.cat(parts).detach().clone()
         getattr(theirs.out_proj, name).data = getattr(ours.output, name).detach().clone()
 
