@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ import pytest
 import torch
 import yaml
 
+with suppress(ImportError):
+    # sets up logging anew, by which all handlers are closed: in the middle of a test those would be pytest's
+    import submitit  # noqa: F401
 os.environ["OMP_NUM_THREADS"] = "1"  # of processes that a test starts
 torch.set_num_threads(1)
 # a shell lets what it starts in the background ignore Ctrl-C, and so would the processes that a test interrupts

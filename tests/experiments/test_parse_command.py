@@ -124,7 +124,7 @@ def test_a_document_of_100_000_tokens_one_of_one_edu_and_odd_ones(precis, tmp_pa
 @pytest.mark.parametrize(
     "arguments, problem",
     [
-        (["--out", "OUT", "--parser", "nobody"], "no parser 'nobody': there are default, right_branching"),
+        (["--out", "OUT", "--parser", "nobody"], "no parser 'nobody': there are default, small, right_branching"),
         ([*OURS], "needs --out"),
         (["--out", "OUT", *OURS, "--band", "0"], "--band 0"),
         (["--out", "OUT", *OURS, "--shard", "4/3"], "--shard 4/3: give K/N"),

@@ -52,7 +52,8 @@ def softmax(scores: list[Tensor]) -> list[Tensor]:
 def head(linear: nn.Linear, x: Tensor, h: int) -> Tensor:
     """What a head's rows of a joint projection make of a vector."""
     rows = slice(h * d, (h + 1) * d)
-    return linear.weight[rows] @ x + linear.bias[rows]
+    bias = 0 if linear.bias is None else linear.bias[rows]  # keys have none
+    return linear.weight[rows] @ x + bias
 
 
 def feed_forward(layer, x: Tensor) -> Tensor:
