@@ -1,0 +1,68 @@
+"""Documents whose reference is a sentence of their own."""
+
+import pytest
+
+from datamodules.corpora import OwnSentences, Texts
+from datamodules.corpora.corpus import as_document, build_documents
+from datamodules.documents import BadRecord
+
+FIRST = "The cat sat on the mat. A dog ran by.\n\nThe cat and the dog sat on the mat. It rained."
+TEXTS = [("a", FIRST), ("b", "Only one sentence here.")]
+
+
+def documents(tmp_path, **options):
+    corpus = OwnSentences(Texts(TEXTS), **options)
+    return [as_document(row) for row in build_documents(corpus, "test", tmp_path, require_references=True)]
+
+
+def test_lead_is_the_first_sentence_and_stays(tmp_path):
+    first, second = documents(tmp_path)
+    assert first.references == [["The cat sat on the mat."]]
+    assert first.text == FIRST  # parts, sentences and their order are those of the corpus
+    assert second.references == [["Only one sentence here."]]
+
+
+def test_principal_sentence_shares_most_words(tmp_path):
+    # "the cat (and the dog) sat on the mat" meets both others; "it rained" and "a dog ran by" hardly anything
+    assert documents(tmp_path, selection="ind-orig")[0].references == [["The cat and the dog sat on the mat."]]
+
+
+def test_several_stand_in_order(tmp_path):
+    found = documents(tmp_path, selection="random", number=3)[0]
+    assert len(found.references[0]) == 3
+    assert [s for s in found.sentences if s in found.references[0]] == found.references[0]
+    assert documents(tmp_path, selection="random", number=9)[0].references == [found.sentences]
+
+
+def test_random_draws_are_of_the_document(tmp_path):
+    many = [(str(i), " ".join(f"Word {j} is here." for j in range(10))) for i in range(30)]
+    corpus, later = OwnSentences(Texts(many), "random"), OwnSentences(Texts(many[7:]), "random")
+    drawn = {record.id: record.references for record in corpus.records("test")}
+    assert all(drawn[record.id] == record.references for record in later.records("test"))
+    assert len({references[0][0] for references in drawn.values()}) > 5
+
+
+def test_fingerprints_tell_settings_apart():
+    inner = Texts(TEXTS)
+    made = [OwnSentences(inner), OwnSentences(inner, "random"), OwnSentences(inner, number=2), inner]
+    made += [OwnSentences(Texts(TEXTS[:1]))]
+    assert len({corpus.fingerprint("test") for corpus in made}) == 5
+
+
+def test_bad_records_and_empty_documents_pass(tmp_path):
+    class Broken(Texts):
+        def records(self, split):
+            yield BadRecord("line 1", "broken", "mend it")
+            yield from super().records(split)
+
+    broken = OwnSentences(Broken([("a", " \n "), ("b", "It rains.")]))
+    assert broken.splits() == ["test"]
+    with pytest.warns(UserWarning, match="line 1: broken"):
+        rows = build_documents(broken, "test", tmp_path, on_bad_record="skip", require_references=True)
+    assert rows["id"] == ["b"]
+
+
+@pytest.mark.parametrize(("options", "words"), [({"selection": "best"}, "ind-orig"), ({"number": 0}, "at least 1")])
+def test_wrong_arguments(options, words):
+    with pytest.raises(ValueError, match=words):
+        OwnSentences(Texts(TEXTS), **options)
