@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import datasets
 import torch
@@ -83,22 +83,9 @@ class ExtractiveData(SummarizationData):
         max_words: int | None = None,
         max_source: int | None = None,
         piece: int = 200,
-        batch_size: int = 16,
-        eval_batch_size: int | None = None,
-        text: Path | None = None,
-        cache_dir: Path | None = None,
-        on_bad_record: Literal["raise", "skip"] = "raise",
-        max_train: int | None = None,
-        max_eval: int | None = None,
-        num_workers: int = 0,
-        num_proc: int = 1,
-        pool: int = 50,
-        seed: int | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(
-            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
-            num_proc, pool, seed,
-        )  # fmt: skip
+        super().__init__(corpus, **shared)
         least = {"oracle_sentences": oracle_sentences, "max_words": max_words, "max_source": max_source, "piece": piece}
         for name, value in least.items():
             if value is not None and value < 1:

@@ -1,8 +1,7 @@
 """Data of BertSumAbs: documents as extractive models read them, and summaries to be written."""
 
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 
@@ -47,23 +46,9 @@ class BertSumAbsData(ExtractiveData):
         max_target: int = 140,
         max_source: int | None = None,
         piece: int = 200,
-        batch_size: int = 16,
-        eval_batch_size: int | None = None,
-        text: Path | None = None,
-        cache_dir: Path | None = None,
-        on_bad_record: Literal["raise", "skip"] = "raise",
-        max_train: int | None = None,
-        max_eval: int | None = None,
-        num_workers: int = 0,
-        num_proc: int = 1,
-        pool: int = 50,
-        seed: int | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(
-            corpus, vocab_size, encoder, max_source=max_source, piece=piece, batch_size=batch_size,
-            eval_batch_size=eval_batch_size, text=text, cache_dir=cache_dir, on_bad_record=on_bad_record,
-            max_train=max_train, max_eval=max_eval, num_workers=num_workers, num_proc=num_proc, pool=pool, seed=seed,
-        )  # fmt: skip
+        super().__init__(corpus, vocab_size, encoder, max_source=max_source, piece=piece, **shared)
         if max_target < 2:
             raise ValueError(f"data.max_target must be at least 2, got {max_target}")
         self.max_target = max_target

@@ -99,22 +99,9 @@ class CommunicatingAgentsData(SummarizationData):
         max_target: int = 110,
         tokenizer: Tokenizer = "words",
         lowercase: bool = True,
-        batch_size: int = 16,
-        eval_batch_size: int | None = None,
-        text: Path | None = None,
-        cache_dir: Path | None = None,
-        on_bad_record: Literal["raise", "skip"] = "raise",
-        max_train: int | None = None,
-        max_eval: int | None = None,
-        num_workers: int = 0,
-        num_proc: int = 1,
-        pool: int = 50,
-        seed: int | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(
-            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
-            num_proc, pool, seed,
-        )  # fmt: skip
+        super().__init__(corpus, **shared)
         if max_source < 1 or max_target < 2 or agents < 1:
             given = f"{max_source}, {max_target}, {agents}"
             raise ValueError(f"data.max_source is at least 1, max_target 2, agents 1; got {given}")

@@ -6,8 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import partial
 from itertools import groupby, pairwise
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import datasets
 import numpy as np
@@ -102,22 +101,9 @@ class GapSentenceData(PegasusData):
         checkpoint: str | None = None,
         max_source: int = 512,
         max_target: int = 256,
-        batch_size: int = 16,
-        eval_batch_size: int | None = None,
-        text: Path | None = None,
-        cache_dir: Path | None = None,
-        on_bad_record: Literal["raise", "skip"] = "raise",
-        max_train: int | None = None,
-        max_eval: int | None = None,
-        num_workers: int = 0,
-        num_proc: int = 1,
-        pool: int = 50,
-        seed: int | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(
-            corpus, vocab_size, checkpoint, max_source, max_target, batch_size, eval_batch_size, text, cache_dir,
-            on_bad_record, max_train, max_eval, num_workers, num_proc, pool, seed,
-        )  # fmt: skip
+        super().__init__(corpus, vocab_size, checkpoint, max_source, max_target, **shared)
         if not 0 < ratio <= (ratio if max_ratio is None else max_ratio) < 1:
             raise ValueError(f"data.ratio is between 0 and 1, max_ratio not below it; got {ratio}, {max_ratio}")
         if not (0 <= unchanged <= 1 and 0 <= noise <= 1):

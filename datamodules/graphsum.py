@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import datasets
 import torch
@@ -135,21 +135,9 @@ class GraphSumData(SummarizationData):
         max_tokens: int = 60,
         max_target: int = 300,
         batch_size: int = 8,
-        eval_batch_size: int | None = None,
-        text: Path | None = None,
-        cache_dir: Path | None = None,
-        on_bad_record: Literal["raise", "skip"] = "raise",
-        max_train: int | None = None,
-        max_eval: int | None = None,
-        num_workers: int = 0,
-        num_proc: int = 1,
-        pool: int = 50,
-        seed: int | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(
-            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
-            num_proc, pool, seed,
-        )  # fmt: skip
+        super().__init__(corpus, batch_size, **shared)
         if max_tokens < 2 or max_target < 2:
             raise ValueError(f"data.max_tokens and max_target are at least 2; got {max_tokens}, {max_target}")
         self.vocab_size, self.checkpoint = vocab_size, checkpoint

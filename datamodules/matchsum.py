@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import datasets
 import torch
@@ -102,22 +102,9 @@ class MatchSumData(SummarizationData):
         keep: int = 5,
         sizes: list[int] | None = None,
         piece: int = 500,
-        batch_size: int = 16,
-        eval_batch_size: int | None = None,
-        text: Path | None = None,
-        cache_dir: Path | None = None,
-        on_bad_record: Literal["raise", "skip"] = "raise",
-        max_train: int | None = None,
-        max_eval: int | None = None,
-        num_workers: int = 0,
-        num_proc: int = 1,
-        pool: int = 50,
-        seed: int | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(
-            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
-            num_proc, pool, seed,
-        )  # fmt: skip
+        super().__init__(corpus, **shared)
         self.sizes = sorted(set(sizes or [2, 3]))
         if keep < 1 or piece < 1 or self.sizes[0] < 1 or self.sizes[0] > keep:
             raise ValueError(f"data.keep {keep}, sizes {self.sizes}, piece {piece}: at least 1, and a size up to keep")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import datasets
 from torch import Tensor
@@ -64,22 +64,9 @@ class PointerGeneratorData(SummarizationData):
         max_target: int = 100,
         tokenizer: Tokenizer = "words",
         lowercase: bool = True,
-        batch_size: int = 16,
-        eval_batch_size: int | None = None,
-        text: Path | None = None,
-        cache_dir: Path | None = None,
-        on_bad_record: Literal["raise", "skip"] = "raise",
-        max_train: int | None = None,
-        max_eval: int | None = None,
-        num_workers: int = 0,
-        num_proc: int = 1,
-        pool: int = 50,
-        seed: int | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(
-            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
-            num_proc, pool, seed,
-        )  # fmt: skip
+        super().__init__(corpus, **shared)
         if max_source < 1 or max_target < 2:
             raise ValueError(f"data.max_source must be at least 1 and max_target 2; got {max_source}, {max_target}")
         self.vocab_size, self.max_source, self.max_target = vocab_size, max_source, max_target

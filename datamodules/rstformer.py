@@ -82,21 +82,9 @@ class RSTformerData(SummarizationData):
         max_target: int = 128,
         half_width: int = 64,
         batch_size: int = 8,
-        eval_batch_size: int | None = None,
-        text: Path | None = None,
-        cache_dir: Path | None = None,
-        on_bad_record: Literal["raise", "skip"] = "raise",
-        max_train: int | None = None,
-        max_eval: int | None = None,
-        num_workers: int = 0,
-        num_proc: int = 1,
-        pool: int = 50,
-        seed: int | None = None,
+        **shared: Any,
     ) -> None:
-        super().__init__(
-            corpus, batch_size, eval_batch_size, text, cache_dir, on_bad_record, max_train, max_eval, num_workers,
-            num_proc, pool, seed,
-        )  # fmt: skip
+        super().__init__(corpus, batch_size, **shared)
         if max_source < 3 or max_target < 2 or half_width < 1:
             given = f"{max_source}, {max_target}, {half_width}"
             raise ValueError(f"data.max_source is at least 3, max_target 2, half_width 1; got {given}")
