@@ -14,8 +14,8 @@ class StartFrom(Callback):
     along. A run that is resumed goes on with its own checkpoint.
 
     Args:
-        run: a run folder, whose best checkpoint is taken, or a checkpoint. Give its text to the data
-            (`--data.text RUN/text`), so that ids mean the same words.
+        run: a run folder, whose best checkpoint is taken, or a checkpoint. The data needs its text, so that ids mean
+            the same words; `precis fit --start_from` sees to that.
 
     Raises:
         CorpusError: in training, if there is no checkpoint or it does not fit the model.
@@ -27,6 +27,6 @@ class StartFrom(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.ckpt_path is not None:
             return
-        state = read_checkpoint(best_checkpoint(self.run) if self.run.is_dir() else self.run)
+        state = read_checkpoint(self.run if self.run.is_file() else best_checkpoint(self.run))
         pl_module.on_load_checkpoint(state)
         pl_module.load_state_dict(state["state_dict"])

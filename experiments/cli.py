@@ -24,7 +24,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 import callbacks
 import datamodules.corpora
 import lightning_modules
-from callbacks import GracefulStop, GradientNorm, PredictionWriter, Previews, Throughput
+from callbacks import GracefulStop, GradientNorm, PredictionWriter, Previews, StartFrom, Throughput
 from datamodules.documents import CorpusError
 from experiments import commands
 from experiments.checkpoint_files import check_writable, resumable
@@ -80,6 +80,13 @@ class PrecisCLI(LightningCLI):
             type=bool | Literal["auto"],
             default=False,
             help="go on from the run folder's last checkpoint; auto: where there is one",
+        )
+        parser.add_argument(
+            "--start_from",
+            type=str | None,
+            default=None,
+            help="run folder or checkpoint of the same model whose weights (and text) training starts from; {seed} in "
+            "it stands for this run's seed",
         )
         parser.add_argument(
             "--save_every", type=int, default=0, help="steps between checkpoints beside those after validations"
@@ -141,6 +148,8 @@ class PrecisCLI(LightningCLI):
         self.fresh = not folder.exists()
         if not fitting:
             warnings.filterwarnings("ignore", ".*The dirpath has changed")  # of a run that was moved
+        if fitting and config.start_from:
+            self._start_from(config)
         self.record = self._record() if fitting else ""  # before what holds for this start alone is filled in
         if config.checkpoint.dirpath is None:
             config.checkpoint.dirpath = str(folder / "checkpoints")
@@ -151,6 +160,14 @@ class PrecisCLI(LightningCLI):
         check_tasks(config.trainer.as_dict())
         if fitting:
             self._check_folder(config, folder)
+
+    @staticmethod
+    def _start_from(config: Namespace) -> None:
+        """Finds the run to start from, and takes its text where none is named."""
+        place = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
+        config.start_from = str(place)
+        if place.is_dir() and config.data.init_args.get("text", "") is None and (place / "text").is_dir():
+            config.data.init_args.text = place / "text"
 
     def _check_folder(self, config: Namespace, folder: Path) -> None:
         first = rank_zero_only.rank == 0  # the other ranks may find what it has written meanwhile
@@ -183,6 +200,8 @@ class PrecisCLI(LightningCLI):
             if config.previews and summarizing:
                 extra.append(Previews(folder / "previews", documents=config.previews))
             loggers.append(RunCSVLogger(folder))
+            if config.start_from:
+                extra.append(StartFrom(Path(config.start_from)))
         tracked = fitting or (self.subcommand == "test" and (folder / "wandb" / "run_id").is_file())
         if config.wandb != "off" and tracked:
             plain = yaml.safe_load(self.record) if fitting else read_config(folder)

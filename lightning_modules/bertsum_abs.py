@@ -3,30 +3,26 @@
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from datamodules.bertsum_abs import BertSumAbsBatch
 from datamodules.documents import CorpusError
-from datamodules.text.sentences import split_sentences
 from datamodules.text.subwords import encoder_path
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
-from lightning_modules.decoding.beam_search import Hypotheses, beam_search
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.decoding.sampling import sample
 from lightning_modules.extractive import Schedule, two_rates
 from lightning_modules.networks.bertsum import whole_states
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder
-from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
+from lightning_modules.sequence_to_sequence import SequenceToSequence
 
 _READER = "network.reader."  # where BertSum keeps its encoder
 
 
-class BertSumAbs(Summarizer):
+class BertSumAbs(SequenceToSequence):
     """A pretrained encoder and a Transformer decoder from scratch, each with a learning rate and a warm-up of its own.
 
-    Loss term: `nll`, the mean over each summary of -log P(y_t). With `start_from` the encoder is that of a trained
+    Loss term: `nll`, the mean over each summary of -log P(y_t). With `encoder_from` the encoder is that of a trained
     `BertSum`: the paper's BertSumExtAbs.
 
     Args:
@@ -44,7 +40,7 @@ class BertSumAbs(Summarizer):
         decoder_size: width inside its feed-forward networks.
         dropout: of both.
         attention_dropout: of a pretrained encoder's attention weights.
-        start_from: run folder of a `BertSum` with the same encoder.
+        encoder_from: run folder of a `BertSum` with the same encoder.
         encoder_learning_rate: peak rate of the encoder.
         encoder_warm_up: its warm-up, in steps or as a share of all steps if below 1.
         learning_rate: peak rate of the decoder.
@@ -71,7 +67,7 @@ class BertSumAbs(Summarizer):
         decoder_size: int = 2048,
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
-        start_from: Path | None = None,
+        encoder_from: Path | None = None,
         encoder_learning_rate: float = 5e-5,
         encoder_warm_up: float = 0.2,
         learning_rate: float = 5e-4,
@@ -85,7 +81,7 @@ class BertSumAbs(Summarizer):
         super().__init__(vocab_size, decoding or usual, val_summaries)
         self.rates = {"encoder_rate": encoder_learning_rate, "rate": learning_rate, "encoder_warm_up": encoder_warm_up}
         self.rates |= {"schedule": schedule, "warm_up": warm_up, "weight_decay": weight_decay}
-        self.interval_segments, self.start_from = interval_segments, start_from
+        self.interval_segments, self.encoder_from = interval_segments, encoder_from
         if encoder is None:
             kinds = 2 if interval_segments else 1
             scratch = ScratchEncoder(vocab_size, hidden_size, heads, layers, 4 * hidden_size, dropout, kinds)
@@ -109,9 +105,9 @@ class BertSumAbs(Summarizer):
             CorpusError: if it is not there, or is another encoder.
         """
         super().setup(stage)
-        if stage != "fit" or self.start_from is None or self.trainer.ckpt_path:
+        if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:
             return
-        path = best_checkpoint(Path(str(self.start_from)))
+        path = best_checkpoint(Path(str(self.encoder_from)))
         state = read_checkpoint(path)["state_dict"]
         found = {name.removeprefix(_READER): value for name, value in state.items() if name.startswith(_READER)}
         own = self.reader.state_dict()
@@ -121,65 +117,13 @@ class BertSumAbs(Summarizer):
             raise CorpusError(f"{path}: another encoder, at {min(wrong)}; give a run of BertSum with this one")
         self.reader.load_state_dict(found)
 
-    # Training ----------------------------------------------------------------------------------------------------
+    # Documents ---------------------------------------------------------------------------------------------------
 
     def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:
         """States of documents [B, S, H], and a mask that is True at their tokens [B, S]."""
         segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None
         return whole_states(self.reader, batch.tokens, batch.lengths, segments), batch.owner >= 0
 
-    def shifted(self, target: Tensor) -> Tensor:
-        """Decoder inputs of targets: the head symbol in front, [..., T]."""
-        return torch.cat([torch.full_like(target[..., :1], self.text.start), target[..., :-1]], -1)
-
-    def _log_likelihood(self, states: Tensor, mask: Tensor, target: Tensor, rows: Tensor) -> Tensor:
-        """log P(y_t) of targets [B, T], 0 at padding; `rows` are the flat positions of real tokens, [N]."""
-        log_probs = self.decoder.log_prob(states, mask, self.shifted(target), target, rows, len(self.text))
-        return log_probs.new_zeros(target.numel()).index_copy(0, rows, log_probs).view(target.shape)
-
-    def loss_terms(self, batch: BertSumAbsBatch) -> dict[str, Tensor]:
-        """`nll`: the mean over the target, then over the documents."""
-        log_probs = self._log_likelihood(*self.encode(batch), batch.target, batch.target_rows)
-        return {"nll": -(log_probs.sum(1) / batch.target_lengths).mean()}
-
-    # Generation --------------------------------------------------------------------------------------------------
-
-    def generate(self, batch: BertSumAbsBatch, options: DecodingOptions) -> Hypotheses:
-        """Beam search or sampling."""
-        with evaluating(self):
-            state, memory = self.decoder.begin(*self.encode(batch))
-            first = torch.full_like(batch.tokens[:, 0], self.text.start)
-            arguments = (self.decoder.stepper(len(self.text)), state, memory, first, self.text.stop, options)
-            search = sample if options.sample else beam_search
-            return search(*arguments, (self.text.pad, self.text.start), self.text.pad)
-
-    def sample(self, batch: BertSumAbsBatch, options: DecodingOptions) -> Samples:
-        """Generated ids, [B, K, T], without gradient."""
-        hypotheses = self.generate(batch, options)
-        return Samples(hypotheses.tokens, hypotheses.lengths)
-
-    def log_probs(self, batch: BertSumAbsBatch, samples: Samples) -> Tensor:
-        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind `lengths`."""
-        B, K, T = samples.tokens.shape
-        states, mask = (tensor.repeat_interleave(K, 0) for tensor in self.encode(batch))     # [B K, S, ..]
-        real = torch.arange(T, device=mask.device) < samples.lengths.unsqueeze(-1)           # [B, K, T]
-        rows = real.flatten().nonzero().squeeze(1)
-        return self._log_likelihood(states, mask, samples.tokens.flatten(0, 1), rows).view(B, K, T)
-
-    def texts(self, batch: BertSumAbsBatch, samples: Samples) -> list[list[str]]:
-        """Text of each sample, special symbols and tokens behind `lengths` left out."""
-        rows = zip(samples.tokens.tolist(), samples.lengths.tolist())
-        return [[self.text.decode(ids[:length]) for ids, length in zip(*row)] for row in rows]
-
     def source_ids(self, batch: BertSumAbsBatch) -> Tensor:
         """What the encoder reads, [B, S]."""
         return batch.tokens
-
-    def summarize(self, batch: BertSumAbsBatch) -> list[Summary]:
-        """The best hypothesis of each document as sentences."""
-        found = self.generate(batch, self.decoding)
-        texts = self.texts(batch, Samples(found.tokens[:, :1], found.lengths[:, :1]))
-        return [
-            Summary(name, split_sentences(text), references)
-            for name, (text,), references in zip(batch.ids, texts, batch.references)
-        ]

@@ -1,5 +1,8 @@
+import shutil
+
 import pytest
 import torch
+import yaml
 from cases import CASES
 from test_harness import Recorder, same_weights, trainer_with
 
@@ -13,8 +16,8 @@ CASE = next(case for case in CASES if case.name == "pointer-coverage")
 @pytest.mark.parametrize("what", ["folder", "checkpoint"])
 def test_training_starts_from_the_weights_of_a_run_with_a_fresh_optimizer(what, trained, tiny_config, precis, tmp_path):
     run, source = tmp_path / "run", trained if what == "folder" else trained / "checkpoints" / "last.ckpt"
-    flags = ["--trainer.callbacks+=callbacks.StartFrom", f"--trainer.callbacks.run={source}"]
-    flags += [f"--data.text={trained}/text", "--optimizer=SGD", "--optimizer.lr=0", "--trainer.max_steps=2"]
+    flags = [f"--start_from={source}"] + ([f"--data.text={trained}/text"] if what == "checkpoint" else [])
+    flags += ["--optimizer=SGD", "--optimizer.lr=0", "--trainer.max_steps=2"]
     done = precis("fit", "--config", tiny_config, *flags, "--run_dir", run)
     assert done.status == 0, done.err
     taken = load_run(trained, trained / "checkpoints" / ("best.ckpt" if what == "folder" else "last.ckpt")).model
@@ -24,10 +27,23 @@ def test_training_starts_from_the_weights_of_a_run_with_a_fresh_optimizer(what, 
 
 
 def test_a_resumed_run_goes_on_with_its_own_weights(trained, run_folder, precis):
-    flags = ["--trainer.callbacks+=callbacks.StartFrom", "--trainer.callbacks.run=nowhere", "--trainer.max_epochs=3"]
+    flags = ["--start_from=nowhere", "--trainer.max_epochs=3"]
     done = precis("fit", "--run", run_folder, *flags)
     assert done.status == 0, done.err
     assert torch.load(run_folder / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 21
+
+
+def test_the_seed_names_the_run_and_its_text_comes_along(trained, tiny_config, precis, tmp_path):
+    place, run = tmp_path / "run_{seed}", tmp_path / "tuned"
+    shutil.copytree(trained, tmp_path / "run_7")
+    flags = [f"--start_from={place}", "--seed_everything=7", "--trainer.max_steps=1"]
+    done = precis("fit", "--config", tiny_config, *flags, "--run_dir", run)
+    assert done.status == 0, done.err
+    kept = yaml.safe_load((run / "config.yaml").read_text())
+    assert kept["start_from"] == str(tmp_path / "run_7") and kept["data"]["init_args"]["text"].endswith("run_7/text")
+    done = precis("fit", "--config", tiny_config, *flags, "--seed_everything=8", "--run_dir", tmp_path / "other")
+    assert done.status == 1 and "run_8/checkpoints: no checkpoint there" in done.err
+    assert not (tmp_path / "other").exists()
 
 
 def test_what_does_not_fit_is_refused(corpus_files, trained, tmp_path):

@@ -68,7 +68,7 @@ def saved(folder, text: EncoderText, **arguments):
 
 def test_ext_abs_starts_from_an_extractive_models_encoder(text, tmp_path):
     found = saved(tmp_path / "run", text)
-    made = model(text, start_from=tmp_path / "run")
+    made = model(text, encoder_from=tmp_path / "run")
     made.trainer = type("Fitting", (), {"datamodule": None, "ckpt_path": None})()
     made.setup("validate")
     other = found.network.reader.state_dict()
@@ -76,10 +76,10 @@ def test_ext_abs_starts_from_an_extractive_models_encoder(text, tmp_path):
     made.setup("fit")
     assert all(torch.equal(value, other[name]) for name, value in made.reader.state_dict().items())
     saved(tmp_path / "wide", text, hidden_size=16)
-    made.start_from = tmp_path / "wide"
+    made.encoder_from = tmp_path / "wide"
     with pytest.raises(CorpusError, match="another encoder, at model"):
         made.setup("fit")
-    made.start_from = tmp_path / "nowhere"
+    made.encoder_from = tmp_path / "nowhere"
     with pytest.raises(CorpusError, match="nowhere"):
         made.setup("fit")
 

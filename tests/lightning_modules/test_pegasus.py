@@ -1,8 +1,12 @@
+import copy
+
 import pytest
 import torch
 from pytorch_lightning import Trainer
+from pytorch_lightning.callbacks import LambdaCallback
 from transformers import PegasusConfig, PegasusForConditionalGeneration, PreTrainedTokenizerFast
 
+from callbacks import StartFrom
 from datamodules.corpora import Files
 from datamodules.documents import CorpusError
 from datamodules.gap_sentences import GapSentenceData
@@ -130,34 +134,17 @@ def fitted(model, data, folder, **arguments) -> Trainer:
     return trainer
 
 
-def started(model, data):
-    model.trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
-    model.trainer.strategy.connect(model)
-    model.trainer._data_connector.attach_datamodule(model, data)
-    model.setup("fit")
-    return model
-
-
-def test_fine_tuning_starts_from_a_pre_trained_run(corpus_files, folder, tmp_path, monkeypatch):
+def test_fine_tuning_starts_from_a_pre_trained_run(corpus_files, folder, tmp_path):
     plain = {split: path for split, path in corpus_files.items()} | {"summary": None}
     pretraining = data_of(GapSentenceData, plain, folder)
     pretrained = Pegasus(**SMALL)
-    fitted(pretrained, pretraining, tmp_path / "run_5")
-    tuning = data_of(PegasusData, corpus_files, folder, text=tmp_path / "run_5" / "text")
-    monkeypatch.setenv("PL_GLOBAL_SEED", "5")
-    for place in (tmp_path / "run_5", tmp_path / "run_{seed}", tmp_path / "run_5" / "checkpoints" / "last.ckpt"):
-        begun = started(Pegasus(**SMALL, start_from=place), tuning)
-        ours, theirs = begun.state_dict(), pretrained.state_dict()
-        assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
-    fitted(Pegasus(**SMALL, start_from=tmp_path / "run_5"), tuning, tmp_path / "tuned")
-
-    with pytest.raises(CorpusError, match=r"its weights do not fit this model's size at network\."):
-        started(Pegasus(**SMALL | {"inner_size": 20}, start_from=tmp_path / "run_5"), tuning)
-    with pytest.raises(CorpusError, match=r"best.ckpt: not there; model\.start_from is the folder of a run"):
-        started(Pegasus(**SMALL, start_from=tmp_path), tuning)
-    other = data_of(PegasusData, corpus_files, folder, vocab_size=280)
-    with pytest.raises(CorpusError, match=r"give data\.text the folder `text` of that run"):
-        started(Pegasus(**SMALL, start_from=tmp_path / "run_5"), other)
+    fitted(pretrained, pretraining, tmp_path / "run")
+    tuning = data_of(PegasusData, corpus_files, folder, text=tmp_path / "run" / "text")
+    begun = {}
+    seen = LambdaCallback(on_train_start=lambda _, model: begun.update(copy.deepcopy(model.state_dict())))
+    fitted(Pegasus(**SMALL), tuning, tmp_path / "tuned", callbacks=[StartFrom(tmp_path / "run"), seen])
+    theirs = pretrained.state_dict()
+    assert begun.keys() == theirs.keys() and all(torch.equal(begun[name], theirs[name]) for name in begun)
 
 
 # Pretrained models ----------------------------------------------------------------------------------------------
