@@ -1,0 +1,47 @@
+"""`precis parse` as a SLURM array: the tasks share the documents, and what they write is what one process writes."""
+
+import dataclasses
+import sys
+
+import torch
+from conftest import write_lines
+
+from datamodules.discourse.cache import ParseCache
+
+
+def submit(slurm, folder, corpus, out) -> str:
+    """Two tasks of `precis parse`; returns what they said."""
+    command = f"{sys.executable} -m experiments.cli parse {corpus} --out {out} --parser small --accelerator cpu"
+    log = folder / "log-%a.txt"
+    slurm.ask("sbatch", "--array=3-4", "-n1", "-c1", f"--output={log}", f"--wrap={command}")
+    slurm.wait_until_empty()
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("log-*.txt")))
+
+
+def test_an_array_parses_what_one_process_parses(slurm, tmp_path, precis):
+    rows = [
+        {"id": f"doc-{n}", "document": "It rained all day. " * (n % 4) + f"Otter {n} swam, but heron {n} did not."}
+        for n in range(13)
+    ]
+    corpus = write_lines(tmp_path / "corpus.jsonl", rows)
+    one, many = tmp_path / "one", tmp_path / "many"
+    done = precis("parse", corpus, "--out", one, "--parser", "small", "--accelerator", "cpu")
+    assert done.status == 0, done.err
+
+    said = submit(slurm, tmp_path, corpus, many)
+    assert "7 documents parsed" in said and "6 documents parsed" in said, said
+    alone, shared = ParseCache(one), ParseCache(many)
+    keys = {key for shard in alone._shards.values() for key in shard.documents}
+    assert len(alone) == len(shared) == 13 and shared.missing(keys) == [] and shared.verify() == {}
+    for key in keys:
+        ours, theirs = shared.get(key), alone.get(key)
+        for field in dataclasses.fields(ours):
+            a, b = getattr(ours, field.name), getattr(theirs, field.name)
+            if isinstance(a, torch.Tensor):  # batches differ, and so may the last bit of a probability in one byte
+                assert a.shape == b.shape and (a.int() - b.int()).abs().max() <= (field.name == "ldd"), field.name
+            else:
+                assert a == b, field.name
+
+    said = submit(slurm, tmp_path, corpus, many)  # once more there is nothing to do
+    assert said.count("0 documents parsed, 7 were there before") == 1
+    assert said.count("0 documents parsed, 6 were there before") == 1
