@@ -26,7 +26,7 @@ from datamodules.corpora import Files
 from datamodules.corpora.corpus import make_document
 from datamodules.documents import Document
 from datamodules.graphs import RST, Discourse, ParagraphGraph, ParagraphRule, Paragraphs, Similarity, Topic
-from experiments.parsers import load_parser
+from experiments.discourse.parsers import load_parser
 from lightning_modules.metrics.rouge import rouge_scores
 
 

@@ -26,7 +26,7 @@ from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import Document
 from datamodules.parsing import CorpusDocuments, key_of, parse_missing
 from datamodules.summarization import default_cache
-from experiments.parse import load_parser
+from experiments.discourse.parse import load_parser
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 

@@ -15,7 +15,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from experiments.grid import compose, read_sweep
+from experiments.sweeping.grid import compose, read_sweep
 
 BASE = Path(__file__).parents[1] / "experiments" / "configs" / "pointer_generator" / "docstrings.yaml"
 

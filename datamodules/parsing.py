@@ -48,7 +48,8 @@ def parser_named(name: str, rows: Rows = "side", band: int = 128) -> Parser:
         CorpusError: if nobody has said what parsers there are, or there is none of that name.
     """
     if _loader is None:
-        raise CorpusError(f"parser {name!r} is a name, and no names are known: import experiments.parsers first")
+        known = "import experiments.discourse.parsers first"
+        raise CorpusError(f"parser {name!r} is a name, and no names are known: {known}")
     return _loader(name, rows, band)
 
 

@@ -29,7 +29,6 @@ from datamodules.documents import CorpusError
 from experiments import commands
 from experiments.checkpoint_files import check_writable, resumable
 from experiments.cluster_tasks import check_tasks, trainer_plugins
-from experiments.job import resume_flags
 from experiments.parse_errors import check_configs, explain
 from experiments.requeue import requeue
 from experiments.run_folder import (
@@ -40,6 +39,7 @@ from experiments.run_folder import (
     read_checkpoint,
     read_config,
 )
+from experiments.sweeping.job import resume_flags
 from experiments.tracking import WandbRecord, wandb_logger
 from lightning_modules.summarizer import Summarizer
 

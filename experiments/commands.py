@@ -20,18 +20,18 @@ from datamodules.corpora.describe import describe, print_description
 from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
-from experiments.baseline import baseline
-from experiments.compare import compare
 from experiments.dashboards.command import dashboards
-from experiments.draw_attention import attention
-from experiments.evaluate import evaluate
+from experiments.discourse.parse import parse
+from experiments.discourse.score_parser import score_parser
+from experiments.evaluation.baseline import baseline
+from experiments.evaluation.compare import compare
+from experiments.evaluation.evaluate import evaluate
 from experiments.export import export
-from experiments.graph import graph
-from experiments.parse import parse
+from experiments.pictures.draw_attention import attention
+from experiments.pictures.graph import graph
+from experiments.pictures.show_extraction import Shown
 from experiments.run_folder import load_run, read_config
-from experiments.score_parser import score_parser
-from experiments.show_extraction import Shown
-from experiments.sweep import sweep
+from experiments.sweeping.sweep import sweep
 from experiments.sync import sync
 from experiments.texts import collect_texts
 from lightning_modules.metrics.rouge import rouge_scores

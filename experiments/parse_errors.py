@@ -62,11 +62,22 @@ def _no_option(name: str, owner: type | None, look: str) -> str:
     """That a class has no such argument, and which one may have been meant."""
     if owner is None:
         return f"no option {name!r}; {look}"
-    there = list(inspect.signature(owner).parameters)
+    there = _options(owner)
     # an abbreviation is no misspelling for difflib, but is meant to be the longer word
     close = [word for word in there if word.startswith(name)] or difflib.get_close_matches(name, there)
     remedy = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(there)}"
     return f"{owner.__name__} has no option {name!r}; {remedy}"
+
+
+def _options(owner: type) -> list[str]:
+    """The arguments of a class, with those that it passes on to its bases."""
+    found: dict[str, None] = {}
+    for kind in (kind for kind in owner.__mro__ if "__init__" in vars(kind)):
+        arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]
+        found |= dict.fromkeys(each.name for each in arguments if each.kind is not each.VAR_KEYWORD)
+        if all(each.kind is not each.VAR_KEYWORD for each in arguments):
+            break
+    return list(found)
 
 
 def _plain(kind: str) -> str:

@@ -32,8 +32,8 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
-from experiments import parsers  # noqa: F401 - DataModules take parsers by name
-from experiments.job import write_whole
+from experiments.discourse import parsers  # noqa: F401 - DataModules take parsers by name
+from experiments.sweeping.job import write_whole
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.summarizer import Summarizer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from datamodules.documents import CorpusError
-from experiments.sweep_folder import read_points
+from experiments.sweeping.sweep_folder import read_points
 from experiments.tracking import logged_in
 
 

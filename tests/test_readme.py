@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments import cli, commands
-from experiments.grid import compose, read_sweep
+from experiments.sweeping.grid import compose, read_sweep
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

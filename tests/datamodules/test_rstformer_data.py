@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-import experiments.parsers  # noqa: F401 - the names of parsers
+import experiments.discourse.parsers  # noqa: F401 - the names of parsers
 from datamodules import parsing
 from datamodules.corpora import Files
 from datamodules.discourse.cache import MissingParse

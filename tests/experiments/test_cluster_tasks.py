@@ -6,8 +6,8 @@ from pytorch_lightning.plugins.environments import SLURMEnvironment
 from datamodules.documents import CorpusError
 from experiments.checkpoint_files import WholeCheckpoints
 from experiments.cluster_tasks import check_tasks, number_of_devices, trainer_plugins
-from experiments.job import Job
-from experiments.slurm import Profile, check_devices
+from experiments.sweeping.job import Job
+from experiments.sweeping.slurm import Profile, check_devices
 
 STEP = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_JOB_NAME": "sweep"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "4"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from run_folders import SIGNATURES, make_run, prediction, write_sweep_folder
 
-from experiments.statistics import approximate_randomisation, bootstrap_interval, holm, paired_bootstrap
+from experiments.evaluation.statistics import approximate_randomisation, bootstrap_interval, holm, paired_bootstrap
 
 SCORES = np.random.default_rng(0).uniform(10, 60, size=(4, 12, 2))  # runs, documents, measures
 ROUGE = "--metric=rouge1,rouge2"

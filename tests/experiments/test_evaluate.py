@@ -9,7 +9,7 @@ import torch
 from rouge_score.rouge_scorer import RougeScorer
 from scipy import stats
 
-from experiments import scorers
+from experiments.evaluation import scorers
 
 sacrebleu = pytest.importorskip("sacrebleu")
 GOLDEN = Path(__file__).parents[3] / "shared" / "data" / "rouge_golden"
@@ -329,7 +329,7 @@ def test_a_failure_while_writing_leaves_the_old_scores(tmp_path, precis, monkeyp
         yield {"id": "a"}
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("experiments.evaluate.document_rows", broken)
+    monkeypatch.setattr("experiments.evaluation.evaluate.document_rows", broken)
     assert "no space left" in precis("evaluate", path).err
     assert (tmp_path / "out.scores.jsonl").read_text() == old
     assert sorted(file.name for file in tmp_path.iterdir()) == ["out.jsonl", "out.scores.jsonl"]

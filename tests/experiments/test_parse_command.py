@@ -19,8 +19,8 @@ from pytorch_lightning import Trainer
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import CorpusError, Document
-from experiments import parse as command
-from experiments.draw_parse import heat_map, summed
+from experiments.discourse import parse as command
+from experiments.discourse.draw_parse import heat_map, summed
 from lightning_modules.right_branching import RightBranchingParser, segment
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments import slurm_task
-from experiments.job import Job, read_status
 from experiments.requeue import job_id, requeue
+from experiments.sweeping import slurm_task
+from experiments.sweeping.job import Job, read_status
 
 SCONTROL = """#!/bin/sh
 echo "$@" >> {folder}/asked

@@ -13,9 +13,18 @@ from PIL import Image
 from datamodules.discourse.parses import nodes_of
 from datamodules.discourse.relations import GUM
 from datamodules.discourse.trees import Span, Tree
-from experiments.parser_scores import PLACES, Forecasts, by_genre, by_place, edu_units, intervals, matches, parseval
-from experiments.score_parser import gold_documents, name_of, other_decodings, parsed, request_of
-from experiments.statistics import resampled_sums
+from experiments.discourse.parser_scores import (
+    PLACES,
+    Forecasts,
+    by_genre,
+    by_place,
+    edu_units,
+    intervals,
+    matches,
+    parseval,
+)
+from experiments.discourse.score_parser import gold_documents, name_of, other_decodings, parsed, request_of
+from experiments.evaluation.statistics import resampled_sums
 from lightning_modules.discourse_parser import DiscourseParser
 from lightning_modules.metrics.calibration import LDDCalibration
 from lightning_modules.metrics.parseval import parseval_counts, parseval_scores

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from conftest import write_lines
 
-from experiments.segmenter import interval, main, scores
+from experiments.discourse.segmenter import interval, main, scores
 
 CONFIGS = Path(__file__).parents[2] / "experiments" / "segmenters"
 LINES = ["The otter slept", "because it rained.", "A heron left", "when it was late.", "It sang."]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import statistics
-from experiments.statistics import (
+from experiments.evaluation import statistics
+from experiments.evaluation.statistics import (
     approximate_randomisation,
     bootstrap_interval,
     holm,

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import CorpusError
+from experiments.pictures.show_extraction import draw_sentence_attention, marked_document, page, sentence_lines
 from experiments.run_folder import load_run
 from experiments.run_scorer import RunScorer
-from experiments.show_extraction import draw_sentence_attention, marked_document, page, sentence_lines
 from lightning_modules.extractive import ExtractiveSummary
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -13,9 +13,9 @@ import yaml
 
 from datamodules.documents import CorpusError
 from experiments.cli import fit_parser
-from experiments.grid import compose, points_of, read_sweep
-from experiments.job import Job, is_finished, read_status
-from experiments.launch import launch, run_environment
+from experiments.sweeping.grid import compose, points_of, read_sweep
+from experiments.sweeping.job import Job, is_finished, read_status
+from experiments.sweeping.launch import launch, run_environment
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "experiments" / "sweeps").glob("*.yaml"))
@@ -250,7 +250,7 @@ def test_ctrl_c_lets_runs_save_and_the_next_launch_goes_on(tmp_path, stub):
     jobs = jobs_of(tmp_path / "out", "wait", "later")
     made = [f"Job({job.label!r}, Path({str(job.folder)!r}), {job.config!r})" for job in jobs]
     script = (
-        "from pathlib import Path; from experiments.launch import Job, launch\n"
+        "from pathlib import Path; from experiments.sweeping.launch import Job, launch\n"
         f"launch([{', '.join(made)}], 1, {stub!r})"
     )
     launcher = subprocess.Popen(

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from datamodules.documents import CorpusError
-from experiments.job import Job, take_lock, write_whole
-from experiments.sweep_folder import LOCK, read_launch, read_points, states, write_launch
+from experiments.sweeping.job import Job, take_lock, write_whole
+from experiments.sweeping.sweep_folder import LOCK, read_launch, read_points, states, write_launch
 
 SQUEUE = (
     "#!/bin/sh\ncat {folder}/queue 2>/dev/null\n[ ! -f {folder}/down ] || {{ echo 'error: no answer' >&2; exit 1; }}\n"
@@ -182,7 +182,7 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     wait_for((hold / "holding").exists)
     assert list(by_name(out).values()) == ["running"]
     with pytest.raises(CorpusError, match="another launcher is at work"):
-        from experiments.sweep import _run_here
+        from experiments.sweeping.sweep import _run_here
 
         _run_here(out, [], 1)
     assert "told process" in precis("sweep", "cancel", out).out
@@ -211,7 +211,8 @@ def test_a_stopped_launcher_is_signalled_once(tmp_path, precis):
     make_sweep(out, "first")
     script = (
         "import signal, sys, time; from pathlib import Path\n"
-        "from experiments.job import take_lock; from experiments.sweep_folder import LOCK, write_launch\n"
+        "from experiments.sweeping.job import take_lock\n"
+        "from experiments.sweeping.sweep_folder import LOCK, write_launch\n"
         "import os; out = Path(sys.argv[1]); lock = take_lock(out / LOCK)\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); write_launch(out, 'local', {}, pid=os.getpid())\n"
         "time.sleep(600)"

@@ -34,7 +34,8 @@ def test_the_weights_are_small_and_have_a_card(name):
     folder = WEIGHTS / name
     assert (folder / "model.safetensors").stat().st_size < {"minilm": 3e6, "small": 4e6}[name]
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert all(word in card for word in ("CC BY-SA 3.0", "public domain", "F1", "python -m experiments.segmenter"))
+    command = "python -m experiments.discourse.segmenter"
+    assert all(word in card for word in ("CC BY-SA 3.0", "public domain", "F1", command))
 
 
 @both

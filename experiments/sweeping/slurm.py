@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from datamodules.documents import CorpusError
-from experiments.job import Job
-from experiments.slurm_task import work
+from experiments.sweeping.job import Job
+from experiments.sweeping.slurm_task import work
 
 
 @dataclass
@@ -110,7 +110,7 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
 
 def _parameters(profile: Profile, name: str) -> dict[str, Any]:
     """As submitit calls them."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     path = f"export PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
     # `signal`: SIGUSR1 to all tasks; `requeue`: or the job could not be put back into the queue
     more = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives

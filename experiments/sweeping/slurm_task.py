@@ -10,8 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from experiments.job import COMMAND, Job, Running, read_status, resume_flags, same_suite
 from experiments.requeue import requeue
+from experiments.sweeping.job import COMMAND, Job, Running, read_status, resume_flags, same_suite
 
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM)  # before the time limit, and at a preemption
 TOGETHER = ("fit", "validate", "test", "predict")  # commands of all tasks

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments.compare_page import write_page
-from experiments.comparison import (
+from experiments.evaluation.compare_page import write_page
+from experiments.evaluation.comparison import (
     DEFAULT,
     Comparison,
     cell_lines,
@@ -21,8 +21,8 @@ from experiments.comparison import (
     compare_systems,
     how_computed,
 )
-from experiments.statistics import RESAMPLES
-from experiments.systems import config_differences, read_all, systems_of
+from experiments.evaluation.statistics import RESAMPLES
+from experiments.evaluation.systems import config_differences, read_all, systems_of
 
 
 def compare(arguments: list[str]) -> None:

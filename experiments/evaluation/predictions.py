@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from datamodules.corpora.readers import kind_of, read_rows
 from datamodules.documents import BadRecord, CorpusError
-from experiments.prediction_fields import (
+from experiments.evaluation.prediction_fields import (
     Cutter,
     FieldNames,
     Row,

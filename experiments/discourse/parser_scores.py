@@ -13,7 +13,7 @@ from datamodules.discourse.parses import DiscourseParse, nodes_of, trimmed
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.trees import Span, Tree
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
-from experiments.statistics import LEVEL, RESAMPLES, Interval, resampled_sums
+from experiments.evaluation.statistics import LEVEL, RESAMPLES, Interval, resampled_sums
 from lightning_modules.metrics.calibration import KINDS, LDDCalibration
 from lightning_modules.metrics.parseval import LEVELS, VARIANTS, parseval_counts, parseval_scores
 

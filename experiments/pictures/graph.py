@@ -15,8 +15,8 @@ from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, Paragra
 from datamodules.graphs.drawing import draw_svg, strongest
 from datamodules.summarization import default_cache
 from datamodules.text.lines import cut, one_line
-from experiments.draw_graph import Drawn, figure, page
-from experiments.parsers import PARSERS, load_parser
+from experiments.discourse.parsers import PARSERS, load_parser
+from experiments.pictures.draw_graph import Drawn, figure, page
 from experiments.run_folder import load_run
 from experiments.texts import collect_texts
 

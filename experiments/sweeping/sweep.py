@@ -12,12 +12,12 @@ from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 
 from datamodules.documents import CorpusError
-from experiments.grid import Point, Sweep, compose, flags, read_sweep
-from experiments.job import COMMAND, Job, is_finished, same_suite, take_lock, write_whole
-from experiments.launch import launch
-from experiments.slurm import Profile, check_devices, submit
-from experiments.sweep_commands import COMMANDS
-from experiments.sweep_folder import LOCK, TO_RETRY, read_launch, states, write_launch
+from experiments.sweeping.grid import Point, Sweep, compose, flags, read_sweep
+from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite, take_lock, write_whole
+from experiments.sweeping.launch import launch
+from experiments.sweeping.slurm import Profile, check_devices, submit
+from experiments.sweeping.sweep_commands import COMMANDS
+from experiments.sweeping.sweep_folder import LOCK, TO_RETRY, read_launch, states, write_launch
 
 
 def jobs_of(sweep: Sweep, points: list[Point], out: Path) -> list[Job]:

@@ -11,8 +11,8 @@ import torch
 
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
-from experiments.predictions import Prediction
-from experiments.statistics import Array
+from experiments.evaluation.predictions import Prediction
+from experiments.evaluation.statistics import Array
 from lightning_modules.metrics import reference_scores
 from lightning_modules.metrics.novelty import extraction, novelty, repetition
 from lightning_modules.metrics.rouge import score_many, signature

@@ -116,7 +116,7 @@ def resume_flags(folder: Path, clear: bool = True) -> list[str]:
 
 def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
     """An environment in which a command is of this very suite, and writes its log at once."""
-    root = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
     return {**environment, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
 

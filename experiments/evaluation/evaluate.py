@@ -13,12 +13,19 @@ from rich.table import Table
 
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import CorpusError
-from experiments.human import correlations
-from experiments.prediction_fields import Cutter, FieldNames, Splitter
-from experiments.predictions import Prediction, by_id, read_predictions, with_documents, written_whole
+from experiments.evaluation.human import correlations
+from experiments.evaluation.prediction_fields import Cutter, FieldNames, Splitter
+from experiments.evaluation.predictions import Prediction, by_id, read_predictions, with_documents, written_whole
+from experiments.evaluation.scorers import METRICS, ScoreOptions, Scores, lacking, score
+from experiments.evaluation.statistics import (
+    CORRELATIONS,
+    LEVEL,
+    RESAMPLES,
+    Interval,
+    bootstrap_interval,
+    resampled_sums,
+)
 from experiments.run_folder import load_run
-from experiments.scorers import METRICS, ScoreOptions, Scores, lacking, score
-from experiments.statistics import CORRELATIONS, LEVEL, RESAMPLES, Interval, bootstrap_interval, resampled_sums
 
 
 def evaluate(arguments: list[str]) -> None:

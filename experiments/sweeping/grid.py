@@ -27,7 +27,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
 from experiments.parse_errors import explain
-from experiments.random_search import check_random, draws
+from experiments.sweeping.random_search import check_random, draws
 
 OWN_KEYS = ("run_dir", "resume", "ckpt_path")  # what the sweep itself gives to a run
 SEED = "seed_everything"

@@ -12,7 +12,7 @@ from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
-from experiments.predictions import written_whole
+from experiments.evaluation.predictions import written_whole
 from experiments.run_folder import load_run
 from lightning_modules.baselines import BASELINES, predictions
 from lightning_modules.networks.extraction import POOLINGS

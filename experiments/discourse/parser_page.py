@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from experiments.statistics import Interval
+from experiments.evaluation.statistics import Interval
 from lightning_modules.metrics.calibration import KINDS, LDDCalibration
 from lightning_modules.metrics.parseval import LEVELS
 

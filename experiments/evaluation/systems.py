@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.documents import CorpusError
-from experiments.grid import said, short
 from experiments.run_folder import read_config
+from experiments.sweeping.grid import said, short
 from lightning_modules.summarizer import repeated_share
 
 MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to read

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 
 from datamodules.documents import CorpusError
-from experiments.job import COMMAND, Job, Running, is_finished, same_suite
-from experiments.progress import Progress, last_line, last_metrics
+from experiments.sweeping.job import COMMAND, Job, Running, is_finished, same_suite
+from experiments.sweeping.progress import Progress, last_line, last_metrics
 
 
 def run_environment(slot: int, slots: int) -> dict[str, str]:

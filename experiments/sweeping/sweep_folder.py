@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.documents import CorpusError
-from experiments.job import Job, is_finished, is_locked, read_status, write_whole
-from experiments.progress import last_line, last_metrics
-from experiments.slurm import Queued, queue
+from experiments.sweeping.job import Job, is_finished, is_locked, read_status, write_whole
+from experiments.sweeping.progress import last_line, last_metrics
+from experiments.sweeping.slurm import Queued, queue
 
 LOCK = ".launcher.lock"
 TO_RETRY = ("failed", "interrupted", "missing")

@@ -21,8 +21,8 @@ from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.parsing import CorpusDocuments, ParsingData
 from datamodules.summarization import default_cache
-from experiments.draw_parse import LARGEST_HEAT_MAP, draw
-from experiments.parsers import PARSERS, load_parser
+from experiments.discourse.draw_parse import LARGEST_HEAT_MAP, draw
+from experiments.discourse.parsers import PARSERS, load_parser
 from experiments.texts import collect_texts
 
 _NAMED = 5  # empty documents named in the summary

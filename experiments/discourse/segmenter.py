@@ -1,4 +1,4 @@
-"""Trains EDU segmenters and scores them: `python -m experiments.segmenter fit ...`, `... score ...`."""
+"""Trains EDU segmenters and scores them: `python -m experiments.discourse.segmenter fit ...`, `... score ...`."""
 
 import argparse
 import random
@@ -57,7 +57,7 @@ def interval(places: list[Places], name: str, draws: int = 1000, seed: int = 0) 
 
 def score(arguments: list[str]) -> None:
     """Prints the scores of a segmenter on a treebank, in all and by genre."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.segmenter score")
+    parser = argparse.ArgumentParser(prog="python -m experiments.discourse.segmenter score")
     parser.add_argument("weights", help="minilm or small, or a folder that `fit` wrote")
     parser.add_argument("treebank", type=Path, help="with gold EDUs and sentences")
     given = parser.parse_args(arguments)

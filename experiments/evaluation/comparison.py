@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from datamodules.documents import CorpusError
-from experiments.statistics import (
+from experiments.evaluation.statistics import (
     LEVEL,
     RESAMPLES,
     approximate_randomisation,
@@ -15,7 +15,7 @@ from experiments.statistics import (
     holm,
     paired_bootstrap,
 )
-from experiments.systems import System
+from experiments.evaluation.systems import System
 
 DEFAULT = ("rouge1", "rouge2", "rougeLsum", "length", "repeated_trigrams")
 SIGNIFICANT = 0.05

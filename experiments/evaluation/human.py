@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.predictions import Prediction
-from experiments.statistics import CORRELATIONS, Array
+from experiments.evaluation.predictions import Prediction
+from experiments.evaluation.statistics import CORRELATIONS, Array
 
 FEWEST_SYSTEMS = 3  # two points always lie on a line
 

@@ -23,10 +23,18 @@ from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import CorpusError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
-from experiments.parse import PARSERS, load_parser
-from experiments.parser_page import page, reliability_plot
-from experiments.parser_scores import Forecasts, by_genre, by_place, calibration, edu_starts, parseval, segmentation
-from experiments.statistics import LEVEL, RESAMPLES, Interval
+from experiments.discourse.parse import PARSERS, load_parser
+from experiments.discourse.parser_page import page, reliability_plot
+from experiments.discourse.parser_scores import (
+    Forecasts,
+    by_genre,
+    by_place,
+    calibration,
+    edu_starts,
+    parseval,
+    segmentation,
+)
+from experiments.evaluation.statistics import LEVEL, RESAMPLES, Interval
 from lightning_modules.metrics.calibration import BINS, FLOOR
 
 BASELINE = "right-branching"

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.comparison import Comparison, cell_lines
-from experiments.predictions import written_whole
-from experiments.systems import RunRecord, System, config_differences
+from experiments.evaluation.comparison import Comparison, cell_lines
+from experiments.evaluation.predictions import written_whole
+from experiments.evaluation.systems import RunRecord, System, config_differences
 
 PAGE = Path(__file__).parent / "page"
 BINS = 30

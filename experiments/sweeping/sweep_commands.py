@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.documents import CorpusError
-from experiments import slurm
-from experiments.job import is_locked
-from experiments.progress import STYLES
-from experiments.sweep_folder import LOCK, PointState, read_launch, states
+from experiments.sweeping import slurm
+from experiments.sweeping.job import is_locked
+from experiments.sweeping.progress import STYLES
+from experiments.sweeping.sweep_folder import LOCK, PointState, read_launch, states
 
 
 def status(arguments: list[str]) -> None:

@@ -1,0 +1,1 @@
+"""Commands of the discourse stage: parsing a corpus, training and scoring parsers and segmenters."""

@@ -1,0 +1,1 @@
+"""Scores of outputs, and comparisons of systems."""
