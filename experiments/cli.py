@@ -1,49 +1,24 @@
-"""The command `precis`: training by LightningCLI, and hands on what is not training (`commands.py`)."""
+"""The command `precis`: what is trained (`training.py`), and all else (`commands.py`)."""
 
 import logging
 import os
-import shlex
-import shutil
 import sys
 import warnings
-from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
 
 import datasets
-import wandb
-import yaml
-from jsonargparse import ArgumentError, Namespace
-from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
-from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar
-from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from pytorch_lightning.utilities import rank_zero_only
+from jsonargparse import ArgumentError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-import callbacks
-import datamodules.corpora
-import lightning_modules
-from callbacks import GracefulStop, GradientNorm, PredictionWriter, Previews, StartFrom, Throughput
 from datamodules.documents import CorpusError
 from experiments import commands
-from experiments.checkpoint_files import check_writable, resumable
-from experiments.cluster_tasks import check_tasks, trainer_plugins
 from experiments.parse_errors import check_configs, explain
-from experiments.requeue import requeue
 from experiments.run_folder import (
-    RunCSVLogger,
-    RunRecord,
     best_checkpoint,
-    link_arguments,
-    read_checkpoint,
     read_config,
 )
-from experiments.sweeping.job import resume_flags
-from experiments.tracking import WandbRecord, wandb_logger
-from lightning_modules.summarizer import Summarizer
+from experiments.training import TRAINING, PrecisCLI, command_line, load_classes
 
-TRAINING = ("fit", "validate", "test", "predict")
 HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
 
   fit         train a model:            precis fit --config experiments/configs/pointer_generator/docstrings.yaml
@@ -65,218 +40,6 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   sync        offline runs to W&B:      precis sync runs/NAME
   dashboards  workspaces at W&B:        precis dashboards --entity NAME
 """
-
-
-class PrecisCLI(LightningCLI):
-    """LightningCLI with a run folder."""
-
-    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds what is said of the run as a whole."""
-        parser.add_argument(
-            "--run_dir", type=Path | None, default=None, help="the run folder; runs/MODEL/TIME if not given"
-        )
-        parser.add_argument(
-            "--resume",
-            type=bool | Literal["auto"],
-            default=False,
-            help="go on from the run folder's last checkpoint; auto: where there is one",
-        )
-        parser.add_argument(
-            "--start_from",
-            type=str | None,
-            default=None,
-            help="run folder or checkpoint of the same model whose weights (and text) training starts from; {seed} in "
-            "it stands for this run's seed",
-        )
-        parser.add_argument(
-            "--save_every", type=int, default=0, help="steps between checkpoints beside those after validations"
-        )
-        parser.add_argument(
-            "--wandb",
-            type=Literal["auto", "online", "offline", "off"],
-            default="auto",
-            help="Weights & Biases; auto is online where there is a key, offline elsewhere",
-        )
-        parser.add_argument("--wandb_project", type=str, default="precis", help="its project")
-        parser.add_argument("--wandb_models", type=bool, default=True, help="upload the best model as an artifact")
-        parser.add_argument("--previews", type=int, default=5, help="documents shown after each validation; 0 for none")
-        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
-        parser.set_defaults(
-            {
-                "checkpoint.monitor": "val/rouge1",
-                "checkpoint.mode": "max",
-                "checkpoint.filename": "best",
-                "checkpoint.save_on_train_epoch_end": False,
-                "checkpoint.auto_insert_metric_name": False,
-                "checkpoint.enable_version_counter": False,
-            }
-        )
-        link_arguments(parser)
-
-    @staticmethod
-    def configure_optimizers(lightning_module: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
-        """An optimizer of the command line; its schedule moves with every step."""
-        if lr_scheduler is None:
-            return optimizer
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr_scheduler, "interval": "step"}}
-
-    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parses, and looks at the checkpoint that is named, before LightningCLI does.
-
-        Raises:
-            CorpusError: if it is broken.
-        """
-        super().parse_arguments(parser, args)
-        path = self.config[self.config.subcommand].ckpt_path
-        if path and Path(path).is_file():
-            read_checkpoint(Path(path))
-
-    def before_instantiate_classes(self) -> None:
-        """Chooses the run folder and checks that it is the right one to write to.
-
-        Raises:
-            CorpusError: if a run is there already and is not to be resumed, or is to be resumed and is not there.
-        """
-        config = self.config[self.subcommand] if self.subcommand else self.config
-        self.values = config
-        if config.run_dir is None:
-            name = config.model.class_path.rsplit(".", 1)[-1].lower()
-            config.run_dir = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
-            sys.argv.append(f"--run_dir={config.run_dir}")  # for the processes that Lightning starts for other devices
-        folder = self.folder = Path(str(config.run_dir))
-        fitting = self.subcommand == "fit"
-        self.fresh = not folder.exists()
-        if not fitting:
-            warnings.filterwarnings("ignore", ".*The dirpath has changed")  # of a run that was moved
-        if fitting and config.start_from:
-            self._start_from(config)
-        self.record = self._record() if fitting else ""  # before what holds for this start alone is filled in
-        if config.checkpoint.dirpath is None:
-            config.checkpoint.dirpath = str(folder / "checkpoints")
-        if config.checkpoint.monitor == "val/rouge1" and config.model.init_args.get("val_summaries") == 0:
-            config.checkpoint.monitor, config.checkpoint.mode = "val/loss", "min"  # there is no ROUGE without summaries
-        if not fitting and not config.ckpt_path:
-            raise CorpusError(f"precis {self.subcommand} needs a trained model; pass --run with the folder of a run")
-        check_tasks(config.trainer.as_dict())
-        if fitting:
-            self._check_folder(config, folder)
-
-    @staticmethod
-    def _start_from(config: Namespace) -> None:
-        """Finds the run to start from, and takes its text where none is named."""
-        place = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
-        config.start_from = str(place)
-        if place.is_dir() and config.data.init_args.get("text", "") is None and (place / "text").is_dir():
-            config.data.init_args.text = place / "text"
-
-    def _check_folder(self, config: Namespace, folder: Path) -> None:
-        first = rank_zero_only.rank == 0  # the other ranks may find what it has written meanwhile
-        if first:
-            check_writable(folder)
-        if config.resume == "auto":
-            config.resume = bool(resume_flags(folder, clear=first))
-        if config.resume:
-            last = resumable(folder, write=first)
-            config.ckpt_path, self.step = str(last), read_checkpoint(last)["global_step"]
-        elif first and (folder / "config.yaml").exists():
-            raise CorpusError(f"{folder}: a run is there already; pass --resume true, or another --run_dir")
-
-    def _record(self) -> str:
-        """config.yaml of the run: with it the run can be started once more, under another name too."""
-        given = self.values.clone()
-        given.resume = False
-        return self._parser(self.subcommand).dump(given, skip_none=False)
-
-    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """The trainer, with the run folder's loggers and callbacks."""
-        config, folder, fitting = self.values, self.folder, self.subcommand == "fit"
-        summarizing = isinstance(self.model, Summarizer)  # parsers are trained here too
-        extra: list[Callback] = [PredictionWriter(folder / "predictions.jsonl")] if summarizing else []
-        if config.trainer.enable_progress_bar is not False:
-            extra.append(RichProgressBar(leave=False))
-        loggers: list[Any] = []
-        if fitting:
-            extra += [RunRecord(folder, self.record), GradientNorm(), Throughput(), self._stop(folder, config)]
-            if config.previews and summarizing:
-                extra.append(Previews(folder / "previews", documents=config.previews))
-            loggers.append(RunCSVLogger(folder))
-            if config.start_from:
-                extra.append(StartFrom(Path(config.start_from)))
-        tracked = fitting or (self.subcommand == "test" and (folder / "wandb" / "run_id").is_file())
-        if config.wandb != "off" and tracked:
-            plain = yaml.safe_load(self.record) if fitting else read_config(folder)
-            loggers.append(wandb_logger(folder, config.wandb, config.wandb_project, plain))
-            extra.append(WandbRecord(folder, plain, config.wandb_models))
-            if fitting:
-                extra.append(LearningRateMonitor("step"))
-        self.parser_extra = extra
-        trainer = config.trainer
-        if trainer.logger is None or trainer.logger is True:
-            kwargs["logger"] = loggers or False
-        kwargs["plugins"] = trainer_plugins(self._get(self.config_init, "trainer").plugins)
-        return super().instantiate_trainer(**kwargs)
-
-    @staticmethod
-    def _stop(folder: Path, config: Namespace) -> GracefulStop:
-        """What saves and stops; a job of SLURM goes back into the queue, unless whoever started it sees to that."""
-        resume = shlex.join(["precis", "fit", "--config", f"{folder}/config.yaml", "--resume", "true"])
-        in_job = "SLURM_JOB_ID" in os.environ
-        on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
-        last = folder / "checkpoints" / "last.ckpt"
-        return GracefulStop(last, resume, save_every=config.save_every, patient=in_job, on_stop=on_stop)
-
-    def _instantiate_trainer(self, config: dict[str, Any], callbacks: list) -> Trainer:
-        return super()._instantiate_trainer(config, [*callbacks, *self.parser_extra])
-
-    def fit(self, model: LightningModule, **arguments: Any) -> None:
-        """`Trainer.fit`, into a run folder that is not there if the run ends before its first step."""
-        first = self.trainer.is_global_zero
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for logger in self.trainer.loggers:
-            if isinstance(logger, RunCSVLogger) and self.values.resume and first:
-                logger.forget_after(self.step)
-        try:
-            self.trainer.fit(model, **arguments)
-        finally:
-            if self.values.wandb != "off":
-                wandb.finish()
-            if self.fresh and first and self.trainer.global_step == 0:
-                shutil.rmtree(self.folder, ignore_errors=True)
-
-    def after_test(self) -> None:
-        """The W&B run that the scores went to is finished."""
-        wandb.finish()
-
-
-class _Parsers(PrecisCLI):
-    """The command line's parsers alone: nothing is parsed, made or run."""
-
-    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        self.config = Namespace(subcommand=None, seed_everything=False)
-
-    def before_instantiate_classes(self) -> None: ...
-
-    def instantiate_classes(self) -> None: ...
-
-
-def _command_line(kind: type[PrecisCLI]) -> PrecisCLI:
-    options = {"allow_abbrev": False, "exit_on_error": False}
-    return kind(
-        LightningModule,
-        LightningDataModule,
-        subclass_mode_model=True,
-        subclass_mode_data=True,
-        seed_everything_default=1,
-        save_config_callback=None,  # `RunRecord` saves it, once everything has proved to be right
-        parser_kwargs=options | {name: dict(options) for name in TRAINING},
-        trainer_defaults={"use_distributed_sampler": False, "gradient_clip_val": 2.0},
-    )
-
-
-def fit_parser() -> LightningArgumentParser:
-    """The parser of `precis fit`, to check a config without a start; it raises `ArgumentError`."""
-    _load_classes()
-    return _command_line(_Parsers)._parser("fit")
 
 
 def with_run(arguments: list[str]) -> list[str]:
@@ -304,13 +67,6 @@ def with_run(arguments: list[str]) -> list[str]:
     if not any(option.startswith("--ckpt_path") for option in options):
         found.append(f"--ckpt_path={best_checkpoint(Path(folder))}")
     return [command, *found, *options]
-
-
-def _load_classes() -> None:
-    """Loads what the packages offer: a class is found by its short name only once it is there."""
-    for package in (callbacks, datamodules, datamodules.corpora, lightning_modules):
-        for name in package.__all__:
-            getattr(package, name)
 
 
 def _quiet() -> None:
@@ -345,11 +101,11 @@ def run(arguments: list[str]) -> None:
         return
     if command not in TRAINING:
         raise CorpusError(f"precis has no command {command!r}; it has {', '.join([*TRAINING, *commands.COMMANDS])}")
-    _load_classes()
+    load_classes()
     arguments = with_run([command, *rest])
     check_configs(arguments)
     sys.argv = [sys.argv[0], *arguments]  # where LightningCLI looks, and those that it starts for other devices
-    _command_line(PrecisCLI)
+    command_line(PrecisCLI)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,8 +10,8 @@ from jsonargparse import ArgumentError, Namespace
 from pytorch_lightning import Callback
 from pytorch_lightning.cli import instantiate_class
 
-from experiments.cli import fit_parser
 from experiments.run_folder import build
+from experiments.training import fit_parser
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = sorted((ROOT / "experiments" / "configs").rglob("*.yaml"))

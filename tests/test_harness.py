@@ -10,8 +10,8 @@ from pytorch_lightning.callbacks import Checkpoint
 from torch import Tensor
 
 from callbacks import GracefulStop
-from experiments.cli import PrecisCLI
 from experiments.run_folder import load_run
+from experiments.training import PrecisCLI
 
 
 class Recorder(Callback):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import cli, commands
+from experiments import commands, training
 from experiments.sweeping.grid import compose, read_sweep
 
 ROOT = Path(__file__).parents[1]
@@ -31,9 +31,9 @@ def test_there_is_something_to_check():
 def test_a_command_that_is_shown_exists(line, monkeypatch):
     monkeypatch.chdir(ROOT)
     _, command, *arguments = shlex.split(line.split(" < ")[0])
-    assert command in (*cli.TRAINING, *commands.COMMANDS)
+    assert command in (*training.TRAINING, *commands.COMMANDS)
     if command == "fit" and "--run" not in arguments:
-        cli.fit_parser().parse_args(arguments)
+        training.fit_parser().parse_args(arguments)
     if command == "sweep" and arguments[0] not in ("status", "logs", "cancel", "retry"):
         assert compose(read_sweep(Path(arguments[0])))
 

@@ -28,6 +28,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from datamodules.documents import CorpusError
 from experiments.parse_errors import explain
 from experiments.sweeping.random_search import check_random, draws
+from experiments.training import TRAINING, fit_parser
 
 OWN_KEYS = ("run_dir", "resume", "ckpt_path")  # what the sweep itself gives to a run
 SEED = "seed_everything"
@@ -141,7 +142,6 @@ def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _check_keys(sweep: Sweep) -> None:
-    from experiments.cli import TRAINING
     from experiments.commands import COMMANDS
 
     in_rows = set().union(*(overrides for _, overrides in sweep.rows))
@@ -212,8 +212,6 @@ def compose(sweep: Sweep) -> list[Point]:
     Raises:
         CorpusError: with the point and the key that is wrong, or the two points that are the same.
     """
-    from experiments.cli import fit_parser  # cli.py imports this module through its commands
-
     parser = fit_parser()
     defaults = _plain(parser, parser.get_defaults())
     seen: dict[str, Point] = {}

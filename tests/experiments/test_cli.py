@@ -14,7 +14,8 @@ import wandb
 import yaml
 
 from experiments import run_folder as run_folder_module
-from experiments.cli import HELP, fit_parser, main
+from experiments.cli import HELP, main
+from experiments.training import fit_parser
 from lightning_modules.metrics.rouge import rouge_scores
 
 

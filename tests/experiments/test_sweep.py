@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from datamodules.documents import CorpusError
-from experiments.cli import fit_parser
 from experiments.sweeping.grid import compose, points_of, read_sweep
 from experiments.sweeping.job import Job, is_finished, read_status
 from experiments.sweeping.launch import launch, run_environment
+from experiments.training import fit_parser
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "experiments" / "sweeps").glob("*.yaml"))
