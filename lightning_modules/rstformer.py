@@ -25,6 +25,8 @@ from lightning_modules.networks.rst_lora import DiscourseAdapters
 from lightning_modules.schedules import warmed_up
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
+_DISCOURSE = "network.injections."  # what is learned beside the LED
+
 
 class RSTformer(Summarizer):
     """A LED with labelled discourse distributions in its encoder's attention, in training and in decoding alike.
@@ -172,6 +174,15 @@ class RSTformer(Summarizer):
         symbols = {name: self.text.tokenizer.id_to_token(number) for name, number in names.items()}
         tokenizer = Tokenizer.from_str(self.text.tokenizer.to_str())
         PreTrainedTokenizerFast(tokenizer_object=tokenizer, **symbols).save_pretrained(folder)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """As in `Summarizer`; a model with discourse also goes on from one without it, where it then starts."""
+        weights = checkpoint["state_dict"]
+        own = {name: value for name, value in self.state_dict().items() if name.startswith(_DISCOURSE)}
+        if own and not any(name.startswith(_DISCOURSE) for name in weights):
+            weights |= own
+            rank_zero_info("the checkpoint has no discourse: what it learns of its own starts afresh")
+        super().on_load_checkpoint(checkpoint)
 
     def setup(self, stage: str) -> None:
         """Takes the text.

@@ -296,6 +296,22 @@ def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, c
         model_of().export(tmp_path / "other")
 
 
+def test_discourse_goes_on_from_a_plain_led_and_not_the_other_way(batch_and_text):
+    batch, text = batch_and_text
+    plain = randomized(model_of(ablation="no_discourse"), text)
+    saved = {"state_dict": plain.state_dict(), "text": text.state()}
+    branch = model_of(injection="log_bias")
+    branch.use_text(text)
+    branch.on_load_checkpoint(saved)
+    branch.load_state_dict(saved["state_dict"])
+    with torch.no_grad():  # beta is 0: where the plain LED was
+        ours, theirs = (model.eval().loss_terms(batch)["nll"] for model in (branch, plain))
+    assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
+    learned = {"state_dict": model_of(injection="log_bias").state_dict()}
+    with pytest.raises(CorpusError, match=r"network\.injections.* absent here"):
+        plain.on_load_checkpoint(learned)
+
+
 def test_initial_weights_have_the_deviation_that_is_asked_for():
     for std in (0.02, 0.1):
         led = model_of(init_std=std).network.led
