@@ -2,7 +2,6 @@
 
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -12,8 +11,8 @@ from torch import Tensor
 from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
-from datamodules.summarization import SummarizationData
-from datamodules.text.encoder_text import EncoderText, by_token
+from datamodules.encoder_data import EncoderData
+from datamodules.text.encoder_text import by_token
 from datamodules.text.trigrams import sharing
 from datamodules.text.words import tokenize
 from lightning_modules.metrics.oracle import greedy_oracle, sentence_scores
@@ -50,7 +49,7 @@ class ExtractiveBatch(Batch):
     sentences: list[list[str]]
 
 
-class ExtractiveData(SummarizationData):
+class ExtractiveData(EncoderData):
     """Whole documents, sentence by sentence, with the labels that extractive models learn from.
 
     Oracle labels are computed with the features, on `num_proc` processes, and kept in the cache with them.
@@ -85,29 +84,14 @@ class ExtractiveData(SummarizationData):
         piece: int = 200,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, **shared)
+        super().__init__(corpus, vocab_size, encoder, **shared)
         least = {"oracle_sentences": oracle_sentences, "max_words": max_words, "max_source": max_source, "piece": piece}
         for name, value in least.items():
             if value is not None and value < 1:
                 raise ValueError(f"data.{name} must be at least 1, got {value}")
-        self.vocab_size, self.encoder = vocab_size, encoder
         self.oracle_sentences, self.min_words, self.max_words = oracle_sentences, min_words, max_words
         self.max_source, self.piece = max_source, piece
         self._told: set[str] = set()
-
-    # Text --------------------------------------------------------------------------------------------------------
-
-    def text_settings(self) -> dict[str, Any]:
-        return {"kind": "encoder", "size": self.vocab_size, "encoder": self.encoder}
-
-    def build_text(self, train: datasets.Dataset) -> EncoderText:
-        if self.encoder is not None:
-            return EncoderText.of_checkpoint(self.encoder)
-        texts = (" ".join(sentence) for row in train for sentence in (*row["parts"], *row["references"]))
-        return EncoderText.build(texts, self.vocab_size)
-
-    def load_text(self, folder: Path) -> EncoderText:
-        return EncoderText.load(folder)
 
     # Features ----------------------------------------------------------------------------------------------------
 

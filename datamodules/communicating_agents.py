@@ -2,19 +2,15 @@
 
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any, Literal
 
-import datasets
 from torch import Tensor
 
 from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
-from datamodules.extended_words import corpus_vocabulary, cut, encode_words, target_fields
-from datamodules.summarization import SummarizationData
-from datamodules.text.vocabulary import PAD, UNK, Vocabulary
-from datamodules.text.words import Tokenizer
+from datamodules.extended_words import WordsData, cut, encode_words, target_fields
+from datamodules.text.vocabulary import PAD, UNK
 
 Split = Literal["even", "paragraphs"]
 
@@ -70,23 +66,19 @@ def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
     return [ends[after] - ends[before] for before, after in pairwise(cuts)]
 
 
-class CommunicatingAgentsData(SummarizationData):
+class CommunicatingAgentsData(WordsData):
     """Documents cut to `max_source` words and dealt out to `agents`, first references cut to `max_target` tokens.
 
     Paragraphs without a word are left out. A document with fewer words (or paragraphs) than agents has one for each of
-    the first agents; the others are padding and change nothing. One without any word is an unknown word. Validation
-    and test score against all references; the loss reads the first one.
+    the first agents; the others are padding and change nothing. One without any word is an unknown word.
 
     Args:
-        vocab_size: V, four special symbols included; a corpus with fewer words fills what it has.
         agents: M, 1 or more; the model's.
         split: `even` parts, wherever they end, or parts of whole `paragraphs`, as equal as these allow.
         max_source: words of a document that all agents read together; about 800 in the paper.
         max_target: tokens of a summary in the loss, end symbol included.
-        tokenizer: `words`, or `whitespace` for text that is tokenised already.
-        lowercase: fold case.
 
-    The other arguments are those of `SummarizationData`.
+    The other arguments are those of `WordsData`.
     """
 
     def __init__(
@@ -97,32 +89,16 @@ class CommunicatingAgentsData(SummarizationData):
         split: Split = "even",
         max_source: int = 800,
         max_target: int = 110,
-        tokenizer: Tokenizer = "words",
-        lowercase: bool = True,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, **shared)
-        if max_source < 1 or max_target < 2 or agents < 1:
-            given = f"{max_source}, {max_target}, {agents}"
-            raise ValueError(f"data.max_source is at least 1, max_target 2, agents 1; got {given}")
-        self.vocab_size, self.max_source, self.max_target = vocab_size, max_source, max_target
+        super().__init__(corpus, vocab_size, max_source, max_target, **shared)
+        if agents < 1:
+            raise ValueError(f"data.agents must be at least 1, got {agents}")
         self.agents, self.split = agents, split
-        self.tokenizer, self.lowercase = tokenizer, lowercase
-        self.lengths_now = (max_source, max_target)  # LengthCurriculum lowers these
-
-    def text_settings(self) -> dict[str, Any]:
-        return {"size": self.vocab_size, "tokenizer": self.tokenizer, "lowercase": self.lowercase}
-
-    def build_text(self, train: datasets.Dataset) -> Vocabulary:
-        return corpus_vocabulary(train, self.vocab_size, self.tokenizer, self.lowercase)
-
-    def load_text(self, folder: Path) -> Vocabulary:
-        return Vocabulary.load(folder)
 
     def feature_settings(self) -> dict[str, Any]:
         # agents are dealt out in `collate`: all numbers of them share the features
-        sizes = {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
-        return sizes | {"paragraphs": True}  # what the pointer-generator's features, of the same sizes, lack
+        return super().feature_settings() | {"paragraphs": True}  # which the pointer-generator's lack
 
     def encode(self, document: Document) -> dict[str, Any]:
         words: list[str] = []

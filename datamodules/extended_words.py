@@ -1,23 +1,66 @@
-"""Features and batches over a vocabulary that each document extends by its own words.
+"""Data over a vocabulary that each document extends by its own words.
 
 Ids below V are vocabulary words, V + k is the k-th word of a document that the vocabulary lacks.
 """
 
+from pathlib import Path
 from typing import Any
 
 import datasets
 from torch import Tensor
 
 from datamodules.batch import pad
+from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
+from datamodules.summarization import SummarizationData
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from datamodules.text.words import Tokenizer
 
 
-def corpus_vocabulary(train: datasets.Dataset, size: int, tokenizer: Tokenizer, lowercase: bool) -> Vocabulary:
-    """The most frequent words of documents and summaries, special symbols included in `size`."""
-    texts = (" ".join(sentence for part in (*row["parts"], *row["references"]) for sentence in part) for row in train)
-    return Vocabulary.build(texts, size, tokenizer, lowercase)
+class WordsData(SummarizationData):
+    """Documents as words, over the most frequent of which there is a vocabulary.
+
+    Validation and test score against all references; the loss reads the first one.
+
+    Args:
+        vocab_size: V, four special symbols included; a corpus with fewer words fills what it has.
+        max_source: words of a document that are read.
+        max_target: tokens of a summary in the loss, end symbol included.
+        tokenizer: `words`, or `whitespace` for text that is tokenised already.
+        lowercase: fold case.
+
+    The other arguments are those of `SummarizationData`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocab_size: int = 50_000,
+        max_source: int = 400,
+        max_target: int = 100,
+        tokenizer: Tokenizer = "words",
+        lowercase: bool = True,
+        **shared: Any,
+    ) -> None:
+        super().__init__(corpus, **shared)
+        if max_source < 1 or max_target < 2:
+            raise ValueError(f"data.max_source must be at least 1 and max_target 2; got {max_source}, {max_target}")
+        self.vocab_size, self.max_source, self.max_target = vocab_size, max_source, max_target
+        self.tokenizer, self.lowercase = tokenizer, lowercase
+        self.lengths_now = (max_source, max_target)  # LengthCurriculum lowers these
+
+    def text_settings(self) -> dict[str, Any]:
+        return {"size": self.vocab_size, "tokenizer": self.tokenizer, "lowercase": self.lowercase}
+
+    def build_text(self, train: datasets.Dataset) -> Vocabulary:
+        texts = (" ".join(text) for row in train for text in (*row["parts"], *row["references"]))
+        return Vocabulary.build(texts, self.vocab_size, self.tokenizer, self.lowercase)
+
+    def load_text(self, folder: Path) -> Vocabulary:
+        return Vocabulary.load(folder)
+
+    def feature_settings(self) -> dict[str, Any]:
+        return {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
 
 
 def encode_words(

@@ -4,7 +4,6 @@ import json
 import os
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import Any, Protocol
 
 import datasets
@@ -14,8 +13,8 @@ from torch import Tensor
 from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.documents import CorpusError, Document
-from datamodules.summarization import SummarizationData, _digest
-from datamodules.text.encoder_text import EncoderText
+from datamodules.encoder_data import EncoderData
+from datamodules.summarization import _digest
 from lightning_modules.metrics.oracle import text_scores
 
 
@@ -72,7 +71,7 @@ class MatchSumBatch(Batch):
     proposed: list[list[float]]
 
 
-class MatchSumData(SummarizationData):
+class MatchSumData(EncoderData):
     """Documents with candidate summaries: all subsets, of given sizes, of the sentences that a scorer puts first.
 
     A document with fewer sentences than `keep` keeps them all; sizes that it cannot have are left out, and if it can
@@ -104,27 +103,13 @@ class MatchSumData(SummarizationData):
         piece: int = 500,
         **shared: Any,
     ) -> None:
-        super().__init__(corpus, **shared)
+        super().__init__(corpus, vocab_size, encoder, **shared)
         self.sizes = sorted(set(sizes or [2, 3]))
         if keep < 1 or piece < 1 or self.sizes[0] < 1 or self.sizes[0] > keep:
             raise ValueError(f"data.keep {keep}, sizes {self.sizes}, piece {piece}: at least 1, and a size up to keep")
-        self.scorer, self.vocab_size, self.encoder = scorer, vocab_size, encoder
+        self.scorer = scorer
         self.keep, self.piece = keep, piece
         self._scores: dict[str, list[float]] = {}  # of the split that is being encoded
-
-    # Text --------------------------------------------------------------------------------------------------------
-
-    def text_settings(self) -> dict[str, Any]:
-        return {"kind": "encoder", "size": self.vocab_size, "encoder": self.encoder}
-
-    def build_text(self, train: datasets.Dataset) -> EncoderText:
-        if self.encoder is not None:
-            return EncoderText.of_checkpoint(self.encoder)
-        texts = (" ".join(sentence) for row in train for sentence in (*row["parts"], *row["references"]))
-        return EncoderText.build(texts, self.vocab_size)
-
-    def load_text(self, folder: Path) -> EncoderText:
-        return EncoderText.load(folder)
 
     # Features ----------------------------------------------------------------------------------------------------
 
