@@ -4,6 +4,8 @@ from pathlib import Path
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from callbacks.monitors import SHARDED
+from datamodules.documents import CorpusError
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 
 
@@ -18,7 +20,7 @@ class StartFrom(Callback):
             the same words; `precis fit --start_from` sees to that.
 
     Raises:
-        CorpusError: in training, if there is no checkpoint or it does not fit the model.
+        CorpusError: in training, if there is no checkpoint, it does not fit the model, or the model is sharded (FSDP).
     """
 
     def __init__(self, run: Path) -> None:
@@ -27,6 +29,11 @@ class StartFrom(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.ckpt_path is not None:
             return
+        if type(trainer.strategy).__name__ in SHARDED:
+            raise CorpusError("StartFrom: weights are shards already; start with --trainer.strategy ddp")
         state = read_checkpoint(self.run if self.run.is_file() else best_checkpoint(self.run))
-        pl_module.on_load_checkpoint(state)
-        pl_module.load_state_dict(state["state_dict"])
+        pl_module.on_load_checkpoint(state | {"start": True})
+        try:
+            pl_module.load_state_dict(state["state_dict"])
+        except RuntimeError as error:
+            raise CorpusError(f"{self.run}: does not fit the model: {' '.join(str(error).split())}") from None

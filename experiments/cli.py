@@ -13,10 +13,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from datamodules.documents import CorpusError
 from experiments import commands
 from experiments.parse_errors import check_configs, explain
-from experiments.run_folder import (
-    best_checkpoint,
-    read_config,
-)
+from experiments.run_folder import best_checkpoint, read_config
 from experiments.training import TRAINING, PrecisCLI, command_line, load_classes
 
 HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)

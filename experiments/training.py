@@ -29,6 +29,7 @@ from experiments.requeue import requeue
 from experiments.run_folder import (
     RunCSVLogger,
     RunRecord,
+    best_checkpoint,
     link_arguments,
     read_checkpoint,
     read_config,
@@ -122,7 +123,7 @@ class PrecisCLI(LightningCLI):
         if not fitting:
             warnings.filterwarnings("ignore", ".*The dirpath has changed")  # of a run that was moved
         if fitting and config.start_from:
-            self._start_from(config)
+            self.source = self._source(config)
         self.record = self._record() if fitting else ""  # before what holds for this start alone is filled in
         if config.checkpoint.dirpath is None:
             config.checkpoint.dirpath = str(folder / "checkpoints")
@@ -135,12 +136,19 @@ class PrecisCLI(LightningCLI):
             self._check_folder(config, folder)
 
     @staticmethod
-    def _start_from(config: Namespace) -> None:
-        """Finds the run to start from, and takes its text where none is named."""
+    def _source(config: Namespace) -> Path:
+        """The checkpoint to start from; the data gets its run's text where none is named.
+
+        Raises:
+            CorpusError: if it is not there, and the run does not go on from a checkpoint of its own.
+        """
         place = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
-        config.start_from = str(place)
-        if place.is_dir() and config.data.init_args.get("text", "") is None and (place / "text").is_dir():
-            config.data.init_args.text = place / "text"
+        run = place.parents[1] if place.suffix == ".ckpt" else place
+        if config.data.init_args.get("text", "") is None and (run / "text").is_dir():
+            config.data.init_args.text = run / "text"
+        if place.suffix == ".ckpt" and not (place.is_file() or config.resume):
+            raise CorpusError(f"{place}: no such checkpoint; --start_from takes one, or the folder of a run")
+        return place if place.suffix == ".ckpt" or config.resume else best_checkpoint(place)
 
     def _check_folder(self, config: Namespace, folder: Path) -> None:
         first = rank_zero_only.rank == 0  # the other ranks may find what it has written meanwhile
@@ -151,6 +159,8 @@ class PrecisCLI(LightningCLI):
         if config.resume:
             last = resumable(folder, write=first)
             config.ckpt_path, self.step = str(last), read_checkpoint(last)["global_step"]
+            if (folder / "text").is_dir() and "text" in config.data.init_args:
+                config.data.init_args.text = folder / "text"  # whatever became of the folder that it once came from
         elif first and (folder / "config.yaml").exists():
             raise CorpusError(f"{folder}: a run is there already; pass --resume true, or another --run_dir")
 
@@ -174,7 +184,7 @@ class PrecisCLI(LightningCLI):
                 extra.append(Previews(folder / "previews", documents=config.previews))
             loggers.append(RunCSVLogger(folder))
             if config.start_from:
-                extra.append(StartFrom(Path(config.start_from)))
+                extra.append(StartFrom(self.source))
         tracked = fitting or (self.subcommand == "test" and (folder / "wandb" / "run_id").is_file())
         if config.wandb != "off" and tracked:
             plain = yaml.safe_load(self.record) if fitting else read_config(folder)

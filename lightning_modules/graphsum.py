@@ -116,6 +116,12 @@ class GraphSum(Summarizer):
         optimizer = torch.optim.Adam(trained, lr=self.learning_rate, betas=(0.9, 0.998), eps=1e-9, fused=fused)
         return noam(optimizer, self.network.size, self.warmup_steps)
 
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """As in `Summarizer`; the label smoothing is this run's, which may be another than that of the weights."""
+        own = dict(self.loss_weights)
+        super().on_load_checkpoint(checkpoint)
+        self.loss_weights |= own
+
     # Training ----------------------------------------------------------------------------------------------------
 
     def source(self, batch: GraphSumBatch) -> Source:

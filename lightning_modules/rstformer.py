@@ -25,7 +25,7 @@ from lightning_modules.networks.rst_lora import DiscourseAdapters
 from lightning_modules.schedules import warmed_up
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
-_DISCOURSE = "network.injections."  # what is learned beside the LED
+_DISCOURSE = "network.injections."  # beta and the heads' relations
 
 
 class RSTformer(Summarizer):
@@ -176,10 +176,11 @@ class RSTformer(Summarizer):
         PreTrainedTokenizerFast(tokenizer_object=tokenizer, **symbols).save_pretrained(folder)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """As in `Summarizer`; a model with discourse also goes on from one without it, where it then starts."""
+        """As in `Summarizer`; with `StartFrom`, a model with discourse also goes on from one without it, where it then
+        begins (one with adapters does not: export the LED and name it as `checkpoint`)."""
         weights = checkpoint["state_dict"]
         own = {name: value for name, value in self.state_dict().items() if name.startswith(_DISCOURSE)}
-        if own and not any(name.startswith(_DISCOURSE) for name in weights):
+        if own and checkpoint.get("start") and not any(name.startswith(_DISCOURSE) for name in weights):
             weights |= own
             rank_zero_info("the checkpoint has no discourse: what it learns of its own starts afresh")
         super().on_load_checkpoint(checkpoint)

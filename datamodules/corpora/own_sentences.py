@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import get_args
 
-from datamodules.corpora.corpus import Corpus
+from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.documents import BadRecord, Record
 from datamodules.text.gap_selection import Selection, select
-from datamodules.text.sentences import split_sentences
 
 
 class OwnSentences(Corpus):
@@ -16,7 +15,7 @@ class OwnSentences(Corpus):
 
     A model that generates learns from it to find and to copy: `lead` teaches that within some hundred steps, also where
     reference summaries are too few for a model from scratch to begin to read its documents. `GapSentenceData` does the
-    same with the sentences taken out.
+    same with the sentences taken out. Sentences are split and chosen while the corpus is read, on one process.
 
     Args:
         corpus: where documents come from; their references are not read.
@@ -39,14 +38,14 @@ class OwnSentences(Corpus):
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         for record in self.corpus.records(split):
-            yield record if isinstance(record, BadRecord) else self._with_own(record)
+            document = make_document(record)
+            yield record if isinstance(document, BadRecord) else self._with_own(record, document.parts)
 
     def fingerprint(self, split: str) -> str:
         return f"own sentences 1 {self.selection} {self.number} of {self.corpus.fingerprint(split)}"
 
-    def _with_own(self, record: Record) -> Record:
-        parts = [split_sentences(part) if isinstance(part, str) else part for part in record.parts]
+    def _with_own(self, record: Record, parts: list[list[str]]) -> Record:
         sentences = [sentence for part in parts for sentence in part]
         # a draw belongs to its document, whatever stands before it
         chosen = select(sentences, self.number, self.selection, rng=random.Random(record.id))
-        return replace(record, parts=parts, references=[[sentences[i] for i in chosen]] if chosen else [])
+        return replace(record, parts=parts, references=[[sentences[i] for i in chosen]])

@@ -16,8 +16,7 @@ CASE = next(case for case in CASES if case.name == "pointer-coverage")
 @pytest.mark.parametrize("what", ["folder", "checkpoint"])
 def test_training_starts_from_the_weights_of_a_run_with_a_fresh_optimizer(what, trained, tiny_config, precis, tmp_path):
     run, source = tmp_path / "run", trained if what == "folder" else trained / "checkpoints" / "last.ckpt"
-    flags = [f"--start_from={source}"] + ([f"--data.text={trained}/text"] if what == "checkpoint" else [])
-    flags += ["--optimizer=SGD", "--optimizer.lr=0", "--trainer.max_steps=2"]
+    flags = [f"--start_from={source}", "--optimizer=SGD", "--optimizer.lr=0", "--trainer.max_steps=2"]
     done = precis("fit", "--config", tiny_config, *flags, "--run_dir", run)
     assert done.status == 0, done.err
     taken = load_run(trained, trained / "checkpoints" / ("best.ckpt" if what == "folder" else "last.ckpt")).model
@@ -40,10 +39,15 @@ def test_the_seed_names_the_run_and_its_text_comes_along(trained, tiny_config, p
     done = precis("fit", "--config", tiny_config, *flags, "--run_dir", run)
     assert done.status == 0, done.err
     kept = yaml.safe_load((run / "config.yaml").read_text())
-    assert kept["start_from"] == str(tmp_path / "run_7") and kept["data"]["init_args"]["text"].endswith("run_7/text")
+    assert kept["start_from"] == str(place) and kept["data"]["init_args"]["text"] == f"{tmp_path}/run_7/text"
+    shutil.rmtree(tmp_path / "run_7")  # a run goes on from its own folder alone
+    done = precis("fit", "--run", run, "--trainer.max_steps=2")
+    assert done.status == 0, done.err
     done = precis("fit", "--config", tiny_config, *flags, "--seed_everything=8", "--run_dir", tmp_path / "other")
     assert done.status == 1 and "run_8/checkpoints: no checkpoint there" in done.err
     assert not (tmp_path / "other").exists()
+    done = precis("fit", "--config", tiny_config, "--start_from=nowhere/last.ckpt", "--run_dir", tmp_path / "other")
+    assert done.status == 1 and "nowhere/last.ckpt: no such checkpoint" in done.err
 
 
 def test_what_does_not_fit_is_refused(corpus_files, trained, tmp_path):

@@ -302,7 +302,9 @@ def test_discourse_goes_on_from_a_plain_led_and_not_the_other_way(batch_and_text
     saved = {"state_dict": plain.state_dict(), "text": text.state()}
     branch = model_of(injection="log_bias")
     branch.use_text(text)
-    branch.on_load_checkpoint(saved)
+    with pytest.raises(CorpusError, match="absent there"):  # as `precis test` would, of another run
+        branch.on_load_checkpoint(saved)
+    branch.on_load_checkpoint(saved | {"start": True})
     branch.load_state_dict(saved["state_dict"])
     with torch.no_grad():  # beta is 0: where the plain LED was
         ours, theirs = (model.eval().loss_terms(batch)["nll"] for model in (branch, plain))
