@@ -28,7 +28,7 @@ demo: $(SETUP) ## train the pointer-generator on docstrings, score it beside lea
 test: $(SETUP) ## run all tests (under 10 minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-cluster: $(SETUP) ## prove sweeps and preemption on a SLURM of this machine's own (root on Debian; elsewhere skipped)
+test-cluster: $(SETUP) ## prove sweeps, preemption and parsing on a SLURM of this machine's own (root on Debian; elsewhere skipped)
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && ! command -v slurmctld > /dev/null; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq slurm-wlm munge > /dev/null \
 			|| echo "slurm-wlm and munge cannot be installed here"; \

@@ -142,7 +142,7 @@ def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _check_keys(sweep: Sweep) -> None:
-    from experiments.commands import COMMANDS
+    from experiments.commands import COMMANDS  # which import this module
 
     in_rows = set().union(*(overrides for _, overrides in sweep.rows))
     drawn = sweep.random.get("keys", {})
