@@ -116,7 +116,7 @@ def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files,
     with pytest.raises(CorpusError, match="no parser 'nobody': there are default, small, right_branching"):
         ready(corpus_files, tmp_path, parser="nobody")
     monkeypatch.setattr(parsing, "_loader", None)
-    with pytest.raises(CorpusError, match=r"no names are known: import experiments\.parsers"):
+    with pytest.raises(CorpusError, match=r"no names are known: import experiments\.discourse\.parsers"):
         ready(corpus_files, tmp_path, parser="right_branching")
 
 
