@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from lightning_modules.networks.agents_messages import Messages, make_messages
+from lightning_modules.networks.recurrent import bidirectional_states
 
 
 class Parts(NamedTuple):
@@ -69,8 +69,7 @@ class PartEncoder(nn.Module):
     def forward(self, inputs: Tensor, parts: Parts) -> Tensor:
         """[B, M, I, input_size] -> [B, M, I, H], 0 behind each part; the agents are rows of one batch."""
         rows = inputs.flatten(0, 1)                                                              # [B M, I, D]
-        packed = pack_padded_sequence(rows, parts.lengths, batch_first=True, enforce_sorted=False)
-        states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=rows.shape[1])
+        states = bidirectional_states(self.lstm, rows, parts.lengths)
         return self.project(states).unflatten(0, inputs.shape[:2])
 
 
