@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.networks.agents_messages import Messages, make_messages
-from lightning_modules.networks.recurrent import bidirectional_states
+from lightning_modules.networks.recurrent import bidirectional
 
 
 class Parts(NamedTuple):
@@ -69,7 +69,7 @@ class PartEncoder(nn.Module):
     def forward(self, inputs: Tensor, parts: Parts) -> Tensor:
         """[B, M, I, input_size] -> [B, M, I, H], 0 behind each part; the agents are rows of one batch."""
         rows = inputs.flatten(0, 1)                                                              # [B M, I, D]
-        states = bidirectional_states(self.lstm, rows, parts.lengths)
+        states = bidirectional(self.lstm, rows, parts.lengths).states
         return self.project(states).unflatten(0, inputs.shape[:2])
 
 

@@ -2,7 +2,8 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from lightning_modules.networks.recurrent import bidirectional
 
 OTHER, BEGIN = 0, 1
 
@@ -56,8 +57,7 @@ class SegmentationNetwork(nn.Module):
         Returns:
             [C, T, 2].
         """
-        packed = pack_padded_sequence(words[rows], lengths, batch_first=True, enforce_sorted=False)
-        states = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=rows.shape[1])[0]
+        states = bidirectional(self.lstm, words[rows], lengths).states
         scores = self.score(self.dropout(states))                                            # [C, T, 2]
         impossible = torch.stack([begins[rows], torch.zeros_like(rows, dtype=torch.bool)], -1)
         return scores.masked_fill(impossible, float("-inf"))

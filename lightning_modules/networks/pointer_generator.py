@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from lightning_modules.networks.attention import CoverageAttention, coverage_loss
+from lightning_modules.networks.recurrent import bidirectional
 
 
 class Memory(NamedTuple):
@@ -101,11 +101,7 @@ class PointerGeneratorNetwork(nn.Module):
             source: vocabulary ids, [B, S].
             lengths: number of real tokens, at least 1, [B], on the CPU.
         """
-        packed = pack_padded_sequence(
-            self.dropout(self.embedding(source)), lengths, batch_first=True, enforce_sorted=False
-        )
-        packed, (hidden, cell) = self.encoder(packed)
-        states, _ = pad_packed_sequence(packed, batch_first=True, total_length=source.shape[1])    # [B, S, 2H]
+        states, hidden, cell = bidirectional(self.encoder, self.dropout(self.embedding(source)), lengths)
         states = self.dropout(states.contiguous())
         positions = torch.arange(source.shape[1], device=source.device)
         mask = positions < lengths.to(source.device, non_blocking=True).unsqueeze(1)               # [B, S]

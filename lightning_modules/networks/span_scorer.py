@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from lightning_modules.networks.chart import Chart, Potentials
+from lightning_modules.networks.recurrent import bidirectional
 
 EDU_LAYOUT, SPAN_LAYOUT = 8, 18  # numbers of features
 
@@ -111,9 +111,7 @@ class EduContext(nn.Module):
         """Vectors [B, E, input_size] -> [B, E, H]."""
         x = self.normalize(self.project(self.dropout(vectors))) + self.layout(layout.of_edus())  # [B, E, H]
         x = self.dropout(x.relu())
-        packed = pack_padded_sequence(x, layout.lengths, batch_first=True, enforce_sorted=False)
-        context, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])
-        return self.dropout(context + x)
+        return self.dropout(bidirectional(self.lstm, x, layout.lengths).states + x)
 
 
 class _Pieces(nn.Module):

@@ -5,7 +5,9 @@ from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+from torch.nn.utils.rnn import pad_sequence
+
+from lightning_modules.networks.recurrent import bidirectional
 
 # families whose first position has the number of the padding token plus one
 _OFFSET_POSITIONS = ("roberta", "camembert", "xlm-roberta", "xlm-roberta-xl", "longformer")
@@ -248,6 +250,5 @@ class SmallEncoder(WindowedEncoder):
         words = self.embed(pad_sequence(windows, batch_first=True))                          # [W, T, E]
         if self.training and self.word_dropout:
             words = words * (torch.rand(words.shape[:2], device=words.device) >= self.word_dropout).unsqueeze(-1)
-        packed = pack_padded_sequence(self.dropout(words), lengths, batch_first=True, enforce_sorted=False)
-        states = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)[0]              # [W, T, D]
+        states = bidirectional(self.lstm, self.dropout(words), lengths).states               # [W, T, D]
         return [row[: len(window)] for row, window in zip(self.dropout(states), windows)]

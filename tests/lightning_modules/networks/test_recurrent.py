@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from lightning_modules.networks.recurrent import bidirectional_states
+from lightning_modules.networks.recurrent import bidirectional
 
 
 @pytest.mark.parametrize("lengths", [[5, 3, 1, 4], [6, 6], [2], [7, 1]])
@@ -16,12 +16,15 @@ def test_it_is_the_lstm_over_a_packed_sequence(lengths, bias):
     lengths, width = torch.tensor(lengths), 7
     inputs = torch.randn(len(lengths), width, 3, dtype=torch.double, requires_grad=True)
     packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-    theirs, _ = pad_packed_sequence(lstm(packed)[0], batch_first=True, total_length=width)
-    ours = bidirectional_states(lstm, inputs, lengths)
-    assert torch.allclose(ours, theirs, atol=1e-12)
-    weight = torch.randn_like(theirs)
-    wanted = torch.autograd.grad((theirs * weight).sum(), [inputs, *lstm.parameters()])
-    found = torch.autograd.grad((ours * weight).sum(), [inputs, *lstm.parameters()])
+    packed, last = lstm(packed)
+    theirs = (pad_packed_sequence(packed, batch_first=True, total_length=width)[0], *last)
+    ours = bidirectional(lstm, inputs, lengths)
+    assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(ours, theirs, strict=True))
+    weights = [torch.randn_like(tensor) for tensor in theirs]
+    wanted, found = (
+        torch.autograd.grad(sum((x * w).sum() for x, w in zip(given, weights)), [inputs, *lstm.parameters()])
+        for given in (theirs, ours)
+    )
     assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(found, wanted, strict=True))
 
 
@@ -31,4 +34,5 @@ def test_what_stands_behind_a_row_changes_nothing():
     inputs = torch.randn(2, 4, 3)
     other = inputs.clone()
     other[1, 2:] = 100
-    assert torch.equal(bidirectional_states(lstm, inputs, lengths), bidirectional_states(lstm, other, lengths))
+    pairs = zip(bidirectional(lstm, inputs, lengths), bidirectional(lstm, other, lengths))
+    assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
