@@ -40,6 +40,7 @@ lint: $(SETUP) ## check style with ruff
 
 bench: $(SETUP) ## measure speed and memory: one table a script
 	$(BIN)/python benchmarks/pointer_generator.py
+	$(BIN)/python benchmarks/recurrent.py
 	$(BIN)/python benchmarks/rouge.py
 	$(BIN)/python benchmarks/parsing.py
 	$(BIN)/python benchmarks/discourse_attention.py

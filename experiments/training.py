@@ -143,12 +143,15 @@ class PrecisCLI(LightningCLI):
             CorpusError: if it is not there, and the run does not go on from a checkpoint of its own.
         """
         place = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
-        run = place.parents[1] if place.suffix == ".ckpt" else place
+        named = place.suffix == ".ckpt"
+        run = place.parent.parent if named else place
         if config.data.init_args.get("text", "") is None and (run / "text").is_dir():
             config.data.init_args.text = run / "text"
-        if place.suffix == ".ckpt" and not (place.is_file() or config.resume):
+        if config.resume:
+            return place  # which is not read
+        if named and not place.is_file():
             raise CorpusError(f"{place}: no such checkpoint; --start_from takes one, or the folder of a run")
-        return place if place.suffix == ".ckpt" or config.resume else best_checkpoint(place)
+        return place if named else best_checkpoint(place)
 
     def _check_folder(self, config: Namespace, folder: Path) -> None:
         first = rank_zero_only.rank == 0  # the other ranks may find what it has written meanwhile
