@@ -8,6 +8,15 @@ from torch.autograd.function import once_differentiable
 PART_ELEMENTS = {"cpu": 2**17, "cuda": 2**28}
 
 
+def tanh_(x: Tensor) -> Tensor:
+    """tanh in place. On a CPU as 2 sigmoid(2x) - 1, which errs by 1e-7 and is three times as fast or more: PyTorch has
+    a vector loop for sigmoid, but for tanh calls a library that is slow on some processors. Half precision is
+    finer near 0 than near 1, so it keeps tanh."""
+    if x.device.type != "cpu" or x.dtype in (torch.float16, torch.bfloat16):
+        return x.tanh_()
+    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
+
+
 class _AdditiveEnergy(torch.autograd.Function):
     """v^T tanh(projected + query + coverage w_c) that stores its inputs and recomputes the tanh layer in the backward
     pass: autograd would keep one [B, K, S, A] tensor for every decoder step."""
@@ -19,7 +28,7 @@ class _AdditiveEnergy(torch.autograd.Function):
         layer = torch.add(projected.unsqueeze(1), query.unsqueeze(2), out=out)       # [b, k, S, A]
         if coverage is not None:
             layer.addcmul_(coverage.unsqueeze(-1).to(layer.dtype), w_c.to(layer.dtype))
-        return layer.tanh_()
+        return tanh_(layer)
 
     @staticmethod
     def forward(ctx, projected: Tensor, query: Tensor, coverage: Tensor | None, w_c: Tensor, v: Tensor) -> Tensor:

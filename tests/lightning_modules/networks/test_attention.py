@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from lightning_modules.networks.attention import PART_ELEMENTS, CoverageAttention, _AdditiveEnergy, coverage_loss
+from lightning_modules.networks.attention import PART_ELEMENTS, CoverageAttention, _AdditiveEnergy, coverage_loss, tanh_
 
 
 def by_hand(layer, query, memory, coverage, gate):
@@ -43,6 +43,13 @@ def test_the_recomputed_gradient_equals_finite_differences(has_coverage, summari
     coverage = draw(2, summaries, 4) if has_coverage else None
     inputs = (draw(2, 4, 3), draw(2, summaries, 3), coverage, draw(3), draw(3))
     assert torch.autograd.gradcheck(_AdditiveEnergy.apply, inputs)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-15), (torch.float32, 2e-7), (torch.bfloat16, 0)])
+def test_tanh_equals_pytorchs_everywhere(dtype, error):
+    inputs = torch.cat([torch.linspace(-12, 12, 4001), torch.tensor([0.0, 1e-6, -1e-4, 60, -1e30, torch.inf])])
+    inputs = inputs.to(dtype)
+    torch.testing.assert_close(tanh_(inputs.clone()), inputs.tanh(), rtol=0, atol=error)
 
 
 def test_a_closed_gate_leaves_coverage_out_but_in_the_graph():
