@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.graph_attention import GraphBias
+from lightning_modules.networks.grouped_attention import grouped_attention
 from lightning_modules.networks.transformer import MultiHeadAttention
 
 
@@ -71,8 +72,8 @@ class GraphAttention(nn.Module):
         self, tokens: Tensor, paragraphs: Tensor, token_mask: Tensor, paragraph_mask: Tensor, graph: Tensor
     ) -> GraphMemory:
         """Keys and values of tokens [B, L, n, D] and paragraphs [B, L, D], computed once; the rest as it is."""
-        keys_values = (*self.tokens.project(tokens.flatten(1, 2)), *self.paragraphs.project(paragraphs))
-        return GraphMemory(*keys_values, token_mask, paragraph_mask, graph)
+        of_tokens = (tensor.contiguous() for tensor in self.tokens.project(tokens.flatten(1, 2)))
+        return GraphMemory(*of_tokens, *self.paragraphs.project(paragraphs), token_mask, paragraph_mask, graph)
 
     def position(self, query: Tensor, paragraph_mask: Tensor) -> Tensor:
         """s_t of queries [B, N, T, D / N]: [B, N, T], in [0, L - 1] with the document's own number of paragraphs."""
@@ -92,18 +93,7 @@ class GraphAttention(nn.Module):
         beta = self.beta(x, memory)                                                          # [B, N, T, L]
         beta = self.dropout(beta)
         overall = beta @ memory.paragraph_values                                             # [B, N, T, D / N]
-        within = self.within(x, memory)                                                      # [B, N, L, T, D / N]
-        local = (beta.transpose(-1, -2).unsqueeze(-1) * within).sum(2)                       # [B, N, T, D / N]
+        query = self.tokens.split(self.tokens.query(x))                                      # [B, N, T, D / N]
+        known = (memory.token_keys, memory.token_values, memory.token_mask)
+        local = grouped_attention(query, *known, beta)                                       # [B, N, T, D / N]
         return self.join(torch.cat([part.transpose(1, 2).flatten(2) for part in (overall, local)], -1))
-
-    def within(self, x: Tensor, memory: GraphMemory) -> Tensor:
-        """sum_i gamma_tji x_ji of every paragraph: x [B, T, D] -> [B, N, L, T, D / N].
-
-        All paragraphs of all heads are the heads of one fused attention, which keeps no gamma.
-        """
-        (B, L, n), N = memory.token_mask.shape, self.tokens.heads
-        query = self.tokens.split(self.tokens.query(x)).unsqueeze(2).expand(-1, -1, L, -1, -1)
-        keys, values = (tensor.reshape(B, N * L, n, -1) for tensor in (memory.token_keys, memory.token_values))
-        seen = memory.token_mask.unsqueeze(1).expand(-1, N, -1, -1).reshape(B, N * L, 1, n)
-        mixed = F.scaled_dot_product_attention(query.flatten(1, 2), keys, values, seen)      # [B, N L, T, D / N]
-        return mixed.unflatten(1, (N, L))

@@ -9,8 +9,8 @@ from torch.nn.functional import embedding, linear, pad
 
 from lightning_modules.networks.scratch import Scratch
 
-# logits alive at once: 16 MB stay near a CPU's caches, 512 MB fill a GPU
-CHUNK_ELEMENTS = {"cpu": 2**22, "cuda": 2**27}
+# logits alive at once: 2 MB stay in a CPU's caches, 512 MB fill a GPU
+CHUNK_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
 BLOCK = 64  # words of which only the maximum is looked at first
 SPARE = 16  # words that are scored exactly beyond those asked for, where the likeliest were found by rounded scores
 
@@ -20,6 +20,23 @@ def wide(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+def vocabulary_slices(features: Tensor, size: int) -> list[slice]:
+    """A vocabulary in slices, of which the logits of all features [N, H] are alive at once."""
+    words = max(256, CHUNK_ELEMENTS.get(features.device.type, CHUNK_ELEMENTS["cuda"]) // max(1, len(features)))
+    return [slice(start, min(start + words, size)) for start in range(0, size, words)]
+
+
+def slice_logits(part: slice, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Logits of the words of a slice, in float32 or wider, [N, words]."""
+    return wide(torch.addmm(bias[part], features, weight[part].T))
+
+
+def slice_columns(part: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Where a slice holds the targets [N], and which of them it holds at all, both [N, 1]."""
+    column = (targets - part.start).unsqueeze(1)
+    return column.clamp(0, part.stop - part.start - 1), (column >= 0) & (column < part.stop - part.start)
+
+
 class _LinearLogProb(torch.autograd.Function):
     """log softmax(x W^T + b)[target], a slice of the vocabulary at a time, logits recomputed in the backward pass.
 
@@ -27,26 +44,15 @@ class _LinearLogProb(torch.autograd.Function):
     """
 
     @staticmethod
-    def logits(part: slice, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return wide(torch.addmm(bias[part], features, weight[part].T))               # [N, words]
-
-    @staticmethod
-    def columns(part: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Where a slice holds the targets, and which of them it holds at all, both [N, 1]."""
-        column = (targets - part.start).unsqueeze(1)
-        return column.clamp(0, part.stop - part.start - 1), (column >= 0) & (column < part.stop - part.start)
-
-    @staticmethod
     def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
         ctx.dtypes = weight.dtype, bias.dtype
         weight, bias = weight.to(features.dtype), bias.to(features.dtype)            # once, not once a slice
-        words = max(256, CHUNK_ELEMENTS.get(features.device.type, 2**22) // max(1, len(features)))
-        ctx.parts = [slice(start, min(start + words, len(weight))) for start in range(0, len(weight), words)]
+        ctx.parts = vocabulary_slices(features, len(weight))
         sums, chosen = [], 0
         for part in ctx.parts:
-            logits = _LinearLogProb.logits(part, features, weight, bias)
+            logits = slice_logits(part, features, weight, bias)
             sums.append(logits.logsumexp(-1))
-            column, inside = _LinearLogProb.columns(part, targets)
+            column, inside = slice_columns(part, targets)
             chosen = chosen + logits.gather(-1, column).masked_fill(~inside, 0)      # [N, 1]
         normalizer = torch.stack(sums).logsumexp(0)                                  # [N]
         ctx.save_for_backward(features, weight, bias, targets, normalizer)
@@ -61,8 +67,8 @@ class _LinearLogProb(torch.autograd.Function):
         grad_bias = torch.empty_like(bias, dtype=ctx.dtypes[1])
         slope = 0
         for part in ctx.parts:
-            probabilities = _LinearLogProb.logits(part, features, weight, bias).sub_(normalizer.unsqueeze(-1)).exp_()
-            column, inside = _LinearLogProb.columns(part, targets)
+            probabilities = slice_logits(part, features, weight, bias).sub_(normalizer.unsqueeze(-1)).exp_()
+            column, inside = slice_columns(part, targets)
             probabilities.scatter_add_(-1, column, -inside.to(probabilities.dtype))  # P - onehot
             grad_bias[part] = -grad @ probabilities
             probabilities = probabilities.to(features.dtype)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lightning_modules.networks.output_layer import CHUNK_ELEMENTS, wide
+from lightning_modules.networks.output_layer import slice_columns, slice_logits, vocabulary_slices, wide
 
 
 class _SmoothedLogProbs(torch.autograd.Function):
@@ -12,25 +12,14 @@ class _SmoothedLogProbs(torch.autograd.Function):
     recomputed in the backward pass (as in `output_layer.linear_log_prob`)."""
 
     @staticmethod
-    def logits(part: slice, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return wide(torch.addmm(bias[part], features, weight[part].T))                       # [N, words]
-
-    @staticmethod
-    def columns(part: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Where a slice holds the targets, and which of them it holds at all, both [N, 1]."""
-        column = (targets - part.start).unsqueeze(1)
-        return column.clamp(0, part.stop - part.start - 1), (column >= 0) & (column < part.stop - part.start)
-
-    @staticmethod
     def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         ctx.dtypes, size = (weight.dtype, bias.dtype), len(weight)
         weight, bias = weight.to(features.dtype), bias.to(features.dtype)                    # once, not once a slice
-        words = max(256, CHUNK_ELEMENTS.get(features.device.type, 2**22) // max(1, len(features)))
-        ctx.parts = [slice(start, min(start + words, size)) for start in range(0, size, words)]
+        ctx.parts = vocabulary_slices(features, size)
         sums, chosen, totals = [], 0, 0
         for part in ctx.parts:
-            logits = _SmoothedLogProbs.logits(part, features, weight, bias)
-            column, inside = _SmoothedLogProbs.columns(part, targets)
+            logits = slice_logits(part, features, weight, bias)
+            column, inside = slice_columns(part, targets)
             chosen = chosen + logits.gather(-1, column).masked_fill(~inside, 0)              # [N, 1]
             totals = totals + logits.sum(-1)                                                 # [N]
             top = logits.amax(-1, keepdim=True)
@@ -49,9 +38,9 @@ class _SmoothedLogProbs(torch.autograd.Function):
         grad_weight = torch.empty_like(weight, dtype=ctx.dtypes[0])                          # [V, H]
         grad_bias, slope = torch.empty_like(bias, dtype=ctx.dtypes[1]), 0
         for part in ctx.parts:
-            grad = _SmoothedLogProbs.logits(part, features, weight, bias).sub_(normalizer.unsqueeze(-1)).exp_()
+            grad = slice_logits(part, features, weight, bias).sub_(normalizer.unsqueeze(-1)).exp_()
             torch.addcmul(share, grad, both, out=grad)                                       # [N, words]
-            column, inside = _SmoothedLogProbs.columns(part, targets)
+            column, inside = slice_columns(part, targets)
             grad.scatter_add_(-1, column, inside * at_target.unsqueeze(-1))
             grad_bias[part] = grad.sum(0)
             grad = grad.to(features.dtype)

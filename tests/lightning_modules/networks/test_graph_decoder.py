@@ -9,7 +9,6 @@ from torch import Tensor
 
 from lightning_modules.networks.graph_attention import GraphBias
 from lightning_modules.networks.graph_decoder import GraphAttention, rows_at
-from lightning_modules.networks.transformer import MultiHeadAttention
 
 B, T, n, D, N, SIGMA = 2, 3, 4, 12, 3, 0.8
 d = D // N
@@ -133,19 +132,6 @@ def test_a_graph_of_ones_is_attention_without_a_graph():
     attention.bias = None
     torch.testing.assert_close(with_graph, ours(attention, x, given))
     assert not torch.allclose(with_graph, other)
-
-
-def test_paragraphs_of_equal_scores_make_local_attention_plain():
-    """One paragraph of all tokens, all paragraph scores being equal: gamma beta is one softmax over the tokens."""
-    attention = scattered(GraphAttention(D, N, 0.1, None))
-    plain = MultiHeadAttention(D, N).double().eval()
-    x, (tokens, _, vectors, _, graph) = double(B, T, D), documents(1)
-    for name in ("query", "key", "value"):
-        getattr(plain, name).load_state_dict(getattr(attention.tokens, name).state_dict())
-    plain.output = torch.nn.Identity()
-    real, there = torch.ones(B, 1, n, dtype=torch.bool), torch.ones(B, 1, dtype=torch.bool)
-    within = attention.within(x, attention.remember(tokens, vectors, real, there, graph))    # [B, N, 1, T, d]
-    torch.testing.assert_close(within.squeeze(2).transpose(1, 2).flatten(2), plain(x, tokens.flatten(1, 2)))
 
 
 def test_padding_changes_nothing():

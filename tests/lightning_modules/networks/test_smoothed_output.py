@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from lightning_modules.networks import smoothed_output
+from lightning_modules.networks import output_layer
 from lightning_modules.networks.smoothed_output import smoothed_log_probs
 
 
 @pytest.mark.parametrize("elements", [1, 2**22], ids=["slices", "whole"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_values_and_gradients_are_those_of_cross_entropy(elements, smoothing, monkeypatch):
-    monkeypatch.setitem(smoothed_output.CHUNK_ELEMENTS, "cpu", elements)  # slices have 256 words at least
+    monkeypatch.setitem(output_layer.CHUNK_ELEMENTS, "cpu", elements)  # slices have 256 words at least
     torch.manual_seed(0)
     sizes = ((9, 6), (600, 6), (600,))
     given = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes]

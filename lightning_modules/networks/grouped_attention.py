@@ -1,0 +1,76 @@
+"""Attention with a softmax within each group of keys, the groups weighed by shares: GraphSum's look at tokens."""
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+# weights alive at once: 2 MB stay in a CPU's caches, 512 MB fill a GPU
+PART_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
+
+
+class _GroupedAttention(torch.autograd.Function):
+    """Stores its inputs and recomputes the weights in the backward pass, some rows at a time: autograd would keep two
+    tensors of the size of all weights, [R, T, L n]."""
+
+    @staticmethod
+    def gamma(rows: slice, query: Tensor, keys: Tensor, bias: Tensor, groups: int) -> Tensor:
+        scores = torch.baddbmm(bias[rows], query[rows], keys[rows].mT, alpha=query.shape[-1] ** -0.5)   # [r, T, L n]
+        return scores.unflatten(-1, (groups, -1)).softmax(-1, dtype=scores.dtype)                # [r, T, L, n]
+
+    @staticmethod
+    def forward(ctx, query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, shares: Tensor) -> Tensor:
+        ctx.save_for_backward(query, keys, values, bias, shares)
+        mixed = torch.empty_like(query)
+        for rows in _parts(query, keys):
+            weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])
+            weights *= shares[rows].unsqueeze(-1)
+            mixed[rows] = weights.flatten(-2) @ values[rows]                                     # [r, T, d]
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):
+        """With w = share gamma and g = d loss / d w: d share = sum_i g gamma, d score = w (g - d share)."""
+        query, keys, values, bias, shares = ctx.saved_tensors
+        grad, scale = grad.contiguous(), query.shape[-1] ** -0.5
+        grads = tuple(torch.empty_like(tensor) for tensor in (query, keys, values, shares))
+        for rows in _parts(query, keys):
+            weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])         # [r, T, L, n]
+            slope = (grad[rows] @ values[rows].mT).view_as(weights)
+            slope *= weights
+            of_share, share = slope.sum(-1, keepdim=True), shares[rows].unsqueeze(-1)            # [r, T, L, 1]
+            slope.addcmul_(weights, of_share, value=-1).mul_(share * scale)
+            slope, weights = slope.flatten(-2), weights.mul_(share).flatten(-2)                  # [r, T, L n]
+            parts = (slope @ keys[rows], slope.mT @ query[rows], weights.mT @ grad[rows], of_share.squeeze(-1))
+            for whole, part in zip(grads, parts):
+                whole[rows] = part
+        query, keys, values, shares = grads
+        return query, keys, values, None, shares
+
+
+def _parts(query: Tensor, keys: Tensor) -> list[slice]:
+    """Rows of [R, T, d] that are computed together: as many as `PART_ELEMENTS` allow."""
+    most = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])
+    rows = max(1, most // (query.shape[1] * keys.shape[1]))
+    return [slice(start, start + rows) for start in range(0, len(query), rows)]
+
+
+def grouped_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shares: Tensor) -> Tensor:
+    """sum_j share_tj sum_i gamma_tji v_ji, where gamma is a softmax over the n keys of each of L groups.
+
+    Nothing of the size of gamma, [B, N, T, L n], is kept for the backward pass.
+
+    Args:
+        query: [B, N, T, d].
+        keys: [B, N, L n, d].
+        values: [B, N, L n, d].
+        mask: True at keys that may be seen, one at least of each group, [B, L, n].
+        shares: weights of the groups, [B, N, T, L].
+
+    Returns:
+        [B, N, T, d].
+    """
+    bias = query.new_zeros(mask.shape).masked_fill_(~mask, float("-inf")).flatten(1)             # [B, L n]
+    bias = bias[:, None, None].expand(-1, query.shape[1], -1, -1)                                # [B, N, 1, L n]
+    rows = (tensor.flatten(0, 1) for tensor in (query, keys, values, bias, shares.to(query.dtype)))
+    return _GroupedAttention.apply(*rows).view_as(query)
