@@ -6,7 +6,7 @@ from conftest import write_lines
 
 from experiments.discourse.segmenter import interval, main, scores
 
-CONFIGS = Path(__file__).parents[2] / "experiments" / "segmenters"
+CONFIGS = Path(__file__).parents[3] / "experiments" / "segmenters"
 LINES = ["The otter slept", "because it rained.", "A heron left", "when it was late.", "It sang."]
 
 

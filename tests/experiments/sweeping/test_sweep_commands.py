@@ -173,9 +173,9 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     callback = {"class_path": "interrupting.Hold", "init_args": {"folder": str(hold), "batch": 1}}
     fixed = {"trainer.max_steps": 3, "trainer.callbacks": [callback]}
     path.write_text(yaml.safe_dump({"base": str(tiny_config), "set": fixed, "seeds": [1], "after": []}))
-    tests = str(Path(__file__).parents[1])
+    tests = str(Path(__file__).parents[2])
     command = [sys.executable, "-m", "experiments.cli", "sweep", str(path), "--out", str(out), "--detach"]
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     environment = os.environ | {"PYTHONPATH": f"{tests}{os.pathsep}{root}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "precis sweep status" in done.stdout, done.stderr
@@ -217,7 +217,7 @@ def test_a_stopped_launcher_is_signalled_once(tmp_path, precis):
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); write_launch(out, 'local', {}, pid=os.getpid())\n"
         "time.sleep(600)"
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     launcher = subprocess.Popen([sys.executable, "-c", script, str(out)], cwd=root)
     wait_for((out / "launch.json").exists)
     assert f"told process {launcher.pid}" in precis("sweep", "cancel", out).out

@@ -12,7 +12,7 @@ from scipy import stats
 from experiments.evaluation import scorers
 
 sacrebleu = pytest.importorskip("sacrebleu")
-GOLDEN = Path(__file__).parents[3] / "shared" / "data" / "rouge_golden"
+GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "rouge_golden"
 
 OUTPUTS = [
     "The otter guards the mill. It never sleeps.",

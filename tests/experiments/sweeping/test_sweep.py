@@ -17,7 +17,7 @@ from experiments.sweeping.job import Job, is_finished, read_status
 from experiments.sweeping.launch import launch, run_environment
 from experiments.training import fit_parser
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SHIPPED = sorted((ROOT / "experiments" / "sweeps").glob("*.yaml"))
 
 STUB = """

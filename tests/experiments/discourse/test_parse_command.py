@@ -23,7 +23,7 @@ from experiments.discourse import parse as command
 from experiments.discourse.draw_parse import heat_map, summed
 from lightning_modules.right_branching import RightBranchingParser, segment
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OURS = ("--parser", "right_branching", "--accelerator", "cpu")
 
 
