@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import datasets
+import torch
 from pytorch_lightning import LightningDataModule
+from torch import nn
 
 from datamodules.corpora.corpus import Corpus, OnBadRecord, as_document, build_documents, read_manifest
+from datamodules.corpora.parallel import progress_bar
 from datamodules.discourse.cache import ParseCache, parse_key
 from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
@@ -216,7 +219,7 @@ def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Pars
     Args:
         documents: all that are wanted.
         cache: where to.
-        parser: on the device where it is to run.
+        parser: on the device where it is to run; a module is moved to a GPU, where there is one, and back.
         batch_size: documents a batch, at most.
 
     Returns:
@@ -226,9 +229,12 @@ def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Pars
     batches = data.predict_dataloader()
     if not batches.documents:
         return 0
-    with cache.writer() as writer:
-        for number, batch in enumerate(batches):
+    moved = isinstance(parser, nn.Module) and torch.cuda.is_available()
+    with cache.writer() as writer, progress_bar() as progress:
+        parser = parser.cuda() if moved else parser
+        for number, batch in enumerate(progress.track(batches, total=len(batches), description="parsing")):
             add_answers(writer.add, batch, parser.predict_step(batch, number), parser)
+        parser = parser.cpu() if moved else parser
     cache.refresh()
     return batches.documents
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import datasets
 import torch
+from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
 from datamodules.batch import Batch, pad
@@ -51,15 +52,15 @@ class RSTformerBatch(Batch):
 class RSTformerData(SummarizationData):
     """Documents cut to `max_source` subwords, first references to `max_target`, and their discourse.
 
-    Parses are taken from a folder, where `precis parse` leaves them; documents that it lacks are parsed when the data
-    is prepared. Validation and test score against all references; the loss reads the first one.
+    Parses are taken from a folder, where `precis parse` leaves them. Where none is named, documents without a parse are
+    parsed when the data is prepared. Validation and test score against all references; the loss reads the first one.
 
     Args:
         vocab_size: tokens of a tokenizer that is trained on the corpus, 260 or more; with `checkpoint` its tokenizer's
             tokens are at most as many.
         checkpoint: name or folder of a pretrained LED whose tokenizer is used.
         parser: whose parses: a parser, or its name as in `precis parse --parser`; not needed with `no_discourse`.
-        parses: folder of parses; `parses` in the cache if not given.
+        parses: folder of parses, of all training and validation documents; if not given, `parses` in the cache.
         ablation: as the model's. `one_best` is the LDD of the best tree, `ria` a random one, the same everywhere.
         random_values: of `ria`: `dense`, or `sparse` as the parser's own.
         max_source: tokens of a document, <s> and </s> included; at most the model's positions.
@@ -97,7 +98,7 @@ class RSTformerData(SummarizationData):
         self.variant = {"one_best": "one_best", "ria": "random"}.get(ablation, "full")
         self.variant += "_sparse" if (ablation, random_values) == ("ria", "sparse") else ""
         self.max_source, self.max_target, self.half_width = max_source, max_target, half_width
-        self.parses = Path(parses) if parses else self.cache_dir / "parses"
+        self.parses, self.parses_given = Path(parses or self.cache_dir / "parses"), parses is not None
         self._cache: ParseCache | None = None
 
     @property
@@ -168,8 +169,25 @@ class RSTformerData(SummarizationData):
             missing = set(self.cache.missing([key for key in keys if key]))
             if missing:
                 wanted = [as_document(table[row]) for row, key in enumerate(keys) if key in missing]
+                self._announce(split, wanted)
                 parse_missing(wanted, self.cache, self.parser)
         return features
+
+    def _announce(self, split: str, missing: list[Document]) -> None:
+        """Says which documents of a split have no parse; in training, a folder that was named has to have them all.
+
+        Raises:
+            CorpusError: in that case.
+        """
+        ids = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
+        ids = f"{len(missing):,} documents of {split} ({ids})"
+        lacks = f"{self.parses}: no parse of {ids} by this parser, with its band"
+        if self.parses_given and split in ("train", "val"):
+            raise CorpusError(
+                f"{lacks} of {self.parser.band} EDUs; run `precis parse` with this folder as --out, this --parser and "
+                f"--band {self.parser.band}, or leave data.parses out to have them parsed now"
+            )
+        rank_zero_info(f"{lacks}; they are parsed now")
 
     # Batches -----------------------------------------------------------------------------------------------------
 

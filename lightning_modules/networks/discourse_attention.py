@@ -219,7 +219,11 @@ class DiscourseInjection(nn.Module):
         """
         if self.ablation == "no_discourse":
             return None
-        p = self.probabilities(band)
+        with torch.autocast(band.device.type, enabled=False):  # 1 + p in half precision would lose a small p
+            return self.table(self.probabilities(band))
+
+    def table(self, p: Tensor) -> HeadTable:
+        """What attention does with p_h, [B, H, E, 2b + 1]."""
         if self.ablation == "wac":
             return HeadTable(p, "replace")
         if self.injection == "product":

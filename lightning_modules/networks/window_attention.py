@@ -227,13 +227,16 @@ class _WindowAttention(torch.autograd.Function):
         q, k, v, table, real, is_global, edu, out = ctx.saved_tensors
         wide = torch.promote_types(q.dtype, torch.float32)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
-        dtable = torch.zeros_like(table) if ctx.needs_input_grad[3] else None
+        dtable = None
+        if ctx.needs_input_grad[3]:
+            dtable = torch.zeros_like(table, dtype=torch.promote_types(table.dtype, torch.float32))
         grad = grad.masked_fill(~real[:, None, :, None], 0)
         for n, document in enumerate(_WindowAttention.documents(real, is_global, edu, table, ctx.options)):
             own = (q[n], k[n], v[n], out[n], grad[n], dq[n], dk[n], dv[n], None if dtable is None else dtable[n])
             with torch.autocast(q.device.type, enabled=False):  # this may run inside of the caller's
                 for queries, keys in document.chunks():
                     document.gradients_(*own, queries, keys)
+        dtable = None if dtable is None else dtable.to(table.dtype)
         return dq, dk.to(k.dtype), dv.to(v.dtype), dtable, None, None, None, None
 
 

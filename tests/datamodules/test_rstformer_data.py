@@ -105,6 +105,16 @@ def test_parses_that_are_there_are_not_made_again(corpus_files, tmp_path):
     assert next(iter(other.test_dataloader())).ldd.shape[-1] == 15
 
 
+def test_a_folder_that_was_named_has_the_parses_of_training(corpus_files, tmp_path):
+    folder = ready(corpus_files, tmp_path).parses
+    data_of(corpus_files, tmp_path, parses=folder).prepare_data()
+    before = sorted(folder.glob("*.safetensors"))
+    other = data_of(corpus_files, tmp_path, parses=folder, parser=RightBranchingParser(band=8))
+    with pytest.raises(CorpusError, match=r"no parse of \d+ documents of train \(.*\.\.\.\) by this parser.*--band 8"):
+        other.prepare_data()
+    assert sorted(folder.glob("*.safetensors")) == before
+
+
 def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files, tmp_path, monkeypatch):
     given = ready(corpus_files, tmp_path, parser=RightBranchingParser(), half_width=8)
     before = sorted(given.parses.glob("*.safetensors"))

@@ -300,6 +300,28 @@ def test_half_precision_and_autocast():
     assert_close(out.float(), chunked_attention(c.q, c.k, c.v, c.view, table, WINDOW), atol=0.05, rtol=0.05)
 
 
+@pytest.mark.parametrize("learn_weights", [True, False])
+@pytest.mark.parametrize("ablation", ["none", "wac"])
+@pytest.mark.parametrize("injection", INJECTIONS)
+def test_tables_under_autocast_and_in_half_precision(injection, ablation, learn_weights):
+    """Under autocast the table is that of 32 bits; parameters of 16 bits get gradients of 16 bits."""
+    c = case(dtype=torch.float32)
+    module = DiscourseInjection(torch.rand(HEADS, c.band.shape[-1]), injection, ablation, learn_weights)
+    expected = module(c.band)
+    inputs = [x.bfloat16() for x in (c.q, c.k, c.v)]
+    for autocast in (True, False):
+        module = module if autocast else module.bfloat16()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            table = module(c.band)
+            if autocast:
+                assert_close(table.values, expected.values)
+            out = chunked_attention(*inputs, c.view, table, WINDOW)
+        if module.learned:
+            out.float().sum().backward()
+            assert all(p.grad.dtype == p.dtype and p.grad.isfinite().all() for p in module.parameters())
+            module.zero_grad()
+
+
 def test_backward_keeps_memory_linear():
     """What autograd keeps does not grow with the window: no score is stored."""
     kept = []
