@@ -114,7 +114,7 @@ class GapSentenceData(PegasusData):
 
     def feature_settings(self) -> dict[str, Any]:
         names = ("ratio", "max_ratio", "selection", "unchanged", "noise", "draw_seed")
-        return super().feature_settings() | {name: getattr(self, name) for name in names}
+        return super().feature_settings() | {"version": 2} | {name: getattr(self, name) for name in names}
 
     # Features ----------------------------------------------------------------------------------------------------
 
@@ -127,6 +127,9 @@ class GapSentenceData(PegasusData):
         if split not in self._features:
             pieces = super().features(split)
             self._features[split] = pieces if split == TEST else with_gaps(pieces, split)
+            if cut := [number for number in self._features[split]["cut"][:] if number]:
+                said = f"{sum(cut):,} tokens of {len(cut):,} of {len(self._features[split]):,} targets are left out"
+                warnings.warn(f"gap sentences, {split}: {said}, behind data.max_target {self.max_target}", stacklevel=2)
         return self._features[split]
 
     def encode_all(self, documents: datasets.Dataset, **caching: Any) -> datasets.Dataset:
@@ -164,7 +167,7 @@ class GapSentenceData(PegasusData):
         rng = random.Random(f"{self.draw_seed} {document.id}")
         sentences = document.sentences
         share = self.ratio if self.max_ratio is None else rng.uniform(self.ratio, self.max_ratio)
-        number = min(max(1, round(share * len(sentences))), len(sentences) - 1)
+        number = max(0, min(max(1, round(share * len(sentences))), len(sentences) - 1))
         chosen = select(sentences, number, self.selection, self.noise, rng)
         masked = {i for i in chosen if not self.unchanged or rng.random() >= self.unchanged}
         ids, places = self.places(document)
@@ -175,8 +178,10 @@ class GapSentenceData(PegasusData):
             elif place != before[0]:
                 source.append(self.text.mask)
         gaps = [sentences[i] for i in chosen]
-        row = self.framed(source, self.text(" ".join(gaps))[0])
-        return {"id": document.id, "references": [gaps] if gaps else [], "gaps": len(gaps)} | row
+        target = self.text(" ".join(gaps))[0]
+        cut = max(0, len(target) + 1 - self.max_target)
+        found = {"id": document.id, "references": [gaps] if gaps else [], "gaps": len(gaps), "cut": cut}
+        return found | self.framed(source, target)
 
 
 def _encode_rows(data: GapSentenceData, rows: dict[str, list]) -> dict[str, list]:

@@ -153,10 +153,11 @@ class MatchSumData(EncoderData):
         return alone
 
     def choices(self, scores: list[float]) -> list[list[int]]:
-        """Candidates of a document, each as sentences in the document's order; of equal scores the first counts."""
+        """Candidates of a document, each as sentences in the document's order; of equal scores the first counts. With
+        fewer sentences than the smallest size, the one candidate is all of them, be it none."""
         best = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: self.keep]
         found = [list(choice) for size in self.sizes for choice in combinations(sorted(best), size)]
-        return found or ([list(range(len(scores)))] if scores else [])
+        return found or [list(range(len(scores)))]
 
     def encode(self, document: Document) -> dict[str, Any]:
         scores = self._scores[document.id]
@@ -190,7 +191,10 @@ class MatchSumData(EncoderData):
         firsts = [sum(counts[:number]) for number in range(len(rows))]
         with_gold = [bool(row["gold"]) for row in rows]
         numbers = [sum(counts) + sum(with_gold[:number]) if there else 0 for number, there in enumerate(with_gold)]
-        prior = [[sum(row["proposed"][i] for i in choice) / len(choice) for choice in row["choices"]] for row in rows]
+        prior = [
+            [sum(row["proposed"][index] for index in choice) / max(1, len(choice)) for choice in row["choices"]]
+            for row in rows
+        ]
         return MatchSumBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],

@@ -46,7 +46,7 @@ class BertSum(Summarizer):
         positions: how many there are with `extend`.
         pooling: `cls`, `mean`, `max` or `self_attention`.
         scoring: `classifier`, `document_cosine` or `centrality`.
-        inter_layers: Transformer layers between the sentences.
+        inter_layers: Transformer layers between the sentences; `document_cosine` has none.
         inter_heads: their attention heads.
         inter_size: width inside them.
         interval_segments: whether segments alternate from sentence to sentence.

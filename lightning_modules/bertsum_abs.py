@@ -83,9 +83,9 @@ class BertSumAbs(SequenceToSequence):
         self.rates |= {"schedule": schedule, "warm_up": warm_up, "weight_decay": weight_decay}
         self.interval_segments, self.encoder_from = interval_segments, encoder_from
         if encoder is None:
-            kinds = 2 if interval_segments else 1
-            scratch = ScratchEncoder(vocab_size, hidden_size, heads, layers, 4 * hidden_size, dropout, kinds)
+            scratch = ScratchEncoder(vocab_size, hidden_size, heads, layers, 4 * hidden_size, dropout)
             self.reader = Reader(scratch, hidden_size, None, 2)
+            self.rates["encoder_rate"] = learning_rate
         else:
             extend = positions if reach == "extend" else 0
             self.reader = Reader.pretrained(encoder_path(encoder), dropout, attention_dropout, extend)
@@ -122,7 +122,9 @@ class BertSumAbs(SequenceToSequence):
     def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:
         """States of documents [B, S, H], and a mask that is True at their tokens [B, S]."""
         segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None
-        return whole_states(self.reader, batch.tokens, batch.lengths, segments), batch.owner >= 0
+        mask = batch.owner >= 0
+        mask[:, 0] |= ~mask.any(1)  # a document without a sentence shows its first symbol: no softmax is empty
+        return whole_states(self.reader, batch.tokens, batch.lengths, segments), mask
 
     def source_ids(self, batch: BertSumAbsBatch) -> Tensor:
         """What the encoder reads, [B, S]."""

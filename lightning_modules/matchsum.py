@@ -153,7 +153,7 @@ class MatchSum(Summarizer):
         summaries = []
         for number, (column, values) in enumerate(zip(best, scores.tolist())):
             choices, sentences, proposed = batch.choices[number], batch.sentences[number], batch.proposed[number]
-            chosen = choices[column] if choices else []
+            chosen = choices[column]
             if self.order == "score":
                 chosen = [index for _, index in sorted((-proposed[index], index) for index in chosen)]
             of_sentence = [0.0] * len(sentences)

@@ -39,6 +39,8 @@ def attention(arguments: list[str]) -> None:
         run = load_run(Path(str(options.run)), corpus=Texts(texts), cache_dir=cache, max_eval=None)
         if not isinstance(run.model, RSTformer) or run.model.ablation == "no_discourse":
             raise CorpusError(f"{options.run}: not the run of an RSTformer with discourse; give one")
+        if run.model.network.adapters is not None:
+            raise CorpusError(f"{options.run}: its discourse is in the weights' update (lora_rank), not in attention")
         out.mkdir(parents=True, exist_ok=True)
         write(run.model.eval(), run.data, out)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")

@@ -58,7 +58,8 @@ class SentenceNetwork(nn.Module):
         encoding: `joint` or `separate`.
         pooling: how a sentence's tokens become one vector.
         scoring: what scores the sentences.
-        layers: inter-sentence Transformer layers; 0 for none.
+        layers: inter-sentence Transformer layers; 0 for none. `document_cosine` has none: it compares what was pooled
+            of a sentence with what was pooled of the document.
         heads: of their attention.
         feed_forward: width inside their feed-forward networks.
         dropout: in these layers.
@@ -81,6 +82,7 @@ class SentenceNetwork(nn.Module):
         if encoding not in ("joint", "separate"):
             raise ValueError(f"encoding must be joint or separate, got {encoding!r}")
         self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
+        layers = 0 if scoring == "document_cosine" else layers
         self.pooler, self.scorer = Pooler(pooling, reader.size), SentenceScorer(scoring, reader.size)
         self.layers = nn.ModuleList(EncoderLayer(reader.size, heads, feed_forward, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(reader.size) if layers else None

@@ -77,7 +77,7 @@ def _filled_up(table: HeadTable) -> Tensor:
     """A table's values for more EDUs and a wider band: [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1]."""
     values, value = table.values, neutral(table.operation)
     half, edus = values.shape[-1] // 2, values.shape[2]
-    side, behind = rounded(max(half, 1), _HALF) - half, rounded(edus, _EDUS) - edus
+    side, behind = rounded(max(half, 1), _HALF) - half, rounded(max(edus, 1), _EDUS) - edus
     # nan would get through where pairs beyond the band, which windows do not reach, are looked up
     return torch.nn.functional.pad(values, (side, side, 0, behind), value=0.0 if math.isnan(value) else value)
 

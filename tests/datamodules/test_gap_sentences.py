@@ -142,6 +142,19 @@ def test_a_single_sentence_has_no_gap(files, tmp_path):
         ready(everywhere(tmp_path / "only", rows[1:2]), tmp_path)
 
 
+def test_targets_that_are_too_long_are_counted(files, tmp_path):
+    whole = ready(files, tmp_path / "whole").features("train")["target"][:]
+    with pytest.warns(UserWarning, match="train: .* targets are left out, behind data.max_target 9") as told:
+        cut = ready(files, tmp_path / "cut", max_target=9).features("train")["target"][:]
+    assert all(short[:-1] == long[: len(short) - 1] for short, long in zip(cut, whole))
+    lost, number = sum(map(len, whole)) - sum(map(len, cut)), sum(len(target) > 9 for target in whole)
+    assert any(f"train: {lost:,} tokens of {number} of {len(whole)}" in str(line.message) for line in told)
+    nothing = data_of(files, tmp_path / "whole")
+    nothing.text = ready(files, tmp_path / "whole").text
+    row = nothing.encode(Document("none", []))
+    assert row["gaps"] == 0 and row["target"] == [nothing.text.stop]
+
+
 def test_arguments_out_of_bounds_are_refused(files, tmp_path):
     for wrong in ({"ratio": 0}, {"ratio": 1.0}, {"ratio": 0.4, "max_ratio": 0.3}, {"unchanged": 1.5}, {"noise": -1}):
         with pytest.raises(ValueError, match=r"data\.(ratio|unchanged)"):

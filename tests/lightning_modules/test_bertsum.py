@@ -64,6 +64,17 @@ def test_documents_of_any_kind_are_summarized(text, encoding, selector):
         assert sizes[2] == 1  # four times the same sentence
 
 
+def test_document_cosine_is_that_of_what_was_pooled(text):
+    made, batch = model(text, scoring="document_cosine", inter_layers=2).eval(), batch_of(data(text), DOCUMENTS)
+    scored = made.score(batch)
+    assert not made.network.layers
+    cosines = torch.nn.functional.cosine_similarity(scored.vectors, scored.document.unsqueeze(1), dim=-1)
+    torch.testing.assert_close(scored.to_document()[batch.mask], cosines[batch.mask])
+    ranks = [row[:size].argsort(stable=True) for row, size in zip(scored.logits, batch.mask.sum(1))]
+    wanted = [row[:size].argsort(stable=True) for row, size in zip(scored.to_document(), batch.mask.sum(1))]
+    assert all(torch.equal(one, other) for one, other in zip(ranks, wanted))
+
+
 def test_a_document_reads_the_same_alone_and_in_a_batch(text):
     made = model(text).eval()
     together = made.sentence_scores(batch_of(data(text), DOCUMENTS))

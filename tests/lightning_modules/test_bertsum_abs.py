@@ -57,6 +57,13 @@ def test_the_loss_is_the_mean_over_summaries_and_documents(text):
     assert [len(summary.id) > 0 for summary in made.summarize(batch)] == [True] * 3
 
 
+def test_a_document_without_a_sentence_has_a_finite_loss_in_training_too(text):
+    made, batch = model(text, dropout=0.3).train(), batch_of(text, DOCUMENTS)
+    loss = made.loss_terms(batch)["nll"]
+    loss.backward()
+    assert loss.isfinite() and all(p.grad is None or p.grad.isfinite().all() for p in made.parameters())
+
+
 def saved(folder, text: EncoderText, **arguments):
     """A run folder with a BertSum's checkpoint."""
     torch.manual_seed(1)
@@ -75,6 +82,10 @@ def test_ext_abs_starts_from_an_extractive_models_encoder(text, tmp_path):
     assert any(not torch.equal(value, other[name]) for name, value in made.reader.state_dict().items())
     made.setup("fit")
     assert all(torch.equal(value, other[name]) for name, value in made.reader.state_dict().items())
+    plain = model(text, interval_segments=False, encoder_from=tmp_path / "plain")
+    saved(tmp_path / "plain", text, interval_segments=False)
+    plain.trainer = made.trainer
+    plain.setup("fit")
     saved(tmp_path / "wide", text, hidden_size=16)
     made.encoder_from = tmp_path / "wide"
     with pytest.raises(CorpusError, match="another encoder, at model"):

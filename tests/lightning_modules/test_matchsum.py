@@ -86,7 +86,7 @@ def test_candidates_are_all_subsets_of_the_best_sentences():
     assert found.choices([0.5] * 4) == [[0], [1], [2], [0, 1], [0, 2], [1, 2]]  # of equals the first
     assert found.choices([0.3, 0.4]) == [[0], [1], [0, 1]]  # fewer than asked
     assert data(sizes=(2, 3)).choices([0.3]) == [[0]]  # no such size: the whole document
-    assert found.choices([]) == []
+    assert found.choices([]) == [[]]
 
 
 def test_documents_of_any_kind_are_summarized():
@@ -96,6 +96,11 @@ def test_documents_of_any_kind_are_summarized():
         assert 1 <= len(summary.positions) <= 2
         assert summary.sentences == [document.sentences[at] for at in summary.positions]
         assert len(summary.sentence_scores) == len(document.sentences)
+    nothing = Document("none", [])
+    of_none = data()
+    of_none._scores["none"] = []
+    batch = batch_of(of_none, [nothing])
+    assert made.summarize(batch)[0].sentences == [] and all(term == 0 for term in made.loss_terms(batch).values())
     wanting = data(sizes=(3,))
     assert [len(summary.positions) for summary in made.summarize(batch_of(wanting, DOCUMENTS))] == [1, 3, 3, 3]
     by_score = model(order="score").summarize(batch_of(wanting, DOCUMENTS))
