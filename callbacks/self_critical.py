@@ -29,7 +29,8 @@ class SelfCritical(Callback):
 
     The loss becomes gamma self_critical + (1 - gamma) (the model's own terms). gamma is a pure function of the
     optimizer step. The term is a sum over the tokens of a sample, its end symbol included, and a mean over samples and
-    documents.
+    documents. The models' own `nll` is a mean over tokens: beside it, a gamma that was set for a sum over tokens weighs
+    the likelihood as many times less as a summary has tokens.
 
     Samples are drawn without gradient and rescored in one teacher-forced pass, both without dropout: the distribution
     that is drawn from is the one that is learned. It is not shaped by `min_length` and the like. The rescoring is
@@ -37,7 +38,7 @@ class SelfCritical(Callback):
 
     Logged as train/: `reward`, `reward_baseline`, `advantage` (means), `advantage_positive` (share), `advantage_rms`,
     `entropy` (estimated by the samples, nats a token), `sample_length`, `baseline_length`, `gamma`, and `reward_time`,
-    the share of the time of training steps that rewards took so far.
+    the share of the time of training steps with rewards that rewards took so far.
 
     Args:
         reward: of a text; ROUGE-L F1 if not given.
@@ -82,6 +83,7 @@ class SelfCritical(Callback):
             (samples < 1 + (baseline == "leave_one_out"), f"too few samples for the baseline {baseline}: {samples}"),
             (start_step < 0 or ramp_steps < 0, f"steps are at least 0, got {start_step}, {ramp_steps}"),
             (window < 1, f"window is at least 1, got {window}"),
+            (max_length is not None and max_length < 1, f"max_length is at least 1, got {max_length}"),
         ]
         for wrong, message in problems:
             if wrong:
@@ -129,6 +131,8 @@ class SelfCritical(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: Batch, batch_idx: int
     ) -> None:
+        if pl_module.loss_weights[TERM] == 0:
+            return
         self.seconds["step"] += time.perf_counter() - self._began
         pl_module.log("train/reward_time", self.seconds["reward"] / self.seconds["step"], batch_size=1)
 
@@ -140,7 +144,7 @@ class SelfCritical(Callback):
         return DecodingOptions(
             beam_size=self.samples + greedy,
             min_length=0,
-            max_length=self.max_length or module.decoding.max_length,
+            max_length=module.decoding.max_length if self.max_length is None else self.max_length,
             allow_unknown=True,
             sample=True,
             greedy_first=greedy,
@@ -174,7 +178,7 @@ class SelfCritical(Callback):
             numbers, ends = torch.zeros_like(tokens), lengths.unsqueeze(-1)
         else:
             if self._ends is None:
-                self._ends = torch.tensor(module.text.end_ids(self.sentence_ends), dtype=torch.long)
+                self._ends = self._end_ids(module)
             numbers = sentence_numbers(tokens, self._ends)
             ends = beginnings(numbers, lengths)                                      # [B, K, Q]
         rewards = self.rewards(module, batch, tokens, ends)                          # [B, K, Q]
@@ -183,6 +187,20 @@ class SelfCritical(Callback):
         self.seconds["reward"] += time.perf_counter() - started
         self._log_rewards(module, batch, rewards[..., -1])
         return by_sentence.gather(-1, numbers[:, first:].clamp_max(by_sentence.shape[-1] - 1))
+
+    def _end_ids(self, module: Generative) -> Tensor:
+        """Tokens that end a sentence.
+
+        Raises:
+            ValueError: if there is none.
+        """
+        ends = module.text.end_ids(self.sentence_ends)
+        if not ends:
+            raise ValueError(
+                f"SelfCritical: no token ends with one of {' '.join(self.sentence_ends)}, so there are no sentences to "
+                f"credit; give sentence_ends, or credit summary instead of {self.credit}"
+            )
+        return torch.tensor(ends, dtype=torch.long)
 
     def rewards(self, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> Tensor:
         """Rewards of beginnings of texts; each different text of a document is looked at once.
@@ -260,20 +278,25 @@ class SelfCritical(Callback):
 def without_dropout(module: nn.Module) -> Iterator[None]:
     """Eval mode, in which gradients are computed none the less; the modes before are restored.
 
-    cuDNN refuses the gradient of a recurrent layer in eval mode: those stay in training, with a dropout of 0.
+    Some modules need training mode: cuDNN refuses the gradient of a recurrent layer in eval mode, and `transformers`
+    keeps all activations there, whatever it was told of checkpoints. Those stay in training, with a dropout of 0.
     """
     modes = [(part, part.training) for part in module.modules()]
-    recurrent = [(part, part.dropout) for part in module.modules() if isinstance(part, nn.RNNBase)]
+    stay = [p for p in module.modules() if isinstance(p, nn.RNNBase) or getattr(p, "gradient_checkpointing", False)]
+    shares = [(part, name) for part in stay for name in vars(part) if "drop" in name]  # layerdrop as well
+    shares = [(part, name, getattr(part, name)) for part, name in shares if isinstance(getattr(part, name), float)]
     module.eval()
-    for part, _ in recurrent:
-        part.training, part.dropout = True, 0.0
+    for part in stay:
+        part.training = True
+    for part, name, _ in shares:
+        setattr(part, name, 0.0)
     try:
         yield
     finally:
         for part, training in modes:
             part.training = training
-        for part, dropout in recurrent:
-            part.dropout = dropout
+        for part, name, share in shares:
+            setattr(part, name, share)
 
 
 def _complaint(reward: Reward, written: Written, values: Sequence[float]) -> str:

@@ -28,12 +28,10 @@ class ParagraphGraph(ABC):
     Attributes:
         name: for people, and part of the cache's key.
         symmetric: whether G[i][j] = G[j][i]; checked where it is said.
-        plain: whether all weights are 1 in every document, so that attention needs no bias at all.
     """
 
     name: str = ""
     symmetric: bool = True
-    plain: bool = False
 
     @abstractmethod
     def weights(self, paragraphs: Paragraphs) -> NDArray:
@@ -110,7 +108,7 @@ def checked(weights: Any, paragraphs: Paragraphs, source: str, symmetric: bool =
 class NoGraph(ParagraphGraph):
     """All paragraphs are fully related: weights of 1, with which attention is plain."""
 
-    name, plain = "none", True
+    name = "none"
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
         return np.ones((len(paragraphs), len(paragraphs)))

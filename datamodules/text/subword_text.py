@@ -35,6 +35,8 @@ class SubwordText:
     """
 
     file_name = "tokenizer.json"
+    paragraph: int | None = None
+    sentence: int | None = None
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         ids = [tokenizer.token_to_id(symbol) for symbol in SPECIALS[:3]]
@@ -108,8 +110,9 @@ class SubwordText:
         return self.tokenizer.decode([i for i in ids if i < len(self)], skip_special_tokens=True).strip()
 
     def end_ids(self, marks: Sequence[str] = SENTENCE_ENDS) -> list[int]:
-        """Ids of the tokens whose text ends with a mark that ends a sentence."""
-        return [i for i in range(len(self)) if self.tokenizer.decode([i]).strip().endswith(tuple(marks))]
+        """Ids of the tokens whose text ends with a mark that ends a sentence, and of the separator of sentences."""
+        ends = [i for i in range(len(self)) if self.tokenizer.decode([i]).strip().endswith(tuple(marks))]
+        return ends if self.sentence is None else sorted({*ends, self.sentence})
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps, plain values."""

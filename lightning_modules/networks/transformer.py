@@ -283,7 +283,8 @@ class DecoderLayer(nn.Module):
 
         def attend(y: Tensor) -> Tensor:
             new = self.attention.project(y.unsqueeze(-2))                                    # [B, K, N, 1, D / N]
-            kept.append(KeyValues(*(torch.cat(pair, -2) for pair in zip(past, new))))
+            # what is kept has the type of what is new: half precision under autocast
+            kept.append(KeyValues(*(torch.cat([old.to(more), more], -2) for old, more in zip(past, new))))
             rows = KeyValues(*(tensor.flatten(0, 1) for tensor in kept[0]))                  # [B K, N, t + 1, D / N]
             return self.attention(y.flatten(0, 1).unsqueeze(1), rows).view_as(y)
 

@@ -234,6 +234,20 @@ def test_a_recurrent_layer_stays_in_training_without_its_dropout():
     assert module["drop"].training
 
 
+def test_layers_of_transformers_recompute_their_activations_in_the_rescoring_pass_too():
+    class Layer(nn.Module):
+        """As `transformers` writes them: a share for dropout and layers left out, training, and the mark."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout, self.layerdrop, self.gradient_checkpointing = 0.5, 0.5, True
+
+    module = nn.Sequential(Layer(), nn.Linear(2, 2)).train()
+    with without_dropout(module):
+        assert module[0].training and module[0].dropout == module[0].layerdrop == 0 and not module[1].training
+    assert module[0].dropout == module[0].layerdrop == 0.5 and module[1].training
+
+
 # What is refused, and the odd cases ------------------------------------------------------------------------------
 
 
@@ -250,6 +264,7 @@ def test_a_recurrent_layer_stays_in_training_without_its_dropout():
         ({"start_step": -1}, "steps are at least 0"),
         ({"ramp_steps": -1}, "steps are at least 0"),
         ({"window": 0}, "window is at least 1"),
+        ({"max_length": 0}, "max_length is at least 1, got 0"),
     ],
     ids=str,
 )

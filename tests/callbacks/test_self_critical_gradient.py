@@ -179,6 +179,13 @@ def test_rescoring_is_without_dropout_and_the_mode_comes_back():
     assert kept == [False] and model.training and not model.dropout.training
 
 
+@pytest.mark.parametrize("credit", ["reward_to_go", "myopic"])
+def test_credit_by_sentence_needs_a_token_that_ends_one(credit):
+    writer = ToyWriter()
+    with pytest.raises(ValueError, match=f"no token ends with one of ;.*credit summary instead of {credit}"):
+        SelfCritical(credit=credit, sentence_ends=[";"]).term(writer, writer.batch())
+
+
 def test_sentences_of_tokens():
     ids = torch.tensor([[1, 2, 1, 2, 0, 0], [2, 2, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]])
     numbers = sentence_numbers(ids, torch.tensor([END]))

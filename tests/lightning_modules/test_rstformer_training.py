@@ -4,6 +4,7 @@ import pytest
 import torch
 from test_rstformer import SMALL, data_of, model_of, randomized, ready, trainer
 
+from callbacks.self_critical import without_dropout
 from lightning_modules.rstformer import RSTformer
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -39,6 +40,21 @@ def both(batch, text, one: dict, other: dict) -> tuple:
 def test_activations_that_are_computed_twice_change_nothing(batch_and_text):
     one, other = both(*batch_and_text, {}, {"checkpoint_activations": True})
     torch.testing.assert_close(one, other)
+
+
+def test_activations_are_computed_twice_in_a_rescoring_pass_too(batch_and_text):
+    batch, text = batch_and_text
+    kept, losses, weights = [], [], None
+    for again in (False, True):
+        model = randomized(model_of(injection="log_bias", dropout=0.4, checkpoint_activations=again), text).train()
+        model.load_state_dict(weights or model.state_dict())
+        weights, sizes = model.state_dict(), []
+        save = torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: s.append(t.numel()) or t, lambda t: t)
+        with without_dropout(model), save:
+            losses.append(model.loss_terms(batch)["nll"].detach())
+        kept.append(sum(sizes))
+    assert kept[1] < kept[0] / 2
+    torch.testing.assert_close(*losses)
 
 
 def test_compiled_layers_change_nothing(batch_and_text, monkeypatch):

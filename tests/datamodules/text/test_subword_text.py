@@ -75,6 +75,7 @@ def test_tokens_that_end_a_sentence(text):
 def test_separators_are_symbols_of_their_own(tmp_path):
     text = SubwordText.build(TEXTS, SMALLEST + 42, separators=True)
     assert (text.paragraph, text.sentence) == (4, 5) and len(text) <= SMALLEST + 42
+    assert 5 in text.end_ids() and 4 not in text.end_ids()
     ids, _ = text("The <p> otter <q>")
     assert not {4, 5} & set(ids) and text.decode([5, *ids, 4]) == "The <p> otter <q>"
     text.save(tmp_path)

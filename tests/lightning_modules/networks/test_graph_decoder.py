@@ -150,3 +150,15 @@ def test_padding_changes_nothing():
     beta = attention.beta(x, attention.remember(*(padded[i] for i in (0, 2, 1, 3, 4))))
     assert beta[:, :, :, 3:].eq(0).all()
     torch.testing.assert_close(beta.sum(-1), torch.ones(B, N, T, dtype=torch.float64))
+
+
+def test_positions_under_autocast_are_not_rounded():
+    """Of 30 paragraphs half precision knows those behind the 16th by eighths."""
+    attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA))).float()
+    query, mask = torch.randn(1, N, 200, d), torch.ones(1, 30, dtype=torch.bool)
+    exact = attention.position(query, mask)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = attention.position(query, mask)
+    far = exact > 16
+    rounded = (exact.bfloat16() - exact)[far].abs().mean()
+    assert rough.dtype == torch.float32 and (rough - exact)[far].abs().mean() < rounded / 2

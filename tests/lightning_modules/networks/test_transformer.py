@@ -94,6 +94,16 @@ def test_steps_equal_all_positions_at_once(padded):
     torch.testing.assert_close(torch.stack(steps, 2), expected)
 
 
+def test_what_steps_keep_has_half_precision_under_autocast(padded):
+    layer, memory, mask = scattered(DecoderLayer(D, N, 32)), torch.randn(B, S, D), padded[:, None, None]
+    past = KeyValues(*(torch.zeros(B, K, N, 0, D // N) for _ in range(2)))
+    with torch.autocast("cpu", torch.bfloat16):
+        known = layer.cross_attention.project(memory)
+        for _ in range(2):
+            _, past = layer.step(torch.randn(B, K, D), past, known, mask)
+    assert [part.dtype for part in past] == [torch.bfloat16] * 2 and past.keys.shape[-2] == 2
+
+
 def test_several_targets_of_a_document_do_not_see_each_other(padded):
     layer = scattered(DecoderLayer(D, N, 32))
     x, memory, mask = torch.randn(B, K, T, D), torch.randn(B, S, D), padded[:, None, None]
