@@ -112,7 +112,8 @@ class GraphSum(Summarizer):
     def configure_optimizers(self) -> dict[str, Any]:
         """Adam (0.9, 0.998) with the Noam schedule."""
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        fused = self.device.type == "cpu"  # elsewhere several tensors a kernel are the default
+        # elsewhere several tensors a kernel are the default; Lightning clips no gradients of a fused one under autocast
+        fused = self.device.type == "cpu" and "mixed" not in str(self.trainer.precision)
         optimizer = torch.optim.Adam(trained, lr=self.learning_rate, betas=(0.9, 0.998), eps=1e-9, fused=fused)
         return noam(optimizer, self.network.size, self.warmup_steps)
 

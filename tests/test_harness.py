@@ -178,3 +178,18 @@ def test_a_run_folder_gives_back_the_model_and_its_data(case, corpus_files, tmp_
             assert torch.equal(value, other) if isinstance(value, Tensor) else value == other, name
         summaries = loaded.model.summarize(ours)
         assert [summary.id for summary in summaries] == ours.ids
+
+
+@every_model
+def test_trains_and_validates_in_half_precision_and_summarizes_in_any_mode(case, corpus_files):
+    """Buffers that decoding uses again fit whatever mode comes next."""
+    model, data = fit(case, corpus_files, max_steps=2, max_epochs=-1, precision="bf16-mixed", val_check_interval=2)
+    data.setup("test")
+    batch = next(iter(data.test_dataloader()))
+    with torch.inference_mode():
+        inside = model.summarize(batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = model.summarize(batch)
+    after = model.summarize(batch)
+    assert [summary.id for summary in half] == batch.ids
+    assert [summary.sentences for summary in after] == [summary.sentences for summary in inside]

@@ -125,6 +125,7 @@ class VocabularySlices(NamedTuple):
     def best(self, rows: Tensor, count: int) -> BestWords:
         """The likeliest `count` words of rows [N, H]; they stand in the blocks of words with the highest maxima."""
         slices, _, words = self.weight.shape
+        rows = rows.to(self.weight.dtype)  # autocast leaves products into given memory alone
         logits = self.scratch("logits", rows, slices, len(rows), words)
         logits = wide(torch.baddbmm(self.bias, rows.expand(slices, -1, -1), self.weight, out=logits))
         blocks = logits.unflatten(-1, (-1, BLOCK))                                   # [slices, N, blocks, BLOCK]

@@ -2,6 +2,7 @@
 
 from math import prod
 
+import torch
 from torch import Tensor
 
 
@@ -10,12 +11,13 @@ class Scratch:
     the arithmetic that fills them."""
 
     def __init__(self) -> None:
-        self.flat: dict[str, Tensor] = {}
+        self.flat: dict[tuple, Tensor] = {}
 
     def __call__(self, name: str, like: Tensor, *shape: int) -> Tensor:
         """A tensor of a shape, with any values, that holds until the same name is asked for again; its type and device
-        are those of `like` when the name was first asked for."""
-        size = prod(shape)
-        if name not in self.flat or self.flat[name].numel() < size:
-            self.flat[name] = like.new_empty(size)
-        return self.flat[name][:size].view(shape)
+        are those of `like`."""
+        # what is made in inference mode cannot be written to outside of it
+        size, key = prod(shape), (name, like.dtype, like.device, torch.is_inference_mode_enabled())
+        if key not in self.flat or self.flat[key].numel() < size:
+            self.flat[key] = like.new_empty(size)
+        return self.flat[key][:size].view(shape)

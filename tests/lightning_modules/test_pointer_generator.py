@@ -144,7 +144,7 @@ def test_search_reads_the_output_layer_as_it_is_now(screening):
     with torch.no_grad():
         model.network.output.bias += torch.randn(V)
     changed = model.generate(batch, options)
-    model._read_output = None
+    model._decoding_layer.forget()
     assert not changed.scores.equal(before.scores) and changed.scores.equal(model.generate(batch, options).scores)
 
 
