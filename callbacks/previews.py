@@ -1,5 +1,7 @@
 """A look at the same few documents after every validation: text, copied words, attention and coverage."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib
@@ -7,7 +9,7 @@ import matplotlib
 matplotlib.use("Agg")
 import numpy as np
 from matplotlib import pyplot
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
 
 from lightning_modules.summarizer import Summary
@@ -74,7 +76,8 @@ class Previews(Callback):
             return
         data = trainer.datamodule
         features = data.features("val")
-        batch = data.collate([features[i] for i in range(min(self.documents, len(features)))])
+        with whole_documents(data):
+            batch = data.collate([features[i] for i in range(min(self.documents, len(features)))])
         batch = batch.to(pl_module.device)
         summaries = pl_module.scored(pl_module.summarize(batch))
         self._table(trainer, summaries)
@@ -94,3 +97,16 @@ class Previews(Callback):
         for logger in trainer.loggers:
             if isinstance(logger, WandbLogger):
                 logger.log_table("previews", columns=["id", "reference", "summary", "rouge1"], data=rows)
+
+
+@contextmanager
+def whole_documents(data: LightningDataModule) -> Iterator[None]:
+    """Documents as long as they are read in validation, whatever `LengthCurriculum` cuts training to."""
+    now = getattr(data, "lengths_now", None)
+    if now is not None:
+        data.lengths_now = (data.max_source, data.max_target)
+    try:
+        yield
+    finally:
+        if now is not None:
+            data.lengths_now = now

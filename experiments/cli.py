@@ -2,9 +2,12 @@
 
 import logging
 import os
+import signal
 import sys
+import threading
 import warnings
 from pathlib import Path
+from types import FrameType
 
 import datasets
 from jsonargparse import ArgumentError
@@ -110,6 +113,9 @@ def main(arguments: list[str] | None = None) -> int:
     traceback."""
     _quiet()
     arguments = sys.argv[1:] if arguments is None else arguments
+    alone = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if alone:  # an exception, so that nothing half-written is left; training has an answer of its own
+        signal.signal(signal.SIGTERM, _terminated)
     try:
         run(arguments)
     except (ArgumentError, ValueError, OSError, MisconfigurationException) as error:
@@ -119,7 +125,14 @@ def main(arguments: list[str] | None = None) -> int:
         message = explain(str(error), arguments[0]) if wrong else " ".join(str(error).split())
         print(f"precis: error: {message}", file=sys.stderr)
         return 2 if wrong else 1
+    finally:
+        if alone:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return 0
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

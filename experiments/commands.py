@@ -98,6 +98,8 @@ def corpus(arguments: list[str]) -> None:
     built = parser.instantiate_classes(options)
     cache = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
     splits = built.corpus.splits()
+    if not splits:
+        raise CorpusError(f"{type(built.corpus).__name__} has no split; name a source, such as --corpus.train")
     described = [
         describe(
             built.corpus, split, cache, on_bad_record=options.on_bad_record, examples=options.examples,

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from pytorch_lightning import LightningModule
-from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
 
 from datamodules.batch import Batch
@@ -270,12 +269,25 @@ class Summarizer(LightningModule, ABC):
         if self.trainer.strategy.reduce_boolean_decision(metric.update_count > 0, all=False):
             for name, value in metric.compute().items():
                 self.log(f"{stage}/{name}", value, prog_bar=name == "rouge1", rank_zero_only=False)
-        elif self.trainer.state.fn != "fit":
-            rank_zero_warn("no document has a reference to score against; `precis predict` writes summaries alone")
         metric.reset()
 
     def on_validation_epoch_end(self) -> None:
         self._log_rouge("val")
+
+    def on_test_start(self) -> None:
+        """Looks for references before anything is decoded.
+
+        Raises:
+            CorpusError: if no document has one.
+        """
+        data = getattr(self.trainer, "datamodule", None)
+        if data is None or any(data.features("test")["references"][:]):
+            return
+        ids = data.features("test")["id"][:]
+        raise CorpusError(
+            f"{data.corpus.title('test')}: none of its {len(ids):,} documents ({ids[0]!r} is the first) has a reference"
+            " to score against; `precis predict` writes summaries alone"
+        )
 
     def on_test_epoch_end(self) -> None:
         self._log_rouge("test")

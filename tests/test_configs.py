@@ -113,6 +113,19 @@ pointer_generators = pytest.mark.parametrize(
 
 
 @pointer_generators
+def test_checkpoints_are_chosen_where_coverage_is_open(path):
+    """A validation comes after the step at which coverage begins."""
+    trainer = yaml.safe_load(path.read_text(encoding="utf-8"))["trainer"]
+    for callback in trainer.get("callbacks") or ():
+        options = callback.get("init_args") or {}
+        if callback["class_path"].endswith("CoverageAnnealing") and options.get("start_step") is not None:
+            every = trainer["val_check_interval"]
+            assert trainer["max_steps"] // every * every > options["start_step"]
+        if callback["class_path"].endswith("CoverageAnnealing") and options.get("start_epoch") is not None:
+            assert trainer["max_epochs"] > options["start_epoch"]
+
+
+@pointer_generators
 def test_the_rows_of_the_literature_are_made_by_flags(path, parser):
     sizes = []
     for pointer, coverage in PAPERS_ROWS:

@@ -27,7 +27,9 @@ OnBadRecord = Literal["raise", "skip"]
 # Raised whenever the same records would give other documents: it is part of the cache's key.
 VERSION = 1
 # Remedies of bad records.
-OR_SKIP = "or pass `--data.on_bad_record skip` to leave such records out"
+OR_SKIP = (
+    "or pass `--data.on_bad_record skip` (`--on_bad_record skip` where no data is given) to leave such records out"
+)
 MEND_OR_SKIP = f"mend it, {OR_SKIP}"
 
 _SCHEMA = pa.schema(
@@ -54,6 +56,10 @@ class Corpus(ABC):
         Raises:
             CorpusError: if the split as a whole cannot be read.
         """
+
+    def title(self, split: str) -> str:
+        """The split in a message."""
+        return f"{type(self).__name__} {split}"
 
     @abstractmethod
     def fingerprint(self, split: str) -> str:
@@ -100,7 +106,7 @@ def build_documents(
             manifest |= {"split": split, "splitter": splitter, "require_references": require_references}
             (building / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     dataset = Dataset.from_file(str(folder / "documents.arrow"))
-    _report_skipped(corpus, split, read_manifest(dataset)["skipped"], on_bad_record)
+    _report_skipped(corpus.title(split), folder, read_manifest(dataset)["skipped"], on_bad_record)
     return dataset
 
 
@@ -233,7 +239,7 @@ def _appearing(folder: Path) -> Iterator[Path]:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _report_skipped(corpus: Corpus, split: str, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:
+def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:
     """Skipped records are an error where none may be, else one warning.
 
     Raises:
@@ -244,9 +250,9 @@ def _report_skipped(corpus: Corpus, split: str, skipped: list[dict[str, str]], o
     first = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]
     if on_bad_record == "raise":
         raise CorpusError(f"{first[0]}; {MEND_OR_SKIP}")
-    more = f"; and {len(skipped) - len(first)} more, see manifest.json" if len(skipped) > len(first) else ""
-    name = type(corpus).__name__
-    warnings.warn(f"{name} {split}: left out {len(skipped)} bad records: {'; '.join(first)}{more}", stacklevel=3)
+    more = len(skipped) - len(first)
+    more = f"; and {more} more, see {folder / 'manifest.json'}" if more else ""
+    warnings.warn(f"{name}: left out {len(skipped)} bad records: {'; '.join(first)}{more}", stacklevel=3)
 
 
 def _no_split(corpus: Corpus, split: str) -> str:
@@ -256,7 +262,7 @@ def _no_split(corpus: Corpus, split: str) -> str:
 
 def _no_document(corpus: Corpus, split: str, skipped: list[dict[str, str]]) -> str:
     first = f": {len(skipped)} bad records, the first {skipped[0]['where']}: {skipped[0]['problem']}" if skipped else ""
-    return f"{type(corpus).__name__} {split}: no usable document{first}; check the files and the field names"
+    return f"{corpus.title(split)}: no usable document{first}; check the files and the field names"
 
 
 def _digest(value: Any) -> str:

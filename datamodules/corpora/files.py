@@ -11,6 +11,10 @@ from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentenc
 from datamodules.corpora.readers import kind_of, read_rows
 from datamodules.documents import BadRecord, CorpusError, Record
 
+# None first: the command line takes the first type that fits, and "null" fits a text too
+NameOrNone = None | str
+NamesOrNone = None | list[str] | str
+
 
 class Files(Corpus):
     """JSON Lines, Parquet or CSV files, plain or compressed (see `readers.read_rows`).
@@ -37,12 +41,12 @@ class Files(Corpus):
 
     def __init__(
         self,
-        train: str | list[str] | None = None,
-        val: str | list[str] | None = None,
-        test: str | list[str] | None = None,
-        document: str | list[str] = "document",
-        summary: str | list[str] | None = "summary",
-        id: str | None = None,
+        train: NamesOrNone = None,
+        val: NamesOrNone = None,
+        test: NamesOrNone = None,
+        document: list[str] | str = "document",
+        summary: NamesOrNone = "summary",
+        id: NameOrNone = None,
         paragraphs: Paragraphs = "blank_line",
         separator: str | None = None,
         document_list: DocumentList = "parts",
@@ -68,6 +72,9 @@ class Files(Corpus):
 
     def splits(self) -> list[str]:
         return list(self.paths)
+
+    def title(self, split: str) -> str:
+        return f"Files {split} ({', '.join(self.paths[split])})"
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         for path in self._files(split):

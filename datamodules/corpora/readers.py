@@ -125,4 +125,5 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, Any
 
 def _not_utf8(where: str, byte: int) -> BadRecord:
     problem = f"not UTF-8 (byte 0x{byte:02x})"
-    return BadRecord(where, problem, f"convert the file (iconv -f latin1 -t utf-8), {OR_SKIP}")
+    encoding = "utf-16" if byte in (0xFE, 0xFF) else "latin1"  # such bytes open a file of UTF-16
+    return BadRecord(where, problem, f"convert the file (iconv -f {encoding} -t utf-8), {OR_SKIP}")

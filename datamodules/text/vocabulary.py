@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from datamodules.documents import CorpusError
 from datamodules.text.words import SENTENCE_ENDS, Tokenizer, detokenize, tokenize
 
 PAD, UNK, START, STOP = range(4)
@@ -113,8 +114,12 @@ class Vocabulary:
 
         Raises:
             FileNotFoundError: if it is not there.
+            CorpusError: if it is no vocabulary.
         """
         path = folder / cls.file_name
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no vocabulary there; give the `text` folder of a run")
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise CorpusError(f"{path}: no vocabulary ({error}); give the `text` folder of a run") from None

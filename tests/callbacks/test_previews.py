@@ -9,7 +9,7 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.loggers import WandbLogger
 
 from callbacks import Previews
-from callbacks.previews import draw_attention, marked
+from callbacks.previews import draw_attention, marked, whole_documents
 from lightning_modules.summarizer import Summary
 
 
@@ -90,6 +90,15 @@ def test_the_heat_map_shows_where_attention_is(tmp_path):
     blue = ((drawn[..., 2] - drawn[..., 0] > 0.3) & (blank.min(-1) > 0.9)).sum()
     orange = ((drawn[..., 0] - drawn[..., 2] > 0.5) & (blank.min(-1) > 0.9)).sum()
     assert blue > 20 and orange > 20
+
+
+def test_documents_are_whole_whatever_training_cuts_them_to():
+    data = SimpleNamespace(lengths_now=(3, 2), max_source=20, max_target=10)
+    with whole_documents(data):
+        assert data.lengths_now == (20, 10)
+    assert data.lengths_now == (3, 2)
+    with whole_documents(SimpleNamespace()) as nothing:
+        assert nothing is None
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,13 @@
 
 import io
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -253,6 +257,27 @@ def test_a_text_that_is_none_is_named(content, said, trained, tmp_path, precis, 
 def test_files_to_summarize_that_are_not_there_are_named(trained, tmp_path, precis):
     refused(precis("summarize", "--checkpoint", trained, tmp_path / "x.txt"), "x.txt: no such file or folder")
     refused(precis("summarize", "--checkpoint", trained, tmp_path), "no .txt file in this folder")
+
+
+def test_a_corpus_without_files_cannot_be_described(precis):
+    done = precis("corpus", "--corpus", "Files")
+    assert done.status == 1 and "Files has no split; name a source" in done.err
+
+
+def test_sigterm_while_documents_are_made_leaves_nothing_half_written(tiny_config, fresh_cache, tmp_path):
+    rows, run = tmp_path / "rows.jsonl", tmp_path / "run"
+    rows.write_text("".join(json.dumps(GOOD | {"id": str(i)}) + "\n" for i in range(200_000)))  # some ten seconds
+    arguments = ["fit", "--config", tiny_config, "--run_dir", run, "--data.corpus.train", rows, "--wandb", "off"]
+    command = [sys.executable, "-m", "experiments.cli", *map(str, arguments)]
+    environment = os.environ | {"PRECIS_CACHE": str(fresh_cache)}
+    process = subprocess.Popen(command, env=environment, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 200  # a bound for a process that does not begin, not a measure
+    while not list(fresh_cache.glob(".building-*")):
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(200) == 143
+    assert not run.exists() and not list(fresh_cache.rglob("*"))
 
 
 def test_a_corpus_that_cannot_be_described_is_named(tmp_path, precis):

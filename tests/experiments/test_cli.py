@@ -139,9 +139,10 @@ def test_documents_without_references_are_summarized_and_test_says_what_is_missi
     assert done.status == 0, done.err
     (row,) = lines_of(run_folder / "predictions.jsonl")
     assert (row["id"], row["references"], row["scores"]) == ("a", [], {}) and row["summary"]
-    with pytest.warns(UserWarning, match="no document has a reference.*precis predict"):
-        done = precis("test", "--run", run_folder, "--data.corpus.test", plain)
-    assert done.status == 0 and "test/length" in done.out and "rouge" not in done.out
+    done = precis("test", "--run", run_folder, "--data.corpus.test", plain)
+    assert done.status == 1 and len(done.err.splitlines()) == 1 and "precis predict" in done.err
+    assert f"Files test ({plain}): none of its 1 documents ('a' is the first) has a reference" in done.err
+    assert lines_of(run_folder / "predictions.jsonl") == [row]
 
 
 def test_documents_with_references_are_scored_where_others_have_none(run_folder, precis, tmp_path):

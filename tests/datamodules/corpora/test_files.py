@@ -10,8 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from jsonargparse import ArgumentParser
 
-from datamodules.corpora.corpus import as_document, build_documents
+from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.files import Files
 from datamodules.documents import BadRecord, CorpusError, Document, Record
 
@@ -137,6 +138,16 @@ def test_ids_come_from_a_field_or_the_line(tmp_path):
     assert one(row, tmp_path, id="key").id == "7"
     assert one(row | {"id": "n"}, tmp_path).id == "n"
     assert one(row | {"id": "n"}, tmp_path).where == f"{tmp_path / 'x.jsonl'}:1 (id 'n')"
+
+
+def test_null_on_the_command_line_is_nothing_and_no_name():
+    parser = ArgumentParser()
+    parser.add_subclass_arguments(Corpus, "corpus")
+    given = ["--corpus=Files", "--corpus.train=a.jsonl", "--corpus.val=null", "--corpus.test=[b.jsonl, c.jsonl]"]
+    given += ["--corpus.summary=null", "--corpus.id=key"]
+    corpus = parser.instantiate_classes(parser.parse_args(given)).corpus
+    assert corpus.paths == {"train": ["a.jsonl"], "test": ["b.jsonl", "c.jsonl"]}
+    assert corpus.fields.summary is None and corpus.fields.id == "key"
 
 
 def test_a_choice_that_does_not_exist_is_named():
