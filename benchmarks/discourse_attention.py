@@ -2,9 +2,9 @@
 
     python benchmarks/discourse_attention.py [--lengths 1024 4096] [--windows 512 1024] [--device cpu]
 
-One document, one layer of LED-base's size (12 heads of 64, fp32 on a CPU and bf16 on CUDA), a global token in front,
-EDUs of 8.4 tokens, 15 relations. `attention` is the self-attention module with its projections, `layer` the encoder
-layer around it. The ways:
+One document, one layer of LED-base's size (12 heads of 64, fp32) on a CPU, of LED-large's (16, bf16) where there is
+CUDA, a global token in front, EDUs of 8.4 tokens, 15 relations. `attention` is the self-attention module with its
+projections, `layer` the encoder layer around it. The ways:
 
     transformers   Hugging Face's, without discourse
     recipe         the same, its scores multiplied by 1 + p, a token-level fp32 tensor [T, w + 1] that is there already
@@ -20,6 +20,7 @@ over that of `transformers`, and over that of `plain` for ways with discourse.
 """
 
 import argparse
+import itertools
 import multiprocessing
 import os
 import statistics
@@ -34,7 +35,8 @@ from transformers.models.led.modeling_led import LEDEncoderLayer, LEDEncoderSelf
 from lightning_modules.networks.discourse_attention import DiscourseInjection, View, head_relations, reach
 from lightning_modules.networks.led import BatchView, LayerView, LEDWindowAttention
 
-WIDTH, HEADS, INNER, RELATIONS, EDU = 768, 12, 3072, 15, 8.4
+HEADS = 16 if torch.cuda.is_available() else 12  # LED-large's and LED-base's
+WIDTH, INNER, RELATIONS, EDU = 64 * HEADS, 256 * HEADS, 15, 8.4
 WAYS = ("transformers", "recipe", "plain", "product", "log_bias")
 
 
@@ -46,7 +48,7 @@ class Recipe(LEDEncoderSelfAttention):
     def _sliding_chunks_query_key_matmul(self, query: Tensor, key: Tensor, window_overlap: int) -> Tensor:
         scores = super()._sliding_chunks_query_key_matmul(query, key, window_overlap)
         # masks go through the same function, with one value a token
-        return scores * self.factors if query.shape[-1] > 1 else scores
+        return (scores * self.factors).to(scores.dtype) if query.shape[-1] > 1 else scores
 
 
 def token_level(band: Tensor, edu: Tensor, window: int) -> Tensor:
@@ -76,7 +78,7 @@ def made(way: str, what: str, length: int, window: int, device: str) -> Callable
     if way in ("transformers", "recipe"):
         if way == "recipe":
             attention = Recipe(config, 0).to(device, dtype)
-            attention.factors = token_level(band, edu, window // 2).to(dtype)
+            attention.factors = token_level(band, edu, window // 2)
             layer.self_attn.longformer_self_attn = attention
         mask = is_global * 10000.0
         inputs = {"attention_mask": mask, "is_index_masked": mask < 0, "is_index_global_attn": is_global}
@@ -156,8 +158,18 @@ def rows(what: str, length: int, window: int, arguments: argparse.Namespace) -> 
     return out
 
 
+def copied(length: int, window: int, device: str, repetitions: int) -> str:
+    """A row of what the recipe's tensor takes from the host's memory to the device: milliseconds, megabytes."""
+    factors, taken = torch.rand(1, length, 1, window + 1), []
+    for _ in range(repetitions + 1):
+        start = time.perf_counter()
+        now(factors.to(device, copy=True))
+        taken.append(1e3 * (time.perf_counter() - start))
+    return f"| {length:,} | {window:,} | {statistics.median(taken[1:]):,.1f} | {factors.nbytes / 1e6:,.0f} |"
+
+
 def main() -> None:
-    """Prints the table."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--lengths", type=int, nargs="+", help="tokens; to 4,096 on a CPU, 16,384 on CUDA")
@@ -177,6 +189,10 @@ def main() -> None:
             for window in arguments.windows:
                 if length >= window:
                     print("\n".join(rows(what, length, window, arguments)), flush=True)
+    print("\nCopying the recipe's tensor to the device, which its times above leave out\n")
+    print("| T | w | ms | MB |\n|--:|--:|--:|--:|")
+    for length, window in itertools.product(lengths, arguments.windows):
+        print(copied(length, window, arguments.device, arguments.repetitions), flush=True)
 
 
 if __name__ == "__main__":
