@@ -197,6 +197,21 @@ class RSTformer(Summarizer):
             given = f"data.parser has {len(parser.relations)} relations, the model {self.relations}"
             raise CorpusError(f"{given}: give model.relations, and model.relation_frequency if it has fewer heads")
 
+    def on_fit_start(self) -> None:
+        """As in `Summarizer`; looks for documents that are too long before hours are spent on others.
+
+        Raises:
+            CorpusError: if there is one.
+        """
+        super().on_fit_start()
+        data, most = getattr(self.trainer, "datamodule", None), self.network.encoder.max_source_positions
+        for split in ("train", "val") if data is not None else ():
+            features = data.features(split)
+            lengths = features["length"][:]
+            if max(lengths, default=0) > most:
+                row = lengths.index(max(lengths))
+                raise CorpusError(self._too_long(features[row]["id"], lengths[row]))
+
     def use_text(self, text: SubwordText) -> None:
         """Takes a tokenizer.
 
@@ -235,8 +250,12 @@ class RSTformer(Summarizer):
         if batch.source.shape[1] > most:
             lengths = batch.source_mask.sum(1).tolist()
             row = lengths.index(max(lengths))
-            raise CorpusError(f"document {batch.ids[row]!r} has {lengths[row]} tokens, {self._remedy('source', most)}")
+            raise CorpusError(self._too_long(batch.ids[row], lengths[row]))
         return self.network.encode(batch.source, batch.source_mask, batch.global_mask, self.discourse(batch))
+
+    def _too_long(self, name: str, length: int) -> str:
+        most = self.network.encoder.max_source_positions
+        return f"document {name!r} has {length} tokens, {self._remedy('source', most)}"
 
     def _remedy(self, side: str, most: int) -> str:
         more = {"source": "model.positions", "target": "model.target_positions"}[side]

@@ -180,6 +180,9 @@ def test_what_is_too_long_is_named_with_its_remedy(corpus_files, folder, batch_a
     short.use_text(text)
     with pytest.raises(CorpusError, match=rf"'{longest}' has \d+ tokens, .* 20 positions: lower data\.max_source"):
         short.loss_terms(batch)
+    data = data_of(corpus_files, folder)
+    with pytest.raises(CorpusError, match=r"document 'doc-\d+' has \d+ tokens, .* 20 positions"):
+        trainer(max_steps=1, limit_train_batches=0).fit(short, data)  # before the first batch
     short = model_of(target_positions=5, decoding=DecodingOptions(min_length=1, max_length=5))
     short.use_text(text)
     with pytest.raises(CorpusError, match=r"a summary has \d+ tokens, .* 5 positions: lower data\.max_target"):
