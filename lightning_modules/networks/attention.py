@@ -66,12 +66,11 @@ class _AdditiveEnergy(torch.autograd.Function):
 
 
 def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
-    """Documents and summaries of [B, K, A] that are computed together: as many summaries as `PART_ELEMENTS` allow, on a
-    CPU of one document, elsewhere of all."""
+    """Documents and summaries of [B, K, A] that are computed together: as many documents as `PART_ELEMENTS` allow, and
+    of a document that is too large by itself as many summaries."""
     B, K, A = query.shape
-    documents = 1 if query.device.type == "cpu" else B
-    room = PART_ELEMENTS.get(query.device.type, 2**28) // max(1, documents * projected.shape[1] * A)
-    summaries = max(1, min(K, room))
+    room = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"]) // max(1, projected.shape[1] * A)  # summaries
+    documents, summaries = max(1, min(B, room // K)), max(1, min(K, room))
     return [
         (slice(b, b + documents), slice(k, k + summaries))
         for b in range(0, B, documents)
