@@ -283,8 +283,7 @@ def without_dropout(module: nn.Module) -> Iterator[None]:
     """
     modes = [(part, part.training) for part in module.modules()]
     stay = [p for p in module.modules() if isinstance(p, nn.RNNBase) or getattr(p, "gradient_checkpointing", False)]
-    shares = [(part, name) for part in stay for name in vars(part) if "drop" in name]  # layerdrop as well
-    shares = [(part, name, getattr(part, name)) for part, name in shares if isinstance(getattr(part, name), float)]
+    shares = [(p, *item) for p in stay for item in vars(p).items() if "drop" in item[0] and isinstance(item[1], float)]
     module.eval()
     for part in stay:
         part.training = True

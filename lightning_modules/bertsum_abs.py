@@ -14,6 +14,7 @@ from lightning_modules.extractive import Schedule, two_rates
 from lightning_modules.networks.bertsum import whole_states
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder
+from lightning_modules.networks.transformer import never_empty
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 
 _READER = "network.reader."  # where BertSum keeps its encoder
@@ -120,11 +121,9 @@ class BertSumAbs(SequenceToSequence):
     # Documents ---------------------------------------------------------------------------------------------------
 
     def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:
-        """States of documents [B, S, H], and a mask that is True at their tokens [B, S]."""
+        """States of documents [B, S, H], and a mask that is True at their tokens [B, S], or at a first symbol."""
         segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None
-        mask = batch.owner >= 0
-        mask[:, 0] |= ~mask.any(1)  # a document without a sentence shows its first symbol: no softmax is empty
-        return whole_states(self.reader, batch.tokens, batch.lengths, segments), mask
+        return whole_states(self.reader, batch.tokens, batch.lengths, segments), never_empty(batch.owner >= 0)
 
     def source_ids(self, batch: BertSumAbsBatch) -> Tensor:
         """What the encoder reads, [B, S]."""

@@ -281,12 +281,12 @@ class Summarizer(LightningModule, ABC):
             CorpusError: if no document has one.
         """
         data = getattr(self.trainer, "datamodule", None)
-        if data is None or any(data.features("test")["references"][:]):
+        if data is None or any(data.features("test")["references"]):
             return
-        ids = data.features("test")["id"][:]
+        rows = data.features("test")
         raise CorpusError(
-            f"{data.corpus.title('test')}: none of its {len(ids):,} documents ({ids[0]!r} is the first) has a reference"
-            " to score against; `precis predict` writes summaries alone"
+            f"{data.corpus.title('test')}: none of its {len(rows):,} documents ({rows[0]['id']!r} is the first) has a "
+            "reference to score against; `precis predict` writes summaries alone"
         )
 
     def on_test_epoch_end(self) -> None:

@@ -112,17 +112,25 @@ pointer_generators = pytest.mark.parametrize(
 )
 
 
-@pointer_generators
-def test_checkpoints_are_chosen_where_coverage_is_open(path):
-    """A validation comes after the step at which coverage begins."""
-    trainer = yaml.safe_load(path.read_text(encoding="utf-8"))["trainer"]
-    for callback in trainer.get("callbacks") or ():
-        options = callback.get("init_args") or {}
-        if callback["class_path"].endswith("CoverageAnnealing") and options.get("start_step") is not None:
-            every = trainer["val_check_interval"]
-            assert trainer["max_steps"] // every * every > options["start_step"]
-        if callback["class_path"].endswith("CoverageAnnealing") and options.get("start_epoch") is not None:
-            assert trainer["max_epochs"] > options["start_epoch"]
+def annealing() -> list[tuple[Path, dict, dict]]:
+    """Configs that switch coverage on, with their trainer and when."""
+    found = []
+    for path in CONFIGS:
+        trainer = yaml.safe_load(path.read_text(encoding="utf-8"))["trainer"]
+        for callback in trainer.get("callbacks") or ():
+            if callback["class_path"].endswith("CoverageAnnealing"):
+                found.append((path, trainer, callback["init_args"]))
+    return found
+
+
+@pytest.mark.parametrize("path, trainer, when", annealing(), ids=lambda value: getattr(value, "stem", ""))
+def test_checkpoints_are_chosen_where_coverage_is_open(path, trainer, when):
+    """A validation comes after the step or epoch at which coverage begins."""
+    if "start_epoch" in when:
+        assert trainer["max_epochs"] > when["start_epoch"]
+    else:
+        every = trainer["val_check_interval"]
+        assert trainer["max_steps"] // every * every > when["start_step"]
 
 
 @pointer_generators

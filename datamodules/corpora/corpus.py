@@ -250,8 +250,8 @@ def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_b
     first = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]
     if on_bad_record == "raise":
         raise CorpusError(f"{first[0]}; {MEND_OR_SKIP}")
-    more = len(skipped) - len(first)
-    more = f"; and {more} more, see {folder / 'manifest.json'}" if more else ""
+    rest = len(skipped) - len(first)
+    more = f"; and {rest} more, see {folder / 'manifest.json'}" if rest else ""
     warnings.warn(f"{name}: left out {len(skipped)} bad records: {'; '.join(first)}{more}", stacklevel=3)
 
 

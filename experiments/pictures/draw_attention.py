@@ -40,7 +40,8 @@ def attention(arguments: list[str]) -> None:
         if not isinstance(run.model, RSTformer) or run.model.ablation == "no_discourse":
             raise CorpusError(f"{options.run}: not the run of an RSTformer with discourse; give one")
         if run.model.network.adapters is not None:
-            raise CorpusError(f"{options.run}: its discourse is in the weights' update (lora_rank), not in attention")
+            said = "its discourse is in the weights' update, not in attention"
+            raise CorpusError(f"{options.run}: {said}; give a run without model.lora_rank")
         out.mkdir(parents=True, exist_ok=True)
         write(run.model.eval(), run.data, out)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")

@@ -16,7 +16,7 @@ from lightning_modules.networks.graph_attention import (
 )
 from lightning_modules.networks.graph_decoder import GraphAttention, GraphMemory
 from lightning_modules.networks.text_encoder import TextEncoder
-from lightning_modules.networks.transformer import DecoderLayer, EncoderLayer, KeyValues, Norm, sinusoidal
+from lightning_modules.networks.transformer import DecoderLayer, EncoderLayer, KeyValues, Norm, never_empty, sinusoidal
 
 Encoder = Literal["graph", "hierarchical", "flat"]
 
@@ -38,9 +38,7 @@ class Source(NamedTuple):
     @property
     def visible(self) -> Tensor:
         """Tokens that may be seen, [B, L, n]: padding paragraphs have one too, so that no softmax is empty."""
-        visible = self.mask.clone()
-        visible[..., 0] |= ~self.mask.any(-1)
-        return visible
+        return never_empty(self.mask)
 
     def row_mask(self) -> Tensor:
         """True at the tokens of `places`, [B, S]."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.networks.text_encoder import plan_windows, positions
-from lightning_modules.networks.transformer import EncoderLayer, sinusoidal
+from lightning_modules.networks.transformer import EncoderLayer, never_empty, sinusoidal
 
 Reach = Literal["windows", "extend"]
 _CHUNK = 16_384  # tokens, padding included, that are encoded together where documents are cut into passages
@@ -217,6 +217,4 @@ class ScratchEncoder(nn.Module):
 
 def visible(mask: Tensor) -> Tensor:
     """What attention may look at, [B, T] -> [B, 1, 1, T]; something even in a document without a token."""
-    first = torch.zeros_like(mask)
-    first[:, :1] = True
-    return (mask | (first & ~mask.any(1, keepdim=True)))[:, None, None]
+    return never_empty(mask)[:, None, None]

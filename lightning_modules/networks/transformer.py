@@ -43,6 +43,20 @@ def sinusoidal(length: int, size: int, device: torch.device | None = None, start
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)                          # [T, D]
 
 
+def never_empty(mask: Tensor) -> Tensor:
+    """A mask in whose rows something is True: the first place where nothing is, so that no softmax is empty.
+
+    Args:
+        mask: [..., T].
+
+    Returns:
+        [..., T], another tensor.
+    """
+    seen = mask.clone()
+    seen[..., :1] |= ~mask.any(-1, keepdim=True)
+    return seen
+
+
 class LearnedPositions(nn.Module):
     """A trained vector a position.
 

@@ -97,8 +97,10 @@ def test_documents_are_whole_whatever_training_cuts_them_to():
     with whole_documents(data):
         assert data.lengths_now == (20, 10)
     assert data.lengths_now == (3, 2)
-    with whole_documents(SimpleNamespace()) as nothing:
-        assert nothing is None
+    uncut = SimpleNamespace(max_source=20, max_target=10)
+    with whole_documents(uncut):
+        assert not hasattr(uncut, "lengths_now")
+    assert not hasattr(uncut, "lengths_now")
 
 
 @pytest.fixture(scope="module")

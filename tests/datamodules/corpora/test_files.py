@@ -203,7 +203,7 @@ def test_bad_lines_are_named_and_the_others_read(tmp_path, name, content, proble
 
 
 def test_utf16_is_not_taken_for_text(tmp_path):
-    with pytest.raises(CorpusError, match=r"x.jsonl:1: not UTF-8 \(byte 0xff\); convert the file"):
+    with pytest.raises(CorpusError, match=r"x.jsonl:1: not UTF-8 \(byte 0xff\); convert the file \(iconv -f utf-16"):
         build_documents(Files(val=write(tmp_path / "x.jsonl", jsonl(ROWS).decode().encode("utf-16"))), "val", tmp_path)
 
 
