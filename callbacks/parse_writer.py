@@ -82,6 +82,7 @@ class ParseWriter(Callback):
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._end()
+        trainer.strategy.barrier("parses")  # who counts them afterwards finds every rank's
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self.interrupted = isinstance(exception, KeyboardInterrupt)

@@ -5,6 +5,7 @@ import signal
 
 from made_up_parses import made_up_document, made_up_parse
 from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.strategies import SingleDeviceStrategy
 
 from callbacks.parse_writer import ParseWriter
 from datamodules.discourse.cache import ParseCache
@@ -76,3 +77,14 @@ def test_a_run_that_fails_keeps_what_it_has(tmp_path):
 def test_shards_are_as_large_as_asked_for(tmp_path):
     run(tmp_path, MadeUpParser(), documents=4)
     assert len(list(tmp_path.glob("*.safetensors"))) == 3
+
+
+def test_ranks_wait_for_each_other_once_they_have_written(tmp_path, monkeypatch):
+    waited = []
+
+    def barrier(strategy, name=None):
+        waited.append((name, len(ParseCache(tmp_path))))
+
+    monkeypatch.setattr(SingleDeviceStrategy, "barrier", barrier)
+    run(tmp_path, MadeUpParser())
+    assert ("parses", 9) in waited
