@@ -13,8 +13,8 @@ from lightning_modules.decoding.beam_search import Hypotheses, State, beam_searc
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import sample
 from lightning_modules.networks.graphsum import Encoder, GraphSumNetwork, Memory, Source
-from lightning_modules.networks.output_layer import VocabularySlices, best_words, linear_log_prob, vocabulary_logits
-from lightning_modules.networks.smoothed_output import smoothed_log_probs
+from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
+from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.networks.transformer import KeyValues, Norm
 from lightning_modules.schedules import noam

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.networks.output_layer import VocabularySlices, best_words, linear_log_prob, vocabulary_logits
+from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
+from lightning_modules.networks.output_loss import linear_log_prob
 from lightning_modules.networks.transformer import (
     Activation,
     DecoderLayer,

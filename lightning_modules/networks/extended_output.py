@@ -18,10 +18,10 @@ from lightning_modules.networks.output_layer import (
     ScreenedVocabulary,
     VocabularySlices,
     best_words,
-    linear_log_prob,
     vocabulary_logits,
     wide,
 )
+from lightning_modules.networks.output_loss import linear_log_prob
 
 
 def gold_log_probs(

@@ -24,7 +24,7 @@ class _GroupedAttention(torch.autograd.Function):
         for rows in _parts(query, keys):
             weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])
             weights *= shares[rows].unsqueeze(-1)
-            mixed[rows] = weights.flatten(-2) @ values[rows]                                     # [r, T, d]
+            torch.bmm(weights.flatten(-2), values[rows], out=mixed[rows])                        # [r, T, d]
         return mixed
 
     @staticmethod
@@ -33,7 +33,7 @@ class _GroupedAttention(torch.autograd.Function):
         """With w = share gamma and g = d loss / d w: d share = sum_i g gamma, d score = w (g - d share)."""
         query, keys, values, bias, shares = ctx.saved_tensors
         grad, scale = grad.contiguous(), query.shape[-1] ** -0.5
-        grads = tuple(torch.empty_like(tensor) for tensor in (query, keys, values, shares))
+        *grads, of_shares = (torch.empty_like(tensor) for tensor in (query, keys, values, shares))
         for rows in _parts(query, keys):
             weights = _GroupedAttention.gamma(rows, query, keys, bias, shares.shape[-1])         # [r, T, L, n]
             slope = (grad[rows] @ values[rows].mT).view_as(weights)
@@ -41,11 +41,11 @@ class _GroupedAttention(torch.autograd.Function):
             of_share, share = slope.sum(-1, keepdim=True), shares[rows].unsqueeze(-1)            # [r, T, L, 1]
             slope.addcmul_(weights, of_share, value=-1).mul_(share * scale)
             slope, weights = slope.flatten(-2), weights.mul_(share).flatten(-2)                  # [r, T, L n]
-            parts = (slope @ keys[rows], slope.mT @ query[rows], weights.mT @ grad[rows], of_share.squeeze(-1))
-            for whole, part in zip(grads, parts):
-                whole[rows] = part
-        query, keys, values, shares = grads
-        return query, keys, values, None, shares
+            products = ((slope, keys), (slope.mT, query), (weights.mT, grad))
+            for whole, (left, right) in zip(grads, products):
+                torch.bmm(left, right[rows], out=whole[rows])
+            of_shares[rows] = of_share.squeeze(-1)
+        return *grads, None, of_shares
 
 
 def _parts(query: Tensor, keys: Tensor) -> list[slice]:

@@ -1,16 +1,13 @@
-"""The output layer over a large vocabulary: what the loss needs and what beam search needs of its softmax."""
+"""The output layer over a large vocabulary: what beam search needs of its softmax."""
 
 from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding, linear, pad
 
 from lightning_modules.networks.scratch import Scratch
 
-# logits alive at once: 2 MB stay in a CPU's caches, 512 MB fill a GPU
-CHUNK_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
 BLOCK = 64  # words of which only the maximum is looked at first
 SPARE = 16  # words that are scored exactly beyond those asked for, where the likeliest were found by rounded scores
 
@@ -18,80 +15,6 @@ SPARE = 16  # words that are scored exactly beyond those asked for, where the li
 def wide(tensor: Tensor) -> Tensor:
     """A half-precision tensor in float32, any other as it is."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
-
-
-def vocabulary_slices(features: Tensor, size: int) -> list[slice]:
-    """A vocabulary in slices, of which the logits of all features [N, H] are alive at once."""
-    words = max(256, CHUNK_ELEMENTS.get(features.device.type, CHUNK_ELEMENTS["cuda"]) // max(1, len(features)))
-    return [slice(start, min(start + words, size)) for start in range(0, size, words)]
-
-
-def slice_logits(part: slice, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Logits of the words of a slice, in float32 or wider, [N, words]."""
-    return wide(torch.addmm(bias[part], features, weight[part].T))
-
-
-def slice_columns(part: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Where a slice holds the targets [N], and which of them it holds at all, both [N, 1]."""
-    column = (targets - part.start).unsqueeze(1)
-    return column.clamp(0, part.stop - part.start - 1), (column >= 0) & (column < part.stop - part.start)
-
-
-class _LinearLogProb(torch.autograd.Function):
-    """log softmax(x W^T + b)[target], a slice of the vocabulary at a time, logits recomputed in the backward pass.
-
-    The vocabulary is sliced, not the rows: each part of W and of its gradient passes through the caches once.
-    """
-
-    @staticmethod
-    def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-        ctx.dtypes = weight.dtype, bias.dtype
-        weight, bias = weight.to(features.dtype), bias.to(features.dtype)            # once, not once a slice
-        ctx.parts = vocabulary_slices(features, len(weight))
-        sums, chosen = [], 0
-        for part in ctx.parts:
-            logits = slice_logits(part, features, weight, bias)
-            sums.append(logits.logsumexp(-1))
-            column, inside = slice_columns(part, targets)
-            chosen = chosen + logits.gather(-1, column).masked_fill(~inside, 0)      # [N, 1]
-        normalizer = torch.stack(sums).logsumexp(0)                                  # [N]
-        ctx.save_for_backward(features, weight, bias, targets, normalizer)
-        return chosen.squeeze(-1) - normalizer
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad: Tensor):
-        features, weight, bias, targets, normalizer = ctx.saved_tensors
-        scaled = (features * -grad.unsqueeze(-1)).to(features.dtype)                 # [N, H]
-        grad_weight = torch.empty_like(weight, dtype=ctx.dtypes[0])                  # [V, H]
-        grad_bias = torch.empty_like(bias, dtype=ctx.dtypes[1])
-        slope = 0
-        for part in ctx.parts:
-            probabilities = slice_logits(part, features, weight, bias).sub_(normalizer.unsqueeze(-1)).exp_()
-            column, inside = slice_columns(part, targets)
-            probabilities.scatter_add_(-1, column, -inside.to(probabilities.dtype))  # P - onehot
-            grad_bias[part] = -grad @ probabilities
-            probabilities = probabilities.to(features.dtype)
-            grad_weight[part] = probabilities.T @ scaled
-            slope = slope - wide(probabilities @ weight[part])
-        return (slope * grad.unsqueeze(-1)).to(features.dtype), grad_weight, grad_bias, None
-
-
-def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """Log-probability of one target a row under softmax(features W^T + b), without an [N, V] tensor kept.
-
-    Args:
-        features: [N, H].
-        weight: [V, H].
-        bias: [V].
-        targets: ids below V, [N].
-
-    Returns:
-        [N], in float32 or wider.
-    """
-    if torch.is_autocast_enabled(features.device.type):
-        features = features.to(torch.get_autocast_dtype(features.device.type))
-    return _LinearLogProb.apply(features, weight, bias, targets)
 
 
 class BestWords(NamedTuple):

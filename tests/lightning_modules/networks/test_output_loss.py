@@ -1,0 +1,117 @@
+"""Log-probabilities from slices of the vocabulary against PyTorch's own, whole; kept for the backward pass or not."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.nn.functional import log_softmax
+
+from lightning_modules.networks import output_loss
+from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
+
+
+@pytest.fixture(params=[0, 2**24], ids=["again", "kept"])
+def kept(request, monkeypatch):
+    """How many elements are kept."""
+    monkeypatch.setitem(output_loss.KEPT_ELEMENTS, "cpu", request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("elements", [1, 7 * 300, 10**6])
+def test_log_prob_of_a_target_equals_log_softmax_in_value_and_gradient(monkeypatch, elements, kept):
+    monkeypatch.setitem(output_loss.CHUNK_ELEMENTS, "cpu", elements)  # slices of 256 words, of 300, one
+    torch.manual_seed(0)
+    draw = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)  # noqa: E731
+    features, weight, bias = draw(7, 5), draw(600, 5), draw(600)
+    targets, upstream = torch.randint(0, 600, (7,)), torch.randn(7, dtype=torch.float64)
+    targets[:4] = torch.tensor([0, 255, 256, 599])  # the ends of slices
+    ours = linear_log_prob(features, weight, bias, targets)
+    naive = log_softmax(features @ weight.T + bias, -1).gather(-1, targets[:, None]).squeeze(-1)
+    torch.testing.assert_close(ours, naive)
+    for one, other in zip(
+        torch.autograd.grad(ours, (features, weight, bias), upstream),
+        torch.autograd.grad(naive, (features, weight, bias), upstream),
+    ):
+        torch.testing.assert_close(one, other)
+
+
+def test_no_row_has_no_log_prob():
+    weight = torch.randn(4, 3, requires_grad=True)
+    found = linear_log_prob(torch.randn(0, 3), weight, torch.zeros(4), torch.zeros(0, dtype=torch.long))
+    assert found.shape == (0,)
+
+
+def test_under_autocast_the_result_is_float32_and_close(kept):
+    torch.manual_seed(1)
+    features, weight = torch.randn(6, 16, requires_grad=True), torch.randn(50, 16, requires_grad=True)
+    bias, targets = torch.zeros(50, requires_grad=True), torch.randint(0, 50, (6,))
+    exact = linear_log_prob(features, weight, bias, targets)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = linear_log_prob(features, weight, bias, targets)
+    assert rough.dtype == torch.float32
+    torch.testing.assert_close(rough, exact, atol=0.1, rtol=0.02)
+    gradients = [torch.autograd.grad(out.sum(), weight)[0] for out in (exact, rough)]
+    assert gradients[1].dtype == torch.float32
+    torch.testing.assert_close(gradients[1], gradients[0], atol=0.1, rtol=0.05)
+
+
+@pytest.mark.parametrize("elements", [1, 2**22], ids=["slices", "whole"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_values_and_gradients_are_those_of_cross_entropy(elements, smoothing, monkeypatch, kept):
+    monkeypatch.setitem(output_loss.CHUNK_ELEMENTS, "cpu", elements)  # slices have 256 words at least
+    torch.manual_seed(0)
+    sizes = ((9, 6), (600, 6), (600,))
+    given = [torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes]
+    targets = torch.tensor([0, 255, 256, 257, 511, 512, 599, 3, 3])
+    shares = torch.rand(9, dtype=torch.float64)
+    at_target, mean = smoothed_log_probs(*given, targets)
+    ours = -((1 - smoothing) * at_target + smoothing * mean) @ shares
+    logits = F.linear(*given)
+    theirs = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="none") @ shares
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(at_target, -F.cross_entropy(logits, targets, reduction="none"))
+    for one, other in zip(*(torch.autograd.grad(loss, given) for loss in (ours, theirs))):
+        torch.testing.assert_close(one, other)
+
+
+def test_half_precision_features_under_autocast():
+    torch.manual_seed(1)
+    features, weight, bias = torch.randn(5, 8), torch.randn(40, 8), torch.randn(40)
+    exact = smoothed_log_probs(features, weight, bias, torch.arange(5))
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = smoothed_log_probs(features, weight, bias, torch.arange(5))
+    for one, other in zip(rounded, exact):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, atol=0.1, rtol=0.05)
+
+
+def test_few_are_kept_more_are_not_and_none_without_gradient(monkeypatch):
+    stored = []
+    features, weight, bias = torch.randn(4, 3), torch.randn(600, 3, requires_grad=True), torch.zeros(600)
+    for elements in (4 * 600, 4 * 600 - 1):
+        monkeypatch.setitem(output_loss.KEPT_ELEMENTS, "cpu", elements)
+        for gradient in (True, False):
+            sizes: list[int] = []
+            with torch.set_grad_enabled(gradient), torch.autograd.graph.saved_tensors_hooks(
+                lambda x, sizes=sizes: sizes.append(x.numel()) or x, lambda x: x
+            ):
+                linear_log_prob(features, weight, bias, torch.arange(4))
+            stored.append(4 * 600 in sizes)
+    assert stored == [True, False, False, False]
+
+
+def test_a_graph_that_is_kept_gives_the_same_gradient_again(kept):
+    torch.manual_seed(3)
+    features, weight, bias = (torch.randn(*size, requires_grad=True) for size in ((5, 4), (30, 4), (30,)))
+    loss = sum(out.sum() for out in smoothed_log_probs(features, weight, bias, torch.arange(5)))
+    first = torch.autograd.grad(loss, weight, retain_graph=True)[0]
+    assert first.equal(torch.autograd.grad(loss, weight)[0])
+
+
+def test_far_apart_logits_of_slices_stay_finite(monkeypatch, kept):
+    monkeypatch.setitem(output_loss.CHUNK_ELEMENTS, "cpu", 1)  # slices of 256 words
+    features, weight, bias = torch.ones(2, 1), torch.zeros(600, 1, requires_grad=True), torch.zeros(600)
+    bias[:256], bias[300] = -1e4, 1e4
+    found = linear_log_prob(features, weight, bias, torch.tensor([0, 300]))
+    assert found.tolist() == [-2e4, 0]
+    (gradient,) = torch.autograd.grad(found.sum(), weight)
+    assert gradient[0] == 1 and gradient[300] == -1 and gradient.abs().sum() == 2
