@@ -2,9 +2,23 @@
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 _STEPS = 2**16
+
+
+def _kept(x: Tensor, p: float) -> tuple[Tensor, float]:
+    """Ones where an element is kept, zeros elsewhere, and what the kept are multiplied with."""
+    count, below = x.numel(), round(p * _STEPS)
+    draws = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)           # all 64 bits
+    bits = draws.view(torch.int16)[:count].view(x.shape)
+    return (bits >= below - _STEPS // 2).to(x.dtype), _STEPS / (_STEPS - below)
+
+
+def _check(p: float) -> None:
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout is at least 0 and below 1, got {p}")
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
@@ -16,17 +30,42 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     Raises:
         ValueError: if p is not in [0, 1).
     """
-    if not 0 <= p < 1:
-        raise ValueError(f"dropout is at least 0 and below 1, got {p}")
+    _check(p)
     if not training or p == 0:
         return x
     if x.device.type != "cpu":
         return F.dropout(x, p)
-    count, below = x.numel(), round(p * _STEPS)
-    draws = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)           # all 64 bits
-    bits = draws.view(torch.int16)[:count]
-    kept = (bits >= below - _STEPS // 2).to(x.dtype).mul_(_STEPS / (_STEPS - below))
-    return x * kept.view(x.shape)
+    kept, scale = _kept(x, p)
+    return x * kept.mul_(scale)
+
+
+class _ReluDropout(torch.autograd.Function):
+    """Keeps its output alone, whose positive elements are those that pass a gradient on."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, p: float) -> Tensor:
+        kept, ctx.scale = _kept(x, p)
+        out = kept.mul_(x).clamp_min_(0).mul_(ctx.scale)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:
+        (out,) = ctx.saved_tensors
+        return torch.ops.aten.threshold_backward(grad, out, 0).mul_(ctx.scale), None
+
+
+def relu_dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
+    """`dropout` of relu(x), the same elements for the same seed; on a CPU in half the time and memory.
+
+    Raises:
+        ValueError: if p is not in [0, 1).
+    """
+    _check(p)
+    if not training or p == 0 or x.device.type != "cpu":
+        return dropout(x.relu(), p, training)
+    return _ReluDropout.apply(x, p)
 
 
 class Dropout(nn.Module):
@@ -41,8 +80,7 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float = 0.1) -> None:
         super().__init__()
-        if not 0 <= p < 1:
-            raise ValueError(f"dropout is at least 0 and below 1, got {p}")
+        _check(p)
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

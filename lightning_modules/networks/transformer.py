@@ -6,11 +6,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lightning_modules.networks.dropout import Dropout, dropout
+from lightning_modules.networks.dropout import Dropout, dropout, relu_dropout
 
 Norm = Literal["pre", "post"]
 Activation = Literal["relu", "gelu"]
-_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
+
+
+def _gelu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    return dropout(F.gelu(x), p, training)
+
+
+_ACTIVATIONS = {"relu": relu_dropout, "gelu": _gelu_dropout}
 
 
 class KeyValues(NamedTuple):
@@ -144,14 +150,17 @@ class MultiHeadAttention(nn.Module):
     def weights(self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None = None) -> Tensor:
         """The attention weights alone: [B, N, T, S]."""
         past = memory if isinstance(memory, KeyValues) else self.project(memory)
-        scores = self.split(self.query(x)) @ past.keys.transpose(-1, -2) * past.keys.shape[-1] ** -0.5
-        if mask is not None:
-            scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+        scores = self.split(self.query(x) * past.keys.shape[-1] ** -0.5) @ past.keys.transpose(-1, -2)
+        if mask is not None and mask.dtype == torch.bool:
+            mask = scores.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
+            scores += mask  # in place: its gradient is that of the sum
+        elif mask is not None:
+            scores = scores + mask
         return scores.softmax(-1)
 
 
 class FeedForward(nn.Module):
-    """W_2 act(W_1 x) (section 3.3).
+    """W_2 dropout(act(W_1 x)) (section 3.3).
 
     Args:
         size: D.
@@ -163,14 +172,14 @@ class FeedForward(nn.Module):
     def __init__(self, size: int, hidden_size: int, dropout: float = 0.0, activation: Activation = "relu") -> None:
         super().__init__()
         self.inner, self.outer = nn.Linear(size, hidden_size), nn.Linear(hidden_size, size)
-        self.activation, self.dropout = _ACTIVATIONS[activation], Dropout(dropout)
+        self.activation, self.share = _ACTIVATIONS[activation], dropout
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        return self.outer(self.dropout(self.activation(self.inner(x))))
+        return self.outer(self.activation(self.inner(x), self.share, self.training))
 
 
 class Residual(nn.Module):

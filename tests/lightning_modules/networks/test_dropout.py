@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lightning_modules.networks.dropout import Dropout, dropout
+from lightning_modules.networks.dropout import Dropout, dropout, relu_dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
@@ -42,6 +42,18 @@ def test_evaluation_and_zero_change_nothing():
     x = torch.randn(4, 4)
     assert dropout(x, 0.0) is x and dropout(x, 0.5, training=False) is x and Dropout(0.5).eval()(x) is x
     assert dropout(torch.empty(0, 3), 0.5).shape == (0, 3)
-    for make in (lambda: Dropout(1.0), lambda: dropout(x, -0.1)):
+    for make in (lambda: Dropout(1.0), lambda: dropout(x, -0.1), lambda: relu_dropout(x, 1.0)):
         with pytest.raises(ValueError, match="at least 0 and below 1"):
             make()
+
+
+@pytest.mark.parametrize(("p", "training"), [(0.3, True), (0.3, False), (0.0, True)])
+def test_relu_and_dropout_at_once_are_the_two_in_a_row(p, training):
+    found = []
+    for function in (relu_dropout, lambda x, *options: dropout(x.relu(), *options)):
+        torch.manual_seed(5)
+        x = torch.randn(9, 70, dtype=torch.float64).T.requires_grad_()  # not contiguous
+        out = function(x, p, training)
+        found.append((out, *torch.autograd.grad(out.square().sum(), x)))
+    for one, other in zip(*found):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
