@@ -1,17 +1,22 @@
 """Dropout that does not wait for random numbers."""
 
+import numpy as np
 import torch
+from numpy.random import SFC64
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 _STEPS = 2**16
+_MANY = 2**17  # elements from which a generator of NumPy's draws faster, its seeding included
 
 
 def _kept(x: Tensor, p: float) -> tuple[Tensor, float]:
     """Ones where an element is kept, zeros elsewhere, and what the kept are multiplied with."""
     count, below = x.numel(), round(p * _STEPS)
-    draws = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)           # all 64 bits
+    draws = torch.empty(-(-count // 4) if count < _MANY else 1, dtype=torch.int64).random_(-(2**63), None)  # of 64 bits
+    if count >= _MANY:
+        draws = torch.from_numpy(SFC64(abs(int(draws))).random_raw(-(-count // 4)).view(np.int64))
     bits = draws.view(torch.int16)[:count].view(x.shape)
     return (bits >= below - _STEPS // 2).to(x.dtype), _STEPS / (_STEPS - below)
 
@@ -25,7 +30,8 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     """Zeroes each element with probability p and divides the others by 1 - p.
 
     On a CPU, where PyTorch draws a float for every element one after the other, it compares 16 bits an element, four of
-    which are one draw: about twice as fast. There p is rounded to 1 / 65,536.
+    which are one draw, for large tensors of NumPy's SFC64 with a seed that PyTorch draws: several times as fast. There
+    p is rounded to 1 / 65,536.
 
     Raises:
         ValueError: if p is not in [0, 1).

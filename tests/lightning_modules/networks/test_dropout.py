@@ -7,8 +7,9 @@ from lightning_modules.networks.dropout import Dropout, dropout, relu_dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_shares_and_scale(p):
+def test_shares_and_scale(p):  # of one draw after the other of PyTorch's, and of NumPy's
     torch.manual_seed(0)
+    assert (dropout(torch.ones(100, 501), p) == 0).float().mean().item() == pytest.approx(p, abs=0.01)
     out = dropout(torch.ones(400, 501), p)
     assert (out == 0).float().mean().item() == pytest.approx(p, abs=0.005)
     assert out[out != 0].unique().item() == pytest.approx(1 / (1 - p), rel=1e-3)
@@ -31,11 +32,13 @@ def test_the_gradient_is_what_the_output_was_multiplied_with():
 
 
 def test_the_same_seed_gives_the_same_zeros_and_another_others():
-    x, draws = torch.ones(3, 5, 7), []
-    for seed in (3, 3, 4):
-        torch.manual_seed(seed)
-        draws.append(dropout(x, 0.5))
-    assert draws[0].equal(draws[1]) and not draws[0].equal(draws[2])
+    for x in (torch.ones(3, 5, 7), torch.ones(3, 300, 700)):
+        draws = []
+        for seed in (3, 3, 4):
+            torch.manual_seed(seed)
+            draws.append((dropout(x, 0.5), dropout(x, 0.5)))
+        assert draws[0][0].equal(draws[1][0]) and draws[0][1].equal(draws[1][1])
+        assert not draws[0][0].equal(draws[2][0]) and not draws[0][0].equal(draws[0][1])
 
 
 def test_evaluation_and_zero_change_nothing():
