@@ -17,7 +17,7 @@ def kept(request, monkeypatch):
 
 
 @pytest.mark.parametrize("elements", [1, 7 * 300, 10**6])
-def test_log_prob_of_a_target_equals_log_softmax_in_value_and_gradient(monkeypatch, elements, kept):
+def test_log_prob_of_a_target_equals_log_softmax_in_value_and_gradient(monkeypatch, elements):
     monkeypatch.setitem(output_loss.CHUNK_ELEMENTS, "cpu", elements)  # slices of 256 words, of 300, one
     torch.manual_seed(0)
     draw = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)  # noqa: E731
@@ -40,7 +40,7 @@ def test_no_row_has_no_log_prob():
     assert found.shape == (0,)
 
 
-def test_under_autocast_the_result_is_float32_and_close(kept):
+def test_under_autocast_the_result_is_float32_and_close():
     torch.manual_seed(1)
     features, weight = torch.randn(6, 16, requires_grad=True), torch.randn(50, 16, requires_grad=True)
     bias, targets = torch.zeros(50, requires_grad=True), torch.randint(0, 50, (6,))
@@ -84,19 +84,21 @@ def test_half_precision_features_under_autocast():
         torch.testing.assert_close(one, other, atol=0.1, rtol=0.05)
 
 
-def test_few_are_kept_more_are_not_and_none_without_gradient(monkeypatch):
-    stored = []
+def test_few_are_kept_more_are_not_and_none_without_gradient_or_smoothing(monkeypatch):
     features, weight, bias = torch.randn(4, 3), torch.randn(600, 3, requires_grad=True), torch.zeros(600)
-    for elements in (4 * 600, 4 * 600 - 1):
-        monkeypatch.setitem(output_loss.KEPT_ELEMENTS, "cpu", elements)
-        for gradient in (True, False):
-            sizes: list[int] = []
-            with torch.set_grad_enabled(gradient), torch.autograd.graph.saved_tensors_hooks(
-                lambda x, sizes=sizes: sizes.append(x.numel()) or x, lambda x: x
-            ):
-                linear_log_prob(features, weight, bias, torch.arange(4))
-            stored.append(4 * 600 in sizes)
-    assert stored == [True, False, False, False]
+
+    def keeps(function, gradient: bool) -> bool:
+        sizes: list[int] = []
+        hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()) or x, lambda x: x)
+        with torch.set_grad_enabled(gradient), hooks:
+            function(features, weight, bias, torch.arange(4))
+        return 4 * 600 in sizes
+
+    monkeypatch.setitem(output_loss.KEPT_ELEMENTS, "cpu", 4 * 600)
+    assert keeps(smoothed_log_probs, True) and not keeps(smoothed_log_probs, False)
+    assert not keeps(linear_log_prob, True)
+    monkeypatch.setitem(output_loss.KEPT_ELEMENTS, "cpu", 4 * 600 - 1)
+    assert not keeps(smoothed_log_probs, True)
 
 
 def test_a_graph_that_is_kept_gives_the_same_gradient_again(kept):
@@ -111,7 +113,7 @@ def test_far_apart_logits_of_slices_stay_finite(monkeypatch, kept):
     monkeypatch.setitem(output_loss.CHUNK_ELEMENTS, "cpu", 1)  # slices of 256 words
     features, weight, bias = torch.ones(2, 1), torch.zeros(600, 1, requires_grad=True), torch.zeros(600)
     bias[:256], bias[300] = -1e4, 1e4
-    found = linear_log_prob(features, weight, bias, torch.tensor([0, 300]))
+    found, _ = smoothed_log_probs(features, weight, bias, torch.tensor([0, 300]))
     assert found.tolist() == [-2e4, 0]
     (gradient,) = torch.autograd.grad(found.sum(), weight)
     assert gradient[0] == 1 and gradient[300] == -1 and gradient.abs().sum() == 2
