@@ -11,13 +11,19 @@ _STEPS = 2**16
 _MANY = 2**17  # elements from which a generator of NumPy's draws faster, its seeding included
 
 
+def _bits(count: int) -> Tensor:
+    """16 random bits each, int16 [count]: four are one draw."""
+    draws = -(-count // 4)
+    if count < _MANY:
+        return torch.empty(draws, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:count]
+    seed = torch.randint(2**63 - 1, ()).item()
+    return torch.from_numpy(SFC64(seed).random_raw(draws).view(np.int16))[:count]
+
+
 def _kept(x: Tensor, p: float) -> tuple[Tensor, float]:
-    """Ones where an element is kept, zeros elsewhere, and what the kept are multiplied with."""
-    count, below = x.numel(), round(p * _STEPS)
-    draws = torch.empty(-(-count // 4) if count < _MANY else 1, dtype=torch.int64).random_(-(2**63), None)  # of 64 bits
-    if count >= _MANY:
-        draws = torch.from_numpy(SFC64(abs(int(draws))).random_raw(-(-count // 4)).view(np.int64))
-    bits = draws.view(torch.int16)[:count].view(x.shape)
+    """Ones where an element of x is kept and zeros elsewhere, of its shape, and what the kept are multiplied with."""
+    below = round(p * _STEPS)
+    bits = _bits(x.numel()).view(x.shape)
     return (bits >= below - _STEPS // 2).to(x.dtype), _STEPS / (_STEPS - below)
 
 
@@ -30,8 +36,8 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     """Zeroes each element with probability p and divides the others by 1 - p.
 
     On a CPU, where PyTorch draws a float for every element one after the other, it compares 16 bits an element, four of
-    which are one draw, for large tensors of NumPy's SFC64 with a seed that PyTorch draws: several times as fast. There
-    p is rounded to 1 / 65,536.
+    which are one draw, for large tensors of NumPy's SFC64 with a seed that PyTorch draws. There p is rounded to
+    1 / 65,536.
 
     Raises:
         ValueError: if p is not in [0, 1).
@@ -63,7 +69,7 @@ class _ReluDropout(torch.autograd.Function):
 
 
 def relu_dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
-    """`dropout` of relu(x), the same elements for the same seed; on a CPU in half the time and memory.
+    """`dropout` of relu(x), the same elements for the same seed; on a CPU the backward pass keeps its output alone.
 
     Raises:
         ValueError: if p is not in [0, 1).

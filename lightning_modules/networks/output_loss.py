@@ -1,4 +1,4 @@
-"""What a loss needs of the softmax over a large vocabulary: log-probabilities of targets, without a tensor of all."""
+"""What a loss needs of the softmax over a large vocabulary: log-probabilities of targets, slice by slice of it."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ CHUNK_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
 KEPT_ELEMENTS = {"cpu": 2**24, "cuda": 2**26}
 
 
-def vocabulary_slices(rows: int, size: int, device: torch.device) -> list[slice]:
+def _slices(rows: int, size: int, device: torch.device) -> list[slice]:
     """A vocabulary in slices, for each of which the logits of all rows are computed at once."""
     words = max(256, CHUNK_ELEMENTS.get(device.type, CHUNK_ELEMENTS["cuda"]) // max(1, rows))
     return [slice(start, min(start + words, size)) for start in range(0, size, words)]
@@ -46,7 +46,7 @@ class _LogProbs(torch.autograd.Function):
     def forward(ctx, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, mean: bool, keep: bool):
         ctx.dtypes = weight.dtype, bias.dtype
         layer = _Layer(features, weight.to(features.dtype), bias.to(features.dtype))     # once, not once a slice
-        ctx.parts = vocabulary_slices(len(features), len(weight), features.device)
+        ctx.parts = _slices(len(features), len(weight), features.device)
         kept, tops, sums, chosen, totals = [], [], [], 0, 0
         for part in ctx.parts:
             logits = layer.logits(part)
@@ -70,16 +70,16 @@ class _LogProbs(torch.autograd.Function):
         *layer, targets, normalizer, tops = ctx.saved_tensors[:6]
         layer, kept = _Layer(*layer), ctx.saved_tensors[6:]
         features, weight, bias = layer
-        both = -(at_target if at_mean is None else at_target + at_mean).unsqueeze(-1)    # [N, 1]
-        share = None if at_mean is None else (at_mean / len(weight)).unsqueeze(-1)
+        at_mean = torch.zeros_like(at_target) if at_mean is None else at_mean
+        both = -(at_target + at_mean).unsqueeze(-1)                                      # [N, 1]
+        share = (at_mean / len(weight)).unsqueeze(-1)
         grad_weight = torch.empty_like(weight, dtype=ctx.dtypes[0])                      # [V, H]
         grad_bias, slope = torch.empty_like(bias, dtype=ctx.dtypes[1]), 0
         for number, part in enumerate(ctx.parts):
-            if kept:
-                values, factor = kept[number], both * (tops[number] - normalizer).exp()
-            else:
-                values, factor = layer.logits(part).sub_(normalizer).exp_(), both
-            grad = values * factor if at_mean is None else torch.addcmul(share, values, factor)  # [N, words]
+            top = tops[number]
+            values = kept[number] if kept else layer.logits(part).sub_(top).exp_()
+            factor = both * (top - normalizer).exp()
+            grad = torch.addcmul(share, values, factor, out=None if kept else values)    # [N, words]
             column, inside = _columns(part, targets)
             grad.scatter_add_(-1, column, inside * at_target.unsqueeze(-1))
             grad_bias[part] = grad.sum(0)
