@@ -125,7 +125,7 @@ class DiscourseParser(LightningModule):
         self.reader = ChartReader(self.scorers, meaning, decoding, least if rows == "side" else min(least, 1e-6))
         self.parseval = nn.ModuleDict({stage: Parseval() for stage in ("val", "test")})
         self.segmenter: EduSegmenter | None = None  # the default one, once it is needed
-        self._kept: dict[str, Tensor] = {}
+        self._vector_cache: dict[str, Tensor] = {}  # of a frozen encoder, by the digest of a text and its EDUs
         self._fingerprint: str | None = None
         self.start_from = start_from
 
@@ -175,13 +175,14 @@ class DiscourseParser(LightningModule):
         return pad_sequence(pooled, batch_first=True)
 
     def _training_vectors(self, batch: ParserBatch) -> Tensor:
-        """The same; those of an encoder that never changes are computed once a text."""
+        """The same; a frozen encoder computes those of each text once."""
         if not self._fixed:
             return self.vectors(batch)
-        if any(name not in self._kept for name in batch.ids):
-            for name, size, vectors in zip(batch.ids, batch.sizes.tolist(), self.vectors(batch)):
-                self._kept[name] = vectors[:size].half().cpu()
-        return pad_sequence([self._kept[name] for name in batch.ids], batch_first=True).to(self.device).float()
+        cache = self._vector_cache
+        if any(text not in cache for text in batch.digests):
+            for text, size, vectors in zip(batch.digests, batch.sizes.tolist(), self.vectors(batch)):
+                cache[text] = vectors[:size].half().cpu()
+        return pad_sequence([cache[text] for text in batch.digests], batch_first=True).to(self.device).float()
 
     def loss_terms(self, batch: ParserBatch) -> dict[str, Tensor]:
         """-log P(tree) and -log P(classes), each a mean over a text's nodes, then over texts; summed over members."""

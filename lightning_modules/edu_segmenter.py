@@ -85,7 +85,7 @@ class EduSegmenter(LightningModule):
         self.network = SegmentationNetwork(self.encoder.size, LAYOUT, projection, hidden_size, dropout)
         self.crf = LinearChainCRF(2) if crf == "precis" else AllenNLPCRF(2)
         self.f1 = nn.ModuleDict({stage: BoundaryF1() for stage in ("val", "test")})
-        self._kept: dict[str, Tensor] = {}
+        self._vector_cache: dict[str, Tensor] = {}  # of a frozen encoder, by the digest of a text
 
     def _start_from(self, name: str) -> None:
         """Words of another encoder's vocabulary give the small encoder its first word vectors."""
@@ -109,12 +109,12 @@ class EduSegmenter(LightningModule):
         pieces = torch.cat(self.encoder(batch.pieces.split(batch.piece_counts)))             # [P, D]
         return pool_pieces(pieces, batch.piece_words, len(batch.words))
 
-    def _kept_vectors(self, batch: SegmentationBatch) -> Tensor:
-        """The same, computed once a text."""
-        if any(text.id not in self._kept for text in batch.texts):
+    def _cached_vectors(self, batch: SegmentationBatch) -> Tensor:
+        """The same, computed once for each text."""
+        if any(text.digest not in self._vector_cache for text in batch.texts):
             for text, vectors in zip(batch.texts, self.vectors(batch).split(batch.word_counts)):
-                self._kept[text.id] = vectors.half().cpu()
-        return torch.cat([self._kept[text.id] for text in batch.texts]).to(self.device).float()
+                self._vector_cache[text.digest] = vectors.half().cpu()
+        return torch.cat([self._vector_cache[text.digest] for text in batch.texts]).to(self.device).float()
 
     def emissions(self, batch: SegmentationBatch, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Scores of the tags [C, T, 2], and where there is a word [C, T]."""
@@ -124,7 +124,7 @@ class EduSegmenter(LightningModule):
 
     def loss(self, batch: SegmentationBatch) -> Tensor:
         """-log p(tags), a mean over the words."""
-        vectors = self._kept_vectors(batch) if self._fixed else self.vectors(batch)
+        vectors = self._cached_vectors(batch) if self._fixed else self.vectors(batch)
         emissions, mask = self.emissions(batch, vectors)
         return -self.crf.log_likelihood(emissions, batch.tags[batch.rows], mask) / len(batch.words)
 
@@ -196,7 +196,7 @@ class EduSegmenter(LightningModule):
         self._score(batch, "test")
 
     def _score(self, batch: SegmentationBatch, stage: str) -> None:
-        vectors = self._kept_vectors(batch) if self._fixed else self.vectors(batch)
+        vectors = self._cached_vectors(batch) if self._fixed else self.vectors(batch)
         tags = self._tags(batch, vectors)
         parts = zip(*(values.split(batch.word_counts) for values in (tags, batch.tags, batch.begins)))
         for found, gold, begins in parts:

@@ -1,5 +1,6 @@
 """What a discourse parser sees of a text: tokens, the EDU that each is part of, sentences and paragraphs."""
 
+import json
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from datamodules.discourse.distributions import NUCLEARITIES
 from datamodules.discourse.parses import align
 from datamodules.discourse.relations import Inventory
 from datamodules.text.edu_features import Request, sentence_starts
-from datamodules.text.hashing import FEATURES, hashed_words
+from datamodules.text.hashing import FEATURES, hashed_words, text_digest
 from datamodules.text.offsets import Span as Offsets
 from datamodules.text.offsets import paragraph_offsets
 from datamodules.text.subwords import Subwords
@@ -33,6 +34,7 @@ class ParserFeatures:
 
     Attributes:
         id: of the text.
+        digest: of the text and its EDUs: documents with the same digest have the same EDU vectors.
         tokens: ids [T] of an encoder's pieces, or hashed features of words [T, FEATURES].
         token_edus: the EDU that a token is part of, -1 for none, [T].
         sentence: index of the sentence that each EDU begins in, [E].
@@ -41,6 +43,7 @@ class ParserFeatures:
     """
 
     id: str
+    digest: str
     tokens: Tensor
     token_edus: Tensor
     sentence: Tensor
@@ -82,7 +85,15 @@ def parser_features(
     ]
     owners = align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32).reshape(-1, 2))
     gold = torch.tensor(nodes, dtype=torch.long).reshape(-1, 4)
-    return ParserFeatures(name, tokens, owners.long(), units[0], units[1], gold)
+    return ParserFeatures(
+        id=name,
+        digest=text_digest(json.dumps([text, [list(edu) for edu in edus]])),
+        tokens=tokens,
+        token_edus=owners.long(),
+        sentence=units[0],
+        paragraph=units[1],
+        nodes=gold,
+    )
 
 
 @dataclass
@@ -90,6 +101,7 @@ class ParserBatch(Batch):
     """Texts with EDUs; T tokens and N nodes in all, up to E EDUs each.
 
     Attributes:
+        digests: of each text and its EDUs.
         tokens: [T] or [T, FEATURES].
         token_counts: tokens of each text.
         token_edus: EDU within its text, -1 for none, [T].
@@ -100,6 +112,7 @@ class ParserBatch(Batch):
         nodes: (text, start, split, end, class), [N, 5].
     """
 
+    digests: list[str]
     tokens: Tensor
     token_counts: list[int]
     token_edus: Tensor
@@ -118,6 +131,7 @@ class ParserBatch(Batch):
         return cls(
             ids=[text.id for text in texts],
             references=[[] for _ in texts],
+            digests=[text.digest for text in texts],
             tokens=torch.cat([text.tokens for text in texts]),
             token_counts=[len(text.tokens) for text in texts],
             token_edus=torch.cat([text.token_edus for text in texts]),

@@ -1,6 +1,5 @@
 """`ParseRequest` and `DiscourseParse`: what a parser is asked, and what it answers; token alignment."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
@@ -22,16 +21,12 @@ from datamodules.discourse.distributions import (
 )
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import Document
+from datamodules.text.hashing import text_digest
 
 Offsets = tuple[tuple[int, int], ...]
 Variant = Literal["full", "one_best", "no_labels", "random", "random_sparse"]
 
 _SHARE_FLOOR = 0.01  # `random_sparse`: probabilities from here on count as not zero
-
-
-def text_digest(text: str) -> str:
-    """SHA-256 of a text, hexadecimal."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from datamodules.batch import Batch, on_host
 from datamodules.documents import CorpusError
-from datamodules.text.hashing import FEATURES, hashed_words
+from datamodules.text.hashing import FEATURES, hashed_words, text_digest
 from datamodules.text.offsets import Span, paragraph_offsets, sentence_offsets
 from datamodules.text.subwords import Subwords
 
@@ -32,6 +32,7 @@ class EduFeatures:
 
     Attributes:
         id: of the text.
+        digest: of the text, see `text_digest`.
         offsets: characters of the words.
         words: hashed features, [N, FEATURES].
         layout: whether a word begins a sentence, a paragraph, follows white space; words from the sentence's start and
@@ -45,6 +46,7 @@ class EduFeatures:
     """
 
     id: str
+    digest: str
     offsets: list[Span]
     words: Tensor
     layout: Tensor
@@ -106,6 +108,7 @@ def edu_features(
     lengths = [b - a for a, b in zip(heads, [*heads[1:], len(firsts)])]
     return EduFeatures(
         id=name,
+        digest=text_digest(text),
         offsets=offsets,
         words=torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES),
         layout=_layout(text, offsets, lengths, {_word_from(firsts, start) for start, _ in paragraphs}),

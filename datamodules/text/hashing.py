@@ -1,5 +1,6 @@
-"""Words of running text with their characters, and hashed features of each."""
+"""Digests of texts; words of running text with their characters, and hashed features of each."""
 
+import hashlib
 import re
 from functools import lru_cache
 from typing import NamedTuple
@@ -10,6 +11,11 @@ _WORD = re.compile(r"\w+(?:['’]\w+)*|([^\w\s])\1*")
 AFFIXES = 4  # beginnings and endings of up to so many letters
 FEATURES = 2 + 2 * AFFIXES
 _LONGEST = 64  # letters that are looked at; an address of a thousand letters has the features of its beginning
+
+
+def text_digest(text: str) -> str:
+    """Return the SHA-256 of a text, hexadecimal."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Words(NamedTuple):

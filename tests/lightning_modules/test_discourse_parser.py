@@ -1,5 +1,6 @@
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -259,3 +260,17 @@ def test_over_a_pretrained_encoder(encoder, treebank, tmp_path, how):
     asked = requests(data)[:1]
     again = DiscourseParser.load(tmp_path / "saved")
     assert (again.parse(asked[0]).ldd.int() - model.parse(asked[0]).ldd.int()).abs().max() <= 3
+
+
+def test_a_frozen_encoder_reads_each_text_and_not_each_id(encoder, treebank):
+    """Different texts with one id, and one text with two segmentations, have vectors of their own."""
+    model = DiscourseParser(encoder, layers=(0, 2), window=16, **TINY).eval()
+    data = data_of(treebank, encoder=encoder)
+    data.setup("fit")
+    one, other = (replace(text, id="same") for text in data._features["train"][:2])
+    document = data.documents("train")[0]
+    whole = parser_features(document, [(0, len(document.text))], model.subwords, name="same")
+    for texts in ([one], [other], [whole], [other, one]):
+        batch = ParserBatch.of(texts)
+        assert_close(model._training_vectors(batch), model.vectors(batch), atol=2e-3, rtol=2e-3)
+    assert len(model._vector_cache) == 3

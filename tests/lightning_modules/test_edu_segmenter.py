@@ -99,7 +99,15 @@ def test_learns_where_edus_begin(kind, treebank, tiny_bert):
     assert len(data.documents("train")) == 18
     record = made_up(7, random.Random(5))
     assert [list(edu) for edu in model.segment([Asked(record["text"], record["sentences"])])[0]] == record["edus"]
-    assert bool(model._kept) == (kind == "frozen")
+    assert bool(model._vector_cache) == (kind == "frozen")
+
+
+def test_a_frozen_encoder_reads_each_text_and_not_each_id(tiny_bert):
+    model, rng = made(tiny_bert), random.Random(0)
+    one, other = (edu_features(Asked(made_up(i, rng)["text"]), model.subwords, name="same") for i in range(2))
+    for texts in ([one], [other], [other, one]):
+        batch = SegmentationBatch.of(texts)
+        torch.testing.assert_close(model._cached_vectors(batch), model.vectors(batch), atol=2e-3, rtol=2e-3)
 
 
 def test_a_licence_is_spelt_as_it_is(treebank):
