@@ -73,19 +73,33 @@ class _Search:
         best, flat = totals.topk(min(2 * K, totals.shape[-1]), dim=-1)               # [B, 2K]
         origin = flat // C
         chosen = flat % C if ids is None else ids.flatten(1).gather(-1, flat)
-        last = length == self.options.max_length
         rows = torch.arange(B, device=flat.device).unsqueeze(1)
         sequences = torch.cat([self.tokens[rows, origin], chosen.unsqueeze(-1)], -1)  # [B, 2K, t + 1]
 
-        ended = torch.ones_like(chosen, dtype=torch.bool) if last else chosen == stop
-        ended[:, K:] = False  # an end ranked below the beam is none of its best continuations
-        self._finish(sequences, best.masked_fill(~ended, float("-inf")) / self.options.penalty(length), length)
+        complete = chosen == stop
+        if length == self.options.max_length:
+            complete |= self._accepts_cut_off(complete[:, :K] & ~best[:, :K].isneginf()).unsqueeze(1)
+        complete[:, K:] = False  # an end ranked below the beam is none of its best continuations
+        self._finish(sequences, best.masked_fill(~complete, float("-inf")) / self.options.penalty(length), length)
 
         # a stable sort moves the continuations that go on to the front, best first
         keep = ((chosen == stop) | best.isneginf()).to(torch.int8).argsort(dim=-1, stable=True)[:, :K]
         self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)
         self.tokens = sequences[rows, keep]
         return origin.gather(-1, keep), chosen.gather(-1, keep)
+
+    def _accepts_cut_off(self, ended: Tensor) -> Tensor:
+        """Whether hypotheses without an end symbol count as finished at `max_length`.
+
+        Args:
+            ended: True at hypotheses that reach the end symbol in this last step, [B, K].
+
+        Returns:
+            [B]; with `prefer_finished` only where no hypothesis of the document has ended in any step.
+        """
+        if not self.options.prefer_finished:
+            return torch.ones_like(ended[:, 0])
+        return self.finished.scores[:, 0].isneginf() & ~ended.any(1)
 
     def _finish(self, sequences: Tensor, scores: Tensor, length: int) -> None:
         """Merges newly ended hypotheses [B, 2K, t] into the finished ones, the best K of which stay."""
@@ -148,7 +162,8 @@ def beam_search(
     """The best continuations of a start symbol, for a batch of documents at once.
 
     In each step the 2K best continuations of a document's K hypotheses are looked at: those among the first K that end
-    are finished, the best K that do not end go on. At `max_length` all of the first K are finished.
+    are finished, the best K that do not end go on. At `max_length` all of the first K are finished; with
+    `prefer_finished` those without an end symbol only in documents where no hypothesis has ended.
 
     Args:
         step: the model.

@@ -24,10 +24,15 @@ def generation_options(options: DecodingOptions) -> dict[str, object]:
     """Hugging Face's names of decoding options.
 
     Raises:
-        ValueError: if the length penalty is `gnmt`, which it does not know.
+        ValueError: if the length penalty is `gnmt`, or `prefer_finished` is set for a beam search: it has neither.
     """
     if options.length_penalty == "gnmt":
         raise ValueError("decoding.length_penalty gnmt is not there for pretrained decoders: take mean, with alpha")
+    if options.prefer_finished and options.beam_size > 1 and not options.sample:
+        raise ValueError(
+            "decoding.prefer_finished is not available for pretrained decoders: Hugging Face's beam search lets "
+            "hypotheses that were cut off compete; set it to false"
+        )
     common = {"max_new_tokens": options.max_length, "min_new_tokens": options.min_length, "use_cache": True}
     common["no_repeat_ngram_size"] = options.no_repeat_ngram
     if options.sample:

@@ -22,6 +22,8 @@ class DecodingOptions:
         allow_unknown: whether the unknown-word symbol may be generated.
         early_stopping: end a document's search at `beam_size` complete hypotheses, as See et al. 2017; otherwise when
             no open hypothesis can become better than those.
+        prefer_finished: return hypotheses that were cut off at `max_length` only for documents in which none reached
+            the end symbol, as See et al. 2017; otherwise they compete with finished ones by their score.
         screening: let the output layer of our recurrent decoders look for the likeliest words in bfloat16 and score
             exactly those; log-probabilities then err by less than 0.01. Several times as fast where the processor
             multiplies bfloat16 matrices.
@@ -40,6 +42,7 @@ class DecodingOptions:
     no_repeat_ngram: int = 0
     allow_unknown: bool = False
     early_stopping: bool = True
+    prefer_finished: bool = False
     screening: bool = False
     sample: bool = False
     greedy_first: bool = False

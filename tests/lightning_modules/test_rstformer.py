@@ -339,3 +339,5 @@ def test_options_in_hugging_faces_names():
     assert generation_options(DecodingOptions(length_penalty="none"))["length_penalty"] == 0
     drawn = generation_options(DecodingOptions(sample=True, temperature=0.5, top_k=7, top_p=0.9))
     assert drawn["do_sample"] and (drawn["temperature"], drawn["top_k"], drawn["top_p"]) == (0.5, 7, 0.9)
+    with pytest.raises(ValueError, match="prefer_finished is not available for pretrained decoders"):
+        generation_options(DecodingOptions(prefer_finished=True))

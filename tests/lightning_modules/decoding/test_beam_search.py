@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -49,7 +50,10 @@ def has_repeat(words, n):
 
 
 def enumerate_all(memory, row, options, forbidden):
-    """Every sequence that obeys the options, with its score, best first: no search at all."""
+    """Every sequence that obeys the options, with its score, best first: no search at all.
+
+    With `prefer_finished`, sequences without an end symbol are left out where any other sequence exists.
+    """
     table, drift = memory["table"][row], memory["drift"][row]
     found = []
     for length in range(1, options.max_length + 1):
@@ -66,6 +70,8 @@ def enumerate_all(memory, row, options, forbidden):
                 total += (table[last] + 0.1 * position * drift).log_softmax(-1)[word].item()
                 last = word
             found.append((total / options.penalty(length), list(words)))
+    if options.prefer_finished:
+        found = [item for item in found if item[1][-1] == STOP] or found
     return sorted(found, reverse=True)
 
 
@@ -77,6 +83,8 @@ CASES = [
     {"length_penalty": "mean", "min_length": 3},
     {"length_penalty": "none", "min_length": 2, "no_repeat_ngram": 2},
     {"length_penalty": "mean", "no_repeat_ngram": 1},
+    {"length_penalty": "mean", "prefer_finished": True},
+    {"length_penalty": "none", "min_length": 3, "prefer_finished": True},
 ]
 
 
@@ -96,6 +104,48 @@ def test_a_beam_that_holds_everything_finds_what_enumeration_finds(case, forbidd
         reachable = sum(not score.isneginf() for score in result.scores[row])
         assert reachable == len(expected), "every sequence once, and no other"
         assert result.lengths[row, reachable:].eq(0).all() and result.tokens[row, reachable:].eq(-1).all()
+
+
+def see_et_al(memory, row, options):
+    """Beam search of See et al. 2017 for one document, in plain lists.
+
+    Hypotheses that reach the end symbol are set aside; only if there is none, those that were cut off are taken.
+
+    Returns:
+        Words of the best hypothesis.
+    """
+    table, drift = memory["table"][row], memory["drift"][row]
+    open_, finished = [(0.0, [START])], []
+    for t in range(options.max_length):
+        extended = []
+        for total, words in open_:
+            log_probs = (table[words[-1]] + 0.1 * t * drift).log_softmax(-1).tolist()
+            extended += [(total + log_probs[word], [*words, word]) for word in range(V)]
+        ranked = sorted(extended, reverse=True)[: 2 * options.beam_size]
+        ended = [item for item in ranked[: options.beam_size] if item[1][-1] == STOP]
+        finished += ended if t >= options.min_length else []
+        open_ = [item for item in ranked if item[1][-1] != STOP][: options.beam_size]
+        if len(finished) >= options.beam_size:
+            break
+    return max(finished or open_, key=lambda item: item[0] / (len(item[1]) - 1))[1][1:]
+
+
+def test_hypotheses_that_were_cut_off_count_only_where_none_ended():
+    memory = memory_of(tables(12, seed=2))
+    memory["table"][:4, :, STOP] = -30.0  # in these documents no hypothesis ends
+    memory["table"] = memory["table"].log_softmax(-1)
+    competing = DecodingOptions(beam_size=2, min_length=0, max_length=3)
+    options = replace(competing, prefer_finished=True)
+    best, before = search(options, memory), search(competing, memory)
+    for row in range(12):
+        length = int(best.lengths[row, 0])
+        assert best.tokens[row, 0, :length].tolist() == see_et_al(memory, row, options)
+    has_end = (best.tokens == STOP).any(-1)                                         # [B, K]
+    ended = has_end.any(1)
+    assert ended[4:].any() and not ended[:4].any()
+    assert torch.equal(has_end[ended], best.lengths[ended] > 0), "where one ended, there are no others"
+    assert (before.tokens[ended, 0] != STOP).all(-1).any(), "without the option one that was cut off had the best score"
+    assert torch.equal(best.tokens[~ended], before.tokens[~ended]) and (best.lengths[~ended] == 3).all()
 
 
 @pytest.mark.parametrize("early_stopping", [True, False])
