@@ -5,7 +5,7 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 DEMO := runs/demo
 
-.PHONY: help setup demo test test-cluster lint bench clean
+.PHONY: help setup demo test test-slow test-cluster lint bench clean
 .DEFAULT_GOAL := help
 
 help: ## explain every target
@@ -27,6 +27,9 @@ demo: $(SETUP) ## train the pointer-generator on docstrings, score it beside lea
 
 test: $(SETUP) ## run all tests (under 10 minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-slow: $(SETUP) ## run the tests that take a minute each: small trainings that show what a mechanism does
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 test-cluster: $(SETUP) ## prove sweeps, preemption and parsing on a SLURM of this machine's own (root on Debian; elsewhere skipped)
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && ! command -v slurmctld > /dev/null; then \

@@ -9,12 +9,13 @@ from torch.nn import functional as F
 from datamodules.bertsum import ExtractiveBatch
 from datamodules.text.subwords import encoder_path
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.extractive import ExtractiveSummary, Schedule, extract, two_rates
+from lightning_modules.extractive import ExtractiveSummary, extract
 from lightning_modules.networks.bertsum import Encoding, ScoredSentences, SentenceNetwork
 from lightning_modules.networks.extraction import Pooling, Scoring
 from lightning_modules.networks.output_layer import wide
 from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder
 from lightning_modules.networks.selection import Relations, SelectionOptions
+from lightning_modules.schedules import Schedule, two_rates
 from lightning_modules.summarizer import Summarizer, evaluating
 
 Loss = Literal["labels", "soft_labels", "expected_rouge"]

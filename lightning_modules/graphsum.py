@@ -17,7 +17,7 @@ from lightning_modules.networks.output_layer import VocabularySlices, best_words
 from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.networks.transformer import KeyValues, Norm
-from lightning_modules.schedules import noam
+from lightning_modules.schedules import noam_factor, rate_factor, scheduled, split_parameters
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
 
 MULTI_NEWS = DecodingOptions(
@@ -40,6 +40,10 @@ class GraphSum(Summarizer):
         checkpoint: Hugging Face name or folder of a pretrained encoder, or `minilm`; it reads the concatenated
             paragraphs in windows, in the token layers' stead. Data and model are to be given the same one.
         freeze_checkpoint: leave it as it is.
+        encoder_window: tokens that it reads at once, special ones included; the number of its positions (512 of
+            MiniLM and BERT) if not given.
+        encoder_learning_rate: its peak rate; the default is the paper's, 0.002 x 20,000^-0.5.
+        encoder_warmup_steps: steps over which its rate rises; it falls with step^-0.5 from there on.
         encoder: `graph`, `hierarchical` or `flat`.
         hidden_size: D.
         heads: N.
@@ -56,7 +60,7 @@ class GraphSum(Summarizer):
         paragraph_positions: half of a token's position vector is that of its paragraph.
         multi_head_pooling: tokens to a paragraph's vector by attention; otherwise their mean.
         label_smoothing: epsilon.
-        learning_rate: factor of the Noam schedule, where the command line names no other optimizer.
+        learning_rate: factor of the Noam schedule of all else, where the command line names no other optimizer.
         warmup_steps: of the Noam schedule.
         decoding: how summaries are decoded; that of the paper for Multi-News if not given.
         val_summaries: validation documents that are summarized at each validation in training; -1 for all.
@@ -70,6 +74,9 @@ class GraphSum(Summarizer):
         vocab_size: int = 32_000,
         checkpoint: str | None = None,
         freeze_checkpoint: bool = False,
+        encoder_window: int | None = None,
+        encoder_learning_rate: float = 1.4e-5,
+        encoder_warmup_steps: int = 20_000,
         encoder: Encoder = "graph",
         hidden_size: int = 256,
         heads: int = 8,
@@ -94,12 +101,16 @@ class GraphSum(Summarizer):
         super().__init__(vocab_size, decoding or MULTI_NEWS, val_summaries)
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing is at least 0 and below 1, got {label_smoothing}")
+        if encoder_warmup_steps < 1:
+            raise ValueError(f"encoder_warmup_steps is at least 1, got {encoder_warmup_steps}")
         self.learning_rate, self.warmup_steps = learning_rate, warmup_steps
+        self.encoder_window = encoder_window
+        self.encoder_learning_rate, self.encoder_warmup_steps = encoder_learning_rate, encoder_warmup_steps
         self.loss_weights |= {"nll": 1 - label_smoothing, "smoothing": label_smoothing}
         pretrained = None
         if checkpoint is not None:
             tokens = Subwords(checkpoint)
-            options = {"frozen": freeze_checkpoint, "pad_id": tokens.pad_id}
+            options = {"frozen": freeze_checkpoint, "window": encoder_window, "pad_id": tokens.pad_id}
             pretrained = TextEncoder.pretrained(encoder_path(checkpoint), tokens.special, **options)
             if getattr(pretrained.model, "pooler", None) is not None:
                 pretrained.model.pooler = None  # nothing reads it, so nothing would train it
@@ -110,18 +121,39 @@ class GraphSum(Summarizer):
         )  # fmt: skip
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Adam (0.9, 0.998) with the Noam schedule."""
-        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        """Adam (0.9, 0.998): the Noam schedule, and for a pretrained encoder a rate and a warm-up of its own.
+
+        The paper does the same: "different optimizers for the pretrained part and other parts" (Li et al. 2020, section
+        3.1), as Liu and Lapata (2019). At the rate of a decoder from scratch, all states of a pretrained encoder
+        become one vector within some steps.
+        """
+        pretrained, rest = split_parameters(self, self.network.pretrained)
+        groups, factors = [{"params": rest}], [noam_factor(self.network.size, self.warmup_steps)]
+        if pretrained:
+            groups.append({"params": pretrained, "lr": self.encoder_learning_rate})
+            rising = {"schedule": "inverse_root", "steps": 0, "warm_up": self.encoder_warmup_steps}
+            factors.append(partial(rate_factor, **rising))
         # elsewhere several tensors a kernel are the default; Lightning clips no gradients of a fused one under autocast
         fused = self.device.type == "cpu" and "mixed" not in str(self.trainer.precision)
-        optimizer = torch.optim.Adam(trained, lr=self.learning_rate, betas=(0.9, 0.998), eps=1e-9, fused=fused)
-        return noam(optimizer, self.network.size, self.warmup_steps)
+        optimizer = torch.optim.Adam(groups, lr=self.learning_rate, betas=(0.9, 0.998), eps=1e-9, fused=fused)
+        return scheduled(optimizer, factors)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        if self.network.pretrained is not None:
+            checkpoint["encoder_window"] = self.network.pretrained.window
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """As in `Summarizer`; the label smoothing is this run's, which may be another than that of the weights."""
-        own = dict(self.loss_weights)
+        """As in `Summarizer`; the label smoothing is this run's, which may be another than that of the weights.
+
+        Runs from before there was an argument `encoder_window` read windows of 256 tokens, and go on doing so.
+        """
+        label_smoothing_weights = dict(self.loss_weights)
         super().on_load_checkpoint(checkpoint)
-        self.loss_weights |= own
+        self.loss_weights |= label_smoothing_weights
+        pretrained = self.network.pretrained
+        if pretrained is not None and self.encoder_window is None:
+            pretrained.window = checkpoint.get("encoder_window", min(256, pretrained.window))
 
     # Training ----------------------------------------------------------------------------------------------------
 

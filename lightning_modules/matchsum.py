@@ -9,10 +9,11 @@ from torch.nn import functional as F
 from datamodules.matchsum import MatchSumBatch
 from datamodules.text.subwords import encoder_path
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.extractive import ExtractiveSummary, Schedule, two_rates
+from lightning_modules.extractive import ExtractiveSummary
 from lightning_modules.networks.extraction import Pooler, Pooling
 from lightning_modules.networks.output_layer import wide
 from lightning_modules.networks.passages import Passage, Reader, ScratchEncoder
+from lightning_modules.schedules import Schedule, two_rates
 from lightning_modules.summarizer import Summarizer, evaluating
 
 Loss = Literal["margin", "soft_labels"]

@@ -12,6 +12,8 @@ from lightning_modules.networks.recurrent import bidirectional
 # families whose first position has the number of the padding token plus one
 _OFFSET_POSITIONS = ("roberta", "camembert", "xlm-roberta", "xlm-roberta-xl", "longformer")
 
+_NO_LIMIT = 2**20  # tokens of a window of an encoder with relative positions
+
 
 class Windows(NamedTuple):
     """Overlapping windows over a sequence."""
@@ -114,12 +116,12 @@ class TextEncoder(WindowedEncoder):
         special: ids that stand before and behind every window, [CLS] and [SEP] in BERT.
         layers: hidden states that make a vector, one after the other; 0 is the embedding layer, -1 the last.
         frozen: the encoder is not trained: no gradient, no dropout.
-        window: tokens that the encoder reads at once, the special ones included.
+        window: tokens that the encoder reads at once, the special ones included; None for as many as it has positions.
         batch_size: windows that are encoded together.
         pad_id: id that fills up the shorter windows.
 
     Raises:
-        ValueError: if a layer is not there, or a window is longer than the model's positions.
+        ValueError: if a layer is not there, or a window is longer than the model has positions.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class TextEncoder(WindowedEncoder):
         special: tuple[Sequence[int], Sequence[int]] = ((), ()),
         layers: Sequence[int] = (-1,),
         frozen: bool = True,
-        window: int = 256,
+        window: int | None = 256,
         batch_size: int = 16,
         pad_id: int = 0,
     ) -> None:
@@ -136,6 +138,7 @@ class TextEncoder(WindowedEncoder):
         count, most = config.num_hidden_layers, positions(config)
         if not layers or not all(-count - 1 <= layer <= count for layer in layers):
             raise ValueError(f"layers must be some of 0 to {count} (or -1 to {-count - 1}), got {list(layers)}")
+        window = most or _NO_LIMIT if window is None else window
         if most is not None and window > most:
             raise ValueError(f"the encoder reads {most} tokens at once; window is {window}")
         super().__init__(len(layers) * config.hidden_size, window - len(special[0]) - len(special[1]), batch_size)
@@ -143,7 +146,16 @@ class TextEncoder(WindowedEncoder):
         self.special = (list(special[0]), list(special[1]))
         if frozen:
             model.requires_grad_(False)
-            model.eval()
+        model.train(not frozen)  # Transformers hands it out in eval mode, and Lightning leaves modes as they are
+
+    @property
+    def window(self) -> int:
+        """Tokens that the encoder reads at once, the special ones included."""
+        return self.room + sum(map(len, self.special))
+
+    @window.setter
+    def window(self, size: int) -> None:
+        self.room = size - sum(map(len, self.special))
 
     @classmethod
     def pretrained(cls, name: str, special: tuple[Sequence[int], Sequence[int]], **options) -> Self:

