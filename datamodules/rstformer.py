@@ -12,6 +12,7 @@ from torch import Tensor
 from datamodules.batch import Batch, pad
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.discourse.cache import ParseCache
+from datamodules.discourse.controls import OtherDocuments, RandomTable, document_seed, evenly_spread, permute_pairs
 from datamodules.discourse.distributions import encode as encode_ldd
 from datamodules.discourse.distributions import resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
@@ -20,8 +21,10 @@ from datamodules.parsing import Parser, key_of, parse_missing, parser_named
 from datamodules.summarization import SummarizationData
 from datamodules.text.subword_text import SubwordText
 
-Ablation = Literal["none", "wac", "ria", "no_labels", "one_best", "no_discourse"]
+Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
 _BAND = 128  # of a parser that is given by its name, as in `precis parse`
+_OTHERS = 64  # training documents whose discourse `other` gives to all documents
+_OTHERS_FOLDER = "other_documents"  # of their parses, beside the tokenizer of a run
 
 
 @dataclass
@@ -61,7 +64,10 @@ class RSTformerData(SummarizationData):
         checkpoint: name or folder of a pretrained LED whose tokenizer is used.
         parser: whose parses: a parser, or its name as in `precis parse --parser`; not needed with `no_discourse`.
         parses: folder of parses, of all training and validation documents; if not given, `parses` in the cache.
-        ablation: as the model's. `one_best` is the LDD of the best tree, `ria` a random one, the same everywhere.
+        ablation: as the model's. `one_best` is the LDD of the best tree; `ria` a random one, the same everywhere;
+            `permuted` the document's own with its values at other pairs of EDUs; `other` that of another document, one
+            of 64 from the training split, which a run keeps in its folder. See `discourse.controls`.
+        ablation_seed: seed of `ria`, `permuted` and `other`.
         random_values: of `ria`: `dense`, or `sparse` as the parser's own.
         max_source: tokens of a document, <s> and </s> included; at most the model's positions.
         max_target: tokens of a summary in the loss, </s> included.
@@ -78,6 +84,7 @@ class RSTformerData(SummarizationData):
         parser: Parser | str | None = None,
         parses: Path | None = None,
         ablation: Ablation = "none",
+        ablation_seed: int = 0,
         random_values: Literal["dense", "sparse"] = "dense",
         max_source: int = 1024,
         max_target: int = 128,
@@ -95,11 +102,12 @@ class RSTformerData(SummarizationData):
         self._parser = None if ablation == "no_discourse" else parser
         if half_width > getattr(self._parser, "band", half_width):
             raise ValueError(f"data.half_width {half_width}: the parser gives {self.parser.band} EDUs to each side")
-        self.variant = {"one_best": "one_best", "ria": "random"}.get(ablation, "full")
-        self.variant += "_sparse" if (ablation, random_values) == ("ria", "sparse") else ""
+        self.ablation_seed, self.random_values = ablation_seed, random_values
         self.max_source, self.max_target, self.half_width = max_source, max_target, half_width
         self.parses, self.parses_given = Path(parses or self.cache_dir / "parses"), parses is not None
         self._cache: ParseCache | None = None
+        self._random: RandomTable | None = None
+        self._others: OtherDocuments | None = None
 
     @property
     def parser(self) -> Parser | None:
@@ -157,7 +165,7 @@ class RSTformerData(SummarizationData):
 
     def _alone(self) -> "RSTformerData":
         alone = super()._alone()
-        alone._cache = None
+        alone._cache = alone._random = alone._others = None
         return alone
 
     def features(self, split: str) -> datasets.Dataset:
@@ -171,7 +179,31 @@ class RSTformerData(SummarizationData):
                 wanted = [as_document(table[row]) for row, key in enumerate(keys) if key in missing]
                 self._announce(split, wanted)
                 parse_missing(wanted, self.cache, self.parser)
+            if self.ablation == "other" and self._others is None:
+                self._others = OtherDocuments(self._other_parses(), self.ablation_seed)
         return features
+
+    def _other_parses(self) -> list[DiscourseParse]:
+        """Parses that `other` chooses from: those that the run has kept, in training those of the training split."""
+        kept = None if self.text_dir is None else Path(self.text_dir) / _OTHERS_FOLDER
+        training = self.trainer is not None and self.trainer.state.fn == "fit"
+        if kept is not None and kept.is_dir() and not training:
+            cache = ParseCache(kept)
+            return [cache.get(key) for key in cache]
+        sizes = {key: self.cache.size(key) for key in set(self.features("train")["parse"][:]) if key}
+        return [self.cache.get(key) for key in evenly_spread(sizes, _OTHERS)]
+
+    def save_text(self, folder: Path) -> None:
+        """As in `SummarizationData`; with `other`, also the parses that it chooses from."""
+        super().save_text(folder)
+        if self._others is None:
+            return
+        parses = {parse.text_digest: parse for parse in self._others.parses}
+        cache = ParseCache(Path(folder) / _OTHERS_FOLDER)
+        missing = cache.missing(parses)
+        with cache.writer() as writer:
+            for key in missing:
+                writer.add(key, parses[key])
 
     def _announce(self, split: str, missing: list[Document]) -> None:
         """Says which documents of a split have no parse; in training, a folder that was named has to have them all.
@@ -230,7 +262,7 @@ class RSTformerData(SummarizationData):
             parse = self.cache.get(row["parse"], row["id"])
             edus = parse.align(torch.tensor([row["starts"], row["ends"]]).T)
             token_edu[n, : len(edus)] = edus
-            bands[n] = self.codes(parse)[: int(edus.max()) + 1]
+            bands[n] = self.codes(parse, int(edus.max()) + 1)
         if len({band.shape[2] for band in bands.values()}) > 1:
             found = {rows[n]["id"]: band.shape[2] for n, band in bands.items()}
             raise CorpusError(f"{self.parses}: parses with different numbers of relations: {found}; parse them anew")
@@ -242,9 +274,26 @@ class RSTformerData(SummarizationData):
             ldd[n, : len(band)] = resize(band, half)
         return token_edu, ldd
 
-    def codes(self, parse: DiscourseParse) -> Tensor:
-        """The LDD's band of the ablation in one byte a value, uint8 [E, 2b + 1, R], b at most E - 1."""
+    def codes(self, parse: DiscourseParse, size: int) -> Tensor:
+        """What the ablation gives in the place of a document's LDD.
+
+        Args:
+            parse: the document's own.
+            size: EDUs that tokens are in, E.
+
+        Returns:
+            The band in one byte a value, uint8 [E, 2b + 1, R], b at most the document's number of EDUs - 1.
+        """
         half = min(self.half_width, parse.size - 1)
-        if self.variant == "full":
-            return parse.code(half)
-        return encode_ldd(parse.band(half, self.variant))
+        if self.ablation == "one_best":
+            return encode_ldd(parse.band(half, "one_best"))[:size]
+        if self.ablation == "ria":
+            sparse = self.random_values == "sparse"
+            if self._random is None:
+                self._random = RandomTable(self.half_width, len(parse.relations), self.ablation_seed, sparse)
+            return self._random.codes(parse.size, half, parse.share() if sparse else 1.0)[:size]
+        if self.ablation == "permuted":
+            return permute_pairs(parse.code(half)[:size], document_seed(self.ablation_seed, parse.text_digest))
+        if self.ablation == "other":
+            return self._others.codes(parse, size, half)
+        return parse.code(half)[:size]

@@ -117,6 +117,10 @@ class SummarizationData(LightningDataModule, ABC):
     def collate(self, rows: list[dict[str, Any]]) -> Batch:
         """A batch of encoded documents."""
 
+    def save_text(self, folder: Path) -> None:
+        """Writes to a run folder what features are made with; a run is read back with `text` as that folder."""
+        self.text.save(folder)
+
     # The life of the data ----------------------------------------------------------------------------------------
 
     def documents(self, split: str) -> datasets.Dataset:

@@ -159,7 +159,7 @@ class RunRecord(Callback):
         if trainer.is_global_zero:
             write_whole(self.run / "config.yaml", self.config)
             if isinstance(trainer.datamodule, SummarizationData):
-                trainer.datamodule.text.save(self.run / "text")
+                trainer.datamodule.save_text(self.run / "text")
             seed = os.environ.get("PL_GLOBAL_SEED")
             record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
             write_whole(self.run / "environment.json", json.dumps(record, indent=1) + "\n")

@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +73,10 @@ class ParseCache:
 
     def __len__(self) -> int:
         return len(self._where)
+
+    def __iter__(self) -> Iterator[str]:
+        """Keys of the parses, sorted."""
+        return iter(sorted(self._where))
 
     def __contains__(self, key: str) -> bool:
         return key in self._where

@@ -173,14 +173,24 @@ def random_ldd(size: int, band: int, relations: int, share: float = 1.0, seed: i
     Returns:
         The band [E, 2b + 1, R], float32, zero on the diagonal and outside the document.
     """
-    i = torch.arange(size)[:, None, None]
-    j = i + torch.arange(-band, band + 1)[:, None]
-    code = _scrambled(_scrambled(_scrambled(torch.tensor(seed) + 1) + i) + j)
-    code = _scrambled(code + torch.arange(relations))  # [E, 2b + 1, R]
+    code = _random_codes(size, band, relations, seed)  # [E, 2b + 1, R]
     values = _unit(code)
     if share < 1:
         values = values * (_unit(_scrambled(code + 1)) < share)
     return values * inside(size, band).unsqueeze(-1)
+
+
+def random_draws(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
+    """What decides in `random_ldd` which values are zero: those whose draw is not below `share`, [E, 2b + 1, R]."""
+    return _unit(_scrambled(_random_codes(size, band, relations, seed) + 1))
+
+
+def _random_codes(size: int, band: int, relations: int, seed: int) -> Tensor:
+    """32-bit numbers that depend on i, j, l and the seed, int64 [E, 2b + 1, R]."""
+    i = torch.arange(size)[:, None, None]
+    j = i + torch.arange(-band, band + 1)[:, None]
+    code = _scrambled(_scrambled(_scrambled(torch.tensor(seed) + 1) + i) + j)
+    return _scrambled(code + torch.arange(relations))
 
 
 def _scrambled(x: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from datamodules.discourse.distributions import (
     decode,
     encode,
     inside,
-    random_ldd,
     resize,
     to_dense,
     tree_ldd,
@@ -24,9 +23,9 @@ from datamodules.documents import Document
 from datamodules.text.hashing import text_digest
 
 Offsets = tuple[tuple[int, int], ...]
-Variant = Literal["full", "one_best", "no_labels", "random", "random_sparse"]
+Variant = Literal["full", "one_best", "no_labels"]
 
-_SHARE_FLOOR = 0.01  # `random_sparse`: probabilities from here on count as not zero
+_SHARE_FLOOR = 0.01  # probabilities from here on count as not zero
 
 
 @dataclass(frozen=True)
@@ -146,15 +145,13 @@ class DiscourseParse:
         """Bytes of its tensors."""
         return sum(tensor.nbytes for tensor in (self.edus, self.tree, self.ldd))
 
-    def band(self, half_width: int, variant: Variant = "full", seed: int = 0) -> Tensor:
+    def band(self, half_width: int, variant: Variant = "full") -> Tensor:
         """The LDD's band: entry [i, b + d, l] is p(edu_i, edu_(i + d), l); zero on the diagonal and outside.
 
         Args:
             half_width: b, in EDUs.
             variant: `full`; `one_best`, the best tree's own, zeros and ones; `no_labels`, the mean over relations in
-                the place of each relation; `random`, chance, identical for every document; `random_sparse`, the same
-                with as large a share of values that are not zero as the stored LDD has values of 0.01 and more.
-            seed: of the random variants.
+                the place of each relation.
 
         Returns:
             [E, 2b + 1, R], float32.
@@ -164,12 +161,8 @@ class DiscourseParse:
         """
         if variant == "one_best":
             return tree_ldd(self.tree, self.size, len(self.relations), self.rows, half_width)
-        if variant == "random":
-            return random_ldd(self.size, half_width, len(self.relations), 1.0, seed)
-        if variant == "random_sparse":
-            return random_ldd(self.size, half_width, len(self.relations), self.share(), seed)
         if variant not in ("full", "no_labels"):
-            raise ValueError(f"no variant {variant!r}; there are full, one_best, no_labels, random, random_sparse")
+            raise ValueError(f"no variant {variant!r}; there are full, one_best, no_labels")
         values = decode(self.code(half_width))
         return values if variant == "full" else values.mean(-1, keepdim=True).expand_as(values).contiguous()
 
@@ -186,13 +179,13 @@ class DiscourseParse:
             )
         return resize(self.ldd, half_width)
 
-    def dense(self, variant: Variant = "full", seed: int = 0) -> Tensor:
+    def dense(self, variant: Variant = "full") -> Tensor:
         """The LDD of all pairs, [E, E, R], float32: E^2 R values, for short documents.
 
         Raises:
             ValueError: if the stored band is narrower than the document.
         """
-        return to_dense(self.band(max(0, self.size - 1), variant, seed))
+        return to_dense(self.band(max(0, self.size - 1), variant))
 
     def share(self, floor: float = _SHARE_FLOOR) -> float:
         """Share of the stored pairs' values that reach a probability."""

@@ -102,6 +102,8 @@ ABLATIONS = (
             "none": "the whole model",
             "wac": "without attention calculation: the discourse distribution in place of the scores",
             "ria": "random identical attention: random numbers in place of the discourse distribution",
+            "permuted": "the document's own distribution with its values at other pairs of EDUs",
+            "other": "another document's distribution",
             "no_labels": "without relation labels",
             "one_best": "the best tree in place of the distribution",
             "no_discourse": "the model without discourse",

@@ -25,11 +25,11 @@ import torch
 from torch import Tensor, nn
 
 Injection = Literal["product", "one_plus", "log_bias", "bias"]
-Ablation = Literal["none", "wac", "ria", "no_labels", "one_best", "no_discourse"]
+Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
 Operation = Literal["scale", "shift", "replace"]
 
 INJECTIONS = ("product", "one_plus", "log_bias", "bias")
-ABLATIONS = ("none", "wac", "ria", "no_labels", "one_best", "no_discourse")
+ABLATIONS = ("none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse")
 
 
 class HeadTable(NamedTuple):
@@ -155,8 +155,8 @@ class DiscourseInjection(nn.Module):
         weights: of the relations for each head, [H, R], see `head_relations`.
         injection: how p enters.
         ablation: `wac` replaces scores by p whatever the injection; `no_labels` gives every head the mean over
-            relations; `no_discourse` makes no table. `ria` and `one_best` are about which LDD is given, not about what
-            is done with it, and equal `none` here.
+            relations; `no_discourse` makes no table. `ria`, `permuted`, `other` and `one_best` are about which LDD is
+            given, not about what is done with it, and equal `none` here.
         learn_weights: whether the relations' weights are learned, from `weights` on.
         eps: in `log_bias`.
 

@@ -3,9 +3,9 @@ import torch
 
 import experiments.discourse.parsers  # noqa: F401 - the names of parsers
 from datamodules import parsing
-from datamodules.corpora import Files
+from datamodules.corpora import Files, Texts
 from datamodules.discourse.cache import MissingParse
-from datamodules.discourse.distributions import decode, random_ldd
+from datamodules.discourse.distributions import decode, inside, random_ldd
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.rstformer import RSTformerData
@@ -63,18 +63,67 @@ def test_a_batch_is_text_edus_and_their_discourse(corpus_files, tmp_path):
 
 def test_each_ablation_has_its_own_ldd(corpus_files, tmp_path):
     found = {}
-    for ablation in ("none", "wac", "no_labels", "one_best", "ria"):
+    for ablation in ("none", "wac", "no_labels", "one_best", "ria", "permuted", "other"):
         batch = next(iter(ready(corpus_files, tmp_path, ablation=ablation).test_dataloader()))
         found[ablation] = decode(batch.ldd)
+    controls = [found[name] for name in ("none", "ria", "permuted", "other")]
+    assert all((one - other).abs().max() > 0.1 for n, one in enumerate(controls) for other in controls[:n])
+    for n, edus in enumerate(batch.token_edu):  # the values of the EDUs that are read stay among them
+        size = int(edus.max()) + 1
+        read = inside(size, found["none"].shape[2] // 2)
+        own, permuted = (found[name][n, :size][read].flatten().sort().values for name in ("none", "permuted"))
+        assert torch.equal(own, permuted) and found["permuted"][n, :size][~read].eq(0).all()
     assert torch.equal(found["none"], found["wac"]) and torch.equal(found["none"], found["no_labels"])
     assert set(found["one_best"].unique().tolist()) == {0.0, 1.0} and not torch.equal(found["one_best"], found["none"])
     half = found["ria"].shape[2] // 2
     size = int(batch.token_edu[0].max()) + 1
     wanted = random_ldd(50, half, len(RELATIONS))[:size]  # the same in every document
-    inside = found["ria"][0, :size] > 0
-    torch.testing.assert_close(found["ria"][0, :size][inside], wanted[inside], atol=0.005, rtol=0)
-    sparse = ready(corpus_files, tmp_path, ablation="ria", random_values="sparse")
-    assert sparse.variant == "random_sparse"
+    filled = found["ria"][0, :size] > 0
+    torch.testing.assert_close(found["ria"][0, :size][filled], wanted[filled], atol=0.005, rtol=0)
+
+
+def test_a_sparse_random_ldd_has_the_share_of_the_parsers_own(corpus_files, tmp_path):
+    data = ready(corpus_files, tmp_path, ablation="ria", random_values="sparse")
+    dense = ready(corpus_files, tmp_path, ablation="ria")
+    (row, *_) = data.features("test")
+    parse = data.cache.get(row["parse"])
+    sparse, all_values = data.codes(parse, parse.size), dense.codes(parse, parse.size)
+    assert torch.equal(sparse[sparse > 0], all_values[sparse > 0])
+    pairs = parse.size * (parse.size - 1) * len(RELATIONS)
+    assert abs(int((sparse > 0).sum()) / pairs - parse.share()) < 0.15
+
+
+@pytest.mark.parametrize("ablation", ["ria", "permuted", "other"])
+def test_controls_are_a_function_of_seed_and_document(ablation, corpus_files, tmp_path):
+    def batches(seed):
+        loader = ready(corpus_files, tmp_path, ablation=ablation, ablation_seed=seed).test_dataloader()
+        return [batch.ldd for batch in loader]
+
+    first, again, other = batches(1), batches(1), batches(2)
+    assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))
+    assert any(not torch.equal(*pair) for pair in zip(first, other, strict=True))
+
+
+def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corpus_files, tmp_path):
+    data = ready(corpus_files, tmp_path, ablation="other")
+    keys = set(data.features("train")["parse"])
+    training = [data.cache.get(key) for key in keys]
+    digests = {parse.text_digest for parse in training}
+    for row in data.features("test"):
+        parse = data.cache.get(row["parse"])
+        chosen = data._others.choose(parse, parse.size)
+        assert chosen.text_digest in digests - {parse.text_digest}
+    # a run is read back for one text that no other document is beside, with the cache somewhere else
+    for _ in range(2):  # a run that is resumed writes its folder once more
+        data.save_text(tmp_path / "run")
+    assert len(list((tmp_path / "run" / "other_documents").glob("*.safetensors"))) == 1
+    corpus = Texts([("one", "The otter, which swims, guards the mill. The heron watches, and nobody sees it.")])
+    single = data_of(corpus_files, tmp_path / "elsewhere", ablation="other", text=tmp_path / "run")
+    single.corpus, single.text = corpus, single.load_text(tmp_path / "run")
+    (batch,) = single.test_dataloader()
+    (row,) = single.features("test")
+    parse, read = single.cache.get(row["parse"]), int(batch.token_edu.max()) + 1
+    assert torch.equal(batch.ldd[0], data._others.codes(parse, read, min(8, parse.size - 1)))
 
 
 def test_without_discourse_no_parser_is_asked(corpus_files, tmp_path):

@@ -53,6 +53,23 @@ def test_attention_is_drawn_beside_tree_and_summary(runs, precis, tmp_path):
         assert done.status == 1 and message in done.err and not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("ablation", ["ria", "permuted", "other"])
+def test_controls_from_training_to_the_picture(ablation, runs, precis, corpus_files, tmp_path):
+    run = tmp_path / "run"
+    arguments = [*CASES[0].arguments(corpus_files), f"--model.ablation={ablation}", "--data.ablation_seed=7"]
+    arguments += ["--trainer.max_steps=1", "--trainer.limit_val_batches=1", "--trainer.accelerator=cpu", "--wandb=off"]
+    done = precis("fit", *arguments, "--previews=0", f"--run_dir={run}")
+    assert done.status == 0, done.err
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    assert config["model"]["init_args"]["ablation"] == ablation
+    assert config["data"]["init_args"]["ablation_seed"] == 7
+    for command in ("summarize", "test", "attention"):
+        given = {"summarize": ["--checkpoint", run, runs / "text.txt"], "test": ["--run", run]}
+        done = precis(command, *given.get(command, [run, runs / "text.txt", "--out", tmp_path / "pictures"]))
+        assert done.status == 0, (command, done.err)
+    assert (tmp_path / "pictures" / "page.html").is_file()
+
+
 def test_a_run_is_exported(runs, precis, tmp_path):
     done = precis("export", runs / "rstformer", "--out", tmp_path / "led")
     assert done.status == 0 and "model.safetensors" in done.out and "tokenizer.json" in done.out, done.err

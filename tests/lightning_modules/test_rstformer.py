@@ -9,6 +9,7 @@ from datamodules.rstformer import RSTformerData
 from datamodules.text.subword_text import SMALLEST, SubwordText
 from lightning_modules.decoding.hugging_face import generation_options
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.networks.discourse_attention import ABLATIONS, INJECTIONS
 from lightning_modules.right_branching import RightBranchingParser
 from lightning_modules.rstformer import RSTformer
 from lightning_modules.summarizer import Samples
@@ -83,7 +84,7 @@ def test_the_loss_is_the_mean_over_each_summary(batch_and_text):
 def test_the_ablations_differ_and_no_discourse_is_the_led(corpus_files, folder, batch_and_text):
     _, text = batch_and_text
     losses = {}
-    for ablation in ("none", "wac", "ria", "no_labels", "one_best", "no_discourse"):
+    for ablation in ABLATIONS:
         data = ready(corpus_files, folder, ablation=ablation)
         model = randomized(model_of(injection="product", ablation=ablation), text)
         batch = next(iter(data.test_dataloader()))
@@ -98,6 +99,18 @@ def test_the_ablations_differ_and_no_discourse_is_the_led(corpus_files, folder, 
         ).logits  # fmt: skip
         nll = -plain.log_softmax(-1).gather(2, batch.target.unsqueeze(-1)).squeeze(-1) * batch.target_mask
     assert (nll.sum(1) / batch.target_mask.sum(1)).mean().item() == pytest.approx(losses["no_discourse"], abs=1e-5)
+
+
+@pytest.mark.parametrize("ablation", ["ria", "permuted", "other"])
+def test_controls_train_validate_and_write_with_every_injection(ablation, corpus_files, folder):
+    for injection in INJECTIONS:
+        seed_everything(5, verbose=False)
+        data, model = data_of(corpus_files, folder, ablation=ablation), model_of(injection=injection, ablation=ablation)
+        running = trainer(max_epochs=1, limit_train_batches=2, limit_val_batches=1)
+        running.fit(model, data)
+        assert running.callback_metrics["val/loss"].isfinite()
+        (scores,) = running.test(model, data, verbose=False)
+        assert 0 <= scores["test/rouge1"] <= 100
 
 
 def test_greedy_summaries_follow_the_teacher_forced_distribution(batch_and_text):

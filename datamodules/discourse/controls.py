@@ -1,0 +1,164 @@
+"""Matched controls: labelled discourse distributions (LDD) that say nothing of the document they are given to.
+
+A model that gains from a document's own LDD, and not from these, gains from its discourse:
+
+    ria        random identical attention (Pu et al. 2023): uniform values, the same in every document. Their mean is
+               0.5 where a parser's is about 0.05, so that it differs from a real LDD in more than its meaning
+    permuted   the document's own values at other pairs of EDUs
+    other      the LDD of another document
+
+All are functions of a seed and the document's text, identical in every epoch, batch and process.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from datamodules.discourse.distributions import encode, inside, random_draws, random_ldd
+from datamodules.discourse.parses import DiscourseParse
+from datamodules.documents import CorpusError
+
+_CANDIDATES = 8  # documents of like length, one of which `other` takes
+
+
+def document_seed(seed: int, text_digest: str) -> int:
+    """A seed for one document, a non-negative 63-bit number."""
+    digest = hashlib.sha256(f"{seed} {text_digest}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+class RandomTable:
+    """Codes of `random_ldd` for documents of any size, computed once.
+
+    Args:
+        half_width: of the widest band that is asked for.
+        relations: number of relations R.
+        seed: of the values.
+        sparse: whether bands have a share of values that are not zero.
+    """
+
+    def __init__(self, half_width: int, relations: int, seed: int = 0, sparse: bool = False) -> None:
+        self.half_width, self.relations, self.seed, self.sparse = half_width, relations, seed, sparse
+        self._codes = torch.zeros(0, 2 * half_width + 1, relations, dtype=torch.uint8)
+        self._draws: Tensor | None = None
+
+    def codes(self, size: int, half_width: int, share: float = 1.0) -> Tensor:
+        """The codes of `random_ldd(size, half_width, relations, share, seed)`.
+
+        Args:
+            size: number of EDUs E.
+            half_width: b, at most the table's.
+            share: share of values that are not zero; read by a sparse table alone.
+
+        Returns:
+            uint8 [E, 2b + 1, R], see `distributions.encode`.
+        """
+        if size > len(self._codes):
+            self._grow(size)
+        side = self.half_width - half_width
+        window = (slice(size), slice(side, side + 2 * half_width + 1))
+        codes = self._codes[window] * inside(size, half_width).unsqueeze(-1)
+        return codes * (self._draws[window] < share) if self.sparse else codes
+
+    def _grow(self, size: int) -> None:
+        """Makes the table anew for at least as many EDUs, a power of two."""
+        size = max(64, 1 << (size - 1).bit_length())
+        self._codes = encode(random_ldd(size, self.half_width, self.relations, 1.0, self.seed))
+        if self.sparse:
+            self._draws = random_draws(size, self.half_width, self.relations, self.seed)
+
+
+def permute_pairs(codes: Tensor, seed: int) -> Tensor:
+    """The values of an LDD at other pairs of EDUs. The relations of a pair stay together, so that each relation keeps
+    the distribution of its values; the diagonal stays zero.
+
+    Args:
+        codes: of a band, [E, 2b + 1, R]; pairs outside of the E EDUs are ignored.
+        seed: of the permutation, drawn uniformly.
+
+    Returns:
+        The same shape and type.
+    """
+    pairs = inside(len(codes), codes.shape[1] // 2)                                   # [E, 2b + 1]
+    values = codes[pairs]                                                             # [pairs, R]
+    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))
+    permuted = torch.zeros_like(codes)
+    permuted[pairs] = values[order]
+    return permuted
+
+
+def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
+    """An LDD for another number of EDUs.
+
+    That of a longer document loses the EDUs at the end. That of a shorter one is stretched: EDU i of E takes the place
+    of EDU floor(i F / E) of F, so that it keeps its relative position; two EDUs in the place of one are unrelated.
+
+    Args:
+        codes: of a band, [F, 2c + 1, R], c at least the lesser of b and F - 1.
+        size: number of EDUs E.
+        half_width: b.
+
+    Returns:
+        [E, 2b + 1, R], the type of `codes`.
+    """
+    length, half = len(codes), codes.shape[1] // 2
+    place = torch.arange(size) * min(length, size) // size                            # [E]
+    other = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
+    offset = place[other] - place[:, None]                                            # [E, 2b + 1], at most b
+    fitted = codes[place[:, None], (half + offset).clamp(0, 2 * half)]
+    return fitted * inside(size, half_width).unsqueeze(-1)
+
+
+class OtherDocuments:
+    """Parses of some documents, one of which takes the place of a document's own.
+
+    It is one of the eight shortest that have at least as many EDUs, or of the eight longest if none has; `seed` and
+    the document's text say which. A document never gets its own.
+
+    Args:
+        parses: of at least two documents with different texts.
+        seed: of the choice.
+
+    Raises:
+        CorpusError: if there are fewer.
+    """
+
+    def __init__(self, parses: Sequence[DiscourseParse], seed: int = 0) -> None:
+        if len({parse.text_digest for parse in parses}) < 2:
+            raise CorpusError(
+                f"ablation other takes another training document's discourse, and {len(parses)} training document(s) "
+                "have one: give more documents, or another ablation"
+            )
+        self.parses, self.seed = sorted(parses, key=lambda parse: (parse.size, parse.text_digest)), seed
+
+    def choose(self, parse: DiscourseParse, size: int) -> DiscourseParse:
+        """The parse that takes the place of a document's own.
+
+        Args:
+            parse: the document's own.
+            size: EDUs that are read.
+        """
+        others = [other for other in self.parses if other.text_digest != parse.text_digest]
+        long_enough = [other for other in others if other.size >= size]
+        candidates = long_enough[:_CANDIDATES] or others[-_CANDIDATES:]
+        return candidates[document_seed(self.seed, parse.text_digest) % len(candidates)]
+
+    def codes(self, parse: DiscourseParse, size: int, half_width: int) -> Tensor:
+        """Codes of another document's LDD, fitted to the first `size` EDUs of this one: uint8 [E, 2b + 1, R]."""
+        other = self.choose(parse, size)
+        return fit_to_size(other.code(min(half_width, other.size - 1)), size, half_width)
+
+
+def evenly_spread(sizes: dict[str, int], count: int) -> list[str]:
+    """At most `count` keys whose sizes are evenly spread over the quantiles of all, the smallest and largest included.
+
+    Args:
+        sizes: size of each key.
+        count: 2 or more.
+    """
+    keys = sorted(sizes, key=lambda key: (sizes[key], key))
+    if len(keys) <= count:
+        return keys
+    return [keys[round(place * (len(keys) - 1) / (count - 1))] for place in range(count)]

@@ -1,0 +1,117 @@
+"""Random, permuted and other documents' discourse against plain loops."""
+
+import pytest
+import torch
+
+from datamodules.discourse.controls import (
+    OtherDocuments,
+    RandomTable,
+    document_seed,
+    evenly_spread,
+    fit_to_size,
+    permute_pairs,
+)
+from datamodules.discourse.distributions import encode, random_ldd
+from datamodules.discourse.parses import ParseRequest
+from datamodules.documents import CorpusError
+from tests.made_up_parses import made_up_document, made_up_parse
+
+
+def parse_of(number, sentences, half_width=40):
+    return made_up_parse(ParseRequest.of(made_up_document(number, sentences)), half_width)
+
+
+def codes_of(size, half, relations=2, seed=0):
+    """A band of random bytes from 1 on, zero on the diagonal and outside the document."""
+    generator = torch.Generator().manual_seed(seed)
+    codes = torch.randint(1, 256, (size, 2 * half + 1, relations), generator=generator, dtype=torch.uint8)
+    for i in range(size):
+        for d in range(-half, half + 1):
+            if d == 0 or not 0 <= i + d < size:
+                codes[i, half + d] = 0
+    return codes
+
+
+@pytest.mark.parametrize("share", [None, 0.1, 0.7])
+def test_the_random_table_gives_what_is_hashed_anew(share):
+    table = RandomTable(6, 3, seed=5, sparse=share is not None)
+    for size, half in ((4, 3), (70, 6), (10, 6), (1, 0), (200, 2)):  # growing and not
+        wanted = encode(random_ldd(size, half, 3, 1.0 if share is None else share, 5))
+        assert torch.equal(table.codes(size, half, share or 1.0), wanted)
+
+
+def test_the_random_table_is_computed_once(monkeypatch):
+    table = RandomTable(6, 3)
+    first = table.codes(50, 6)
+    monkeypatch.setattr("datamodules.discourse.controls.random_ldd", None)
+    assert torch.equal(table.codes(20, 6)[:14], first[:14])
+
+
+def test_permuted_pairs_keep_their_relations_together_and_leave_their_places():
+    codes = codes_of(9, 4)
+    codes[:, :, 1] = 255 - codes[:, :, 0]  # the second value of a pair follows from the first
+    permuted = permute_pairs(codes, 3)
+    pairs = [(i, d) for i in range(9) for d in range(-4, 5) if d and 0 <= i + d < 9]
+    before, after = ([tuple(band[i, 4 + d].tolist()) for i, d in pairs] for band in (codes, permuted))
+    assert sorted(before) == sorted(after)
+    assert sum(one == other for one, other in zip(before, after)) < len(pairs) / 4
+    others = [(i, d) for i in range(9) for d in range(-4, 5) if (i, d) not in pairs]
+    assert all(permuted[i, 4 + d].eq(0).all() for i, d in others)
+    assert torch.equal(permuted, permute_pairs(codes, 3)) and not torch.equal(permuted, permute_pairs(codes, 4))
+
+
+def test_values_of_edus_that_are_not_read_do_not_come_in():
+    codes = codes_of(9, 8)
+    permuted = permute_pairs(codes[:5], 0)
+    inside = [codes[i, 8 + j - i].tolist() for i in range(5) for j in range(5) if i != j]
+    found = [permuted[i, 8 + j - i].tolist() for i in range(5) for j in range(5) if i != j]
+    assert sorted(inside) == sorted(found) and sum(map(sum, found)) == int(permuted.sum())
+
+
+@pytest.mark.parametrize("length, size, half", [(9, 5, 4), (9, 9, 8), (4, 9, 8), (4, 11, 3), (1, 6, 5), (12, 7, 2)])
+def test_another_length_is_cut_or_stretched(length, size, half):
+    stored = min(half, length - 1)
+    codes = codes_of(length, stored)
+    fitted = fit_to_size(codes, size, half)
+    assert fitted.shape == (size, 2 * half + 1, 2)
+    for i in range(size):
+        for d in range(-half, half + 1):
+            j = i + d
+            wanted = torch.zeros(2, dtype=torch.uint8)
+            if d and 0 <= j < size:
+                a, b = (i, j) if length >= size else (i * length // size, j * length // size)
+                wanted = codes[a, stored + b - a]
+            assert torch.equal(fitted[i, half + d], wanted), (i, d)
+
+
+def test_another_document_is_of_like_length_and_never_the_same_one():
+    parses = [parse_of(number, sentences) for number, sentences in enumerate([3, 3, 5, 9, 2])]
+    others = OtherDocuments(parses, seed=0)
+    for parse in parses:
+        assert others.choose(parse, parse.size).text_digest != parse.text_digest
+    largest = max(parse.size for parse in parses)
+    for seed in range(20):
+        chosen = OtherDocuments(parses, seed).choose(parses[0], 9)
+        assert chosen.size >= 9  # where there is one that long, nothing is stretched
+        assert OtherDocuments(parses[::-1], seed).choose(parses[0], 9).id == chosen.id
+    assert others.codes(parses[0], largest + 3, 40).shape[0] == largest + 3
+    assert len({OtherDocuments(parses, seed).choose(parses[0], 2).id for seed in range(40)}) == 4
+
+
+def test_one_document_has_no_other():
+    with pytest.raises(CorpusError, match=r"1 training document.* have one: give more documents"):
+        OtherDocuments([parse_of(0, 3)])
+    with pytest.raises(CorpusError, match="another training document's discourse"):
+        OtherDocuments([parse_of(0, 3), parse_of(0, 3)])
+
+
+def test_seeds_depend_on_text_and_seed():
+    seeds = {document_seed(seed, text) for seed in range(5) for text in ("a", "b", "1 a")}
+    assert len(seeds) == 15 and min(seeds) >= 0 and max(seeds) < 2**63
+
+
+def test_sizes_are_evenly_spread():
+    sizes = {f"k{n}": n * n for n in range(100)}
+    keys = evenly_spread(sizes, 4)
+    assert keys == ["k0", "k33", "k66", "k99"]
+    assert evenly_spread(sizes, 200) == sorted(sizes, key=lambda key: sizes[key])
