@@ -61,6 +61,8 @@ class DiscourseParser(LightningModule):
         fit_size: width of the vectors that say how two parts of a node fit.
         dropout: of all layers of a scorer.
         cap: EDUs of a chart.
+        class_temperature: class logits are divided by it when a text is parsed, not in training. It is stored with the
+            weights; `python -m experiments.discourse.class_temperature` fits it on held-out documents.
         decoding: `mbr` or `cky`.
         rows: reading of the LDD, `side` or `nucleus`.
         band: EDUs to each side that the LDD keeps.
@@ -89,6 +91,7 @@ class DiscourseParser(LightningModule):
         fit_size: int = 32,
         dropout: float = 0.4,
         cap: int = 400,
+        class_temperature: float = 1.0,
         decoding: Literal["mbr", "cky"] = "mbr",
         rows: Rows = "side",
         band: int = 128,
@@ -107,7 +110,7 @@ class DiscourseParser(LightningModule):
         self.settings = {
             "encoder": encoder, "layers": list(layers), "frozen": frozen, "lora_rank": lora_rank, "window": window,
             "inventory": inventory, "members": members, "hidden_size": hidden_size, "fit_size": fit_size,
-            "dropout": dropout,
+            "dropout": dropout, "class_temperature": class_temperature,
         }  # fmt: skip
         self.rows, self.band, self.cap = rows, band, cap
         self.rates, self.loss_weights = (learning_rate, encoder_learning_rate, weight_decay), loss_weights or {}
@@ -122,7 +125,8 @@ class DiscourseParser(LightningModule):
             for _ in range(members)
         )
         # one node after the other counts in `nucleus`: what is left out there is lost
-        self.reader = ChartReader(self.scorers, meaning, decoding, least if rows == "side" else min(least, 1e-6))
+        least = least if rows == "side" else min(least, 1e-6)
+        self.reader = ChartReader(self.scorers, meaning, decoding, least, class_temperature)
         self.parseval = nn.ModuleDict({stage: Parseval() for stage in ("val", "test")})
         self.segmenter: EduSegmenter | None = None  # the default one, once it is needed
         self._vector_cache: dict[str, Tensor] = {}  # of a frozen encoder, by the digest of a text and its EDUs
@@ -199,6 +203,14 @@ class DiscourseParser(LightningModule):
             wrong = cross_entropy(logits, gold, reduction="none") * share[document]
             terms["classes"] = terms["classes"] + wrong.sum()
         return terms
+
+    @torch.no_grad()
+    def gold_class_logits(self, batch: ParserBatch) -> Tensor:
+        """Return each scorer's class logits of the gold nodes, not divided by the temperature, [members, N, C]."""
+        vectors, layout = self._training_vectors(batch), layout_of(batch)
+        places = batch.nodes[:, :4].unbind(1)  # text, start, split, end
+        states = [scorer.context(vectors, layout) for scorer in self.scorers]
+        return torch.stack([scorer.class_logits(s, layout, *places) for scorer, s in zip(self.scorers, states)])
 
     # Parsing -----------------------------------------------------------------------------------------------------
 
@@ -333,7 +345,7 @@ class DiscourseParser(LightningModule):
 
         Args:
             folder: what `save` wrote.
-            options: arguments that are no part of the weights, `rows` and `band` among them.
+            options: arguments that differ from the stored ones or are not stored, such as `rows` and `band`.
 
         Raises:
             CorpusError: if the folder has none, its weights do not fit, or its encoder is not installed.
@@ -341,7 +353,7 @@ class DiscourseParser(LightningModule):
         folder = WEIGHTS / folder if str(folder) in ("minilm", SMALL) else Path(folder)
         settings = read_settings(folder)
         try:
-            model = cls(**settings, **options)
+            model = cls(**settings | options)
         except TypeError as error:
             raise CorpusError(f"{folder}/config.json: not a discourse parser's ({error})") from error
         load_weights(folder, model, model.state_to_keep())
@@ -357,7 +369,7 @@ class DiscourseParser(LightningModule):
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         if "parser" not in checkpoint:
             raise CorpusError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
-        model = cls(**checkpoint["parser"], **options)
+        model = cls(**checkpoint["parser"] | options)
         model.load_state_dict(checkpoint["state_dict"], strict=False)
         return model.eval()
 

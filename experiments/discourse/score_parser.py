@@ -235,7 +235,10 @@ def other_decodings(parser: LightningModule, documents: Sequence[TreebankDocumen
         return {}
     scorers, before = parser.scorers[:1], parser.reader
     which = "" if len(parser.scorers) == 1 else f"scorer 1 of {len(parser.scorers)}, "
-    readers = {f"{which}{how}": ChartReader(scorers, before.classes, how, before.least) for how in ("mbr", "cky")}
+    readers = {
+        f"{which}{how}": ChartReader(scorers, before.classes, how, before.least, before.temperature)
+        for how in ("mbr", "cky")
+    }
     trees: dict[str, list[Tree]] = {name: [] for name in readers}
     try:
         for document in watched(documents, "decodings"):

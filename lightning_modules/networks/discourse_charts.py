@@ -96,20 +96,28 @@ class ChartReader:
         decoding: `mbr`, the tree with the most spans right in expectation; `cky`, the most probable one, of a single
             scorer.
         least: probability above which a node's own classes are scored; 0 for all, which is exact and slow.
+        temperature: class logits are divided by it: below 1, class probabilities are sharper than those of training.
 
     Raises:
-        ValueError: for another decoding, or `cky` with a mixture.
+        ValueError: for another decoding, `cky` with a mixture, or a temperature that is not positive.
     """
 
     def __init__(
-        self, scorers: nn.ModuleList, classes: LabelClasses, decoding: Literal["mbr", "cky"] = "mbr", least: float = 0.0
+        self,
+        scorers: nn.ModuleList,
+        classes: LabelClasses,
+        decoding: Literal["mbr", "cky"] = "mbr",
+        least: float = 0.0,
+        temperature: float = 1.0,
     ) -> None:
         if decoding not in ("mbr", "cky"):
             raise ValueError(f"decoding {decoding!r} is neither mbr nor cky")
         if decoding == "cky" and len(scorers) > 1:
             raise ValueError(f"decoding cky needs one scorer, there are {len(scorers)}; a mixture takes mbr")
+        if not temperature > 0:
+            raise ValueError(f"a class temperature is above 0, got {temperature}")
         self.scorers: Sequence[DiscourseScorer] = scorers
-        self.classes, self.decoding, self.least = classes, decoding, least
+        self.classes, self.decoding, self.least, self.temperature = classes, decoding, least, temperature
 
     def read(
         self, vectors: Tensor, layout: Layout, cuts: list[list[tuple[int, int]]], with_nodes: bool = True
@@ -200,7 +208,8 @@ class ChartReader:
         for some in torch.arange(len(nodes.start), device=state.device).split(_NODES.get(state.device.type, 65_536)):
             chart, first, split, last = (column[some] for column in nodes[:4])
             places = units.start[chart, first], units.end[chart, split], units.end[chart, last]
-            found.append(scorer.class_logits(state, layout, units.document[chart], *places).softmax(-1))
+            logits = scorer.class_logits(state, layout, units.document[chart], *places)
+            found.append((logits / self.temperature).softmax(-1))
         return torch.cat(found) if found else state.new_zeros(0, len(self.classes.relation))
 
     def _tree_labels(self, states: list[Tensor], layout: Layout, units: Units, trees: list[Tensor]) -> list[Tensor]:

@@ -1,0 +1,105 @@
+"""The class temperature of a parser: the most likely one for held-out classes, and the command that fits it."""
+
+import json
+import math
+
+import pytest
+import torch
+import yaml
+from made_up_treebank import made_up_treebank
+
+from datamodules.documents import CorpusError
+from experiments.discourse.class_temperature import (
+    FoldData,
+    HeldOut,
+    fit_temperature,
+    main,
+    negative_log_likelihood,
+    read_recipe,
+)
+from lightning_modules.discourse_parser import DiscourseParser
+
+
+def calibrated_at(temperature: float, probs: list[int]) -> HeldOut:
+    """Nodes whose classes occur exactly as often as logits say that are divided by a temperature."""
+    counts = torch.tensor(probs, dtype=torch.double)
+    logits = temperature * (counts / counts.sum()).log() + 3
+    gold = torch.repeat_interleave(torch.arange(len(probs)), torch.tensor(probs))
+    return HeldOut(logits.expand(1, len(gold), -1).float(), gold)
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5])
+def test_finds_the_temperature_at_which_classes_are_as_frequent_as_their_probabilities(temperature):
+    documents = [calibrated_at(temperature, [5, 2, 1]), calibrated_at(temperature, [1, 9, 3])]
+    assert fit_temperature(documents) == pytest.approx(temperature, rel=0.01)
+
+
+def test_the_likelihood_is_that_of_a_mixture_one_node_at_a_time():
+    generator = torch.Generator().manual_seed(0)
+    documents = [
+        HeldOut(torch.randn(2, size, 4, generator=generator), torch.randint(4, (size,), generator=generator))
+        for size in (3, 7)
+    ]
+    expected = 0.0
+    for logits, gold in documents:
+        for node, label in enumerate(gold.tolist()):
+            prob = 0.0
+            for member in range(2):
+                weights = [math.exp(value / 0.7) for value in logits[member, node].tolist()]
+                prob += weights[label] / sum(weights) / 2
+            expected -= math.log(prob) / len(gold) / len(documents)
+    assert negative_log_likelihood(documents, 0.7) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory):
+    return made_up_treebank(tmp_path_factory.mktemp("treebank") / "trees.jsonl", documents=7)
+
+
+def test_folds_hold_out_each_training_document_once(treebank):
+    options = {"train": treebank, "val": treebank, "licences": ["CC BY 4.0"]}
+    folds = [FoldData(fold, 2, **options) for fold in range(2)]
+    parts = [[{document.id for document in data.documents(split)} for split in ("train", "held_out")] for data in folds]
+    for rest, held_out in parts:
+        assert rest and held_out and not rest & held_out
+        assert rest | held_out == {f"made-up-{n}" for n in (1, 2, 4, 5)}  # the others may not be used
+    assert parts[0][1] == parts[1][0] and parts[1][1] == parts[0][0]
+
+
+def test_the_command_fits_scores_and_uses_trained_folds_again(treebank, tmp_path, capsys):
+    recipe = {
+        "model": {"class_path": "lightning_modules.DiscourseParser", "init_args": {"hidden_size": 8, "fit_size": 2}},
+        "data": {"class_path": "datamodules.TreebankData", "init_args": {"train": "x", "val": "y", "batch_size": 4}},
+        "trainer": {"max_epochs": 1, "gradient_clip_val": 1.0},
+        "seed_everything": 1,
+    }
+    path, out = tmp_path / "recipe.yaml", tmp_path / "folds"
+    path.write_text(yaml.safe_dump(recipe))
+    main([str(path), str(treebank), "--out", str(out), "--folds", "2"])
+    result = json.loads(capsys.readouterr().out)
+    assert result == json.loads((out / "temperature.json").read_text())
+    assert (result["documents"], result["epochs"]) == (7, 1) and 0.1 < result["temperature"] < 10
+    assert len(result["temperatures_of_other_folds"]) == 2 and set(result["ldd"]) == {"1", "of_other_folds"}
+    # the weights alone decide, and a parser that takes the temperature parses with it
+    weights = sorted(out.glob("*/model.safetensors"))
+    before = [file.stat().st_mtime_ns for file in weights]
+    main([str(path), str(treebank), "--out", str(out), "--folds", "2", "--no_ldd"])
+    again = json.loads(capsys.readouterr().out)
+    assert again == {name: value for name, value in result.items() if name != "ldd"}
+    assert [file.stat().st_mtime_ns for file in weights] == before and len(weights) == 2
+    one, other = (DiscourseParser.load(out / "fold-0", class_temperature=value) for value in (1.0, 0.5))
+    assert one.fingerprint != other.fingerprint
+    other.save(tmp_path / "saved")
+    assert DiscourseParser.load(tmp_path / "saved").reader.temperature == 0.5
+
+
+def test_what_is_no_recipe_is_refused(treebank, tmp_path):
+    path = tmp_path / "recipe.yaml"
+    for text in ("model: 3", "- a", "model: [", ""):
+        path.write_text(text)
+        with pytest.raises(CorpusError, match=r"recipe\.yaml: no config that trains a discourse parser"):
+            read_recipe(path, treebank)
+    with pytest.raises(SystemExit, match="--folds 1: at least 2"):
+        main([str(path), str(treebank), "--out", str(tmp_path / "out"), "--folds", "1"])
+    with pytest.raises(ValueError, match="a class temperature is above 0, got 0"):
+        DiscourseParser(class_temperature=0, hidden_size=8, fit_size=2)
