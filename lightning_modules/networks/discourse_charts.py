@@ -31,6 +31,22 @@ _LEAST_WEIGHT = 1e-12
 _NODES = {"cpu": 4096}  # nodes whose classes are scored together: what a CPU's caches hold; 65,536 elsewhere
 
 
+class MemberChart(NamedTuple):
+    """The distribution of one scorer over the trees of one chart.
+
+    Attributes:
+        spans: what `span_masses` says of all nodes, labelled by their spans, [U, U, 2 R].
+        nodes: the probable nodes, in units.
+        labels: P(class | node) of these, [N, C].
+        change: the same, less P(class | span), [N, C].
+    """
+
+    spans: Tensor
+    nodes: SplitPosterior
+    labels: Tensor
+    change: Tensor
+
+
 class Spans(NamedTuple):
     """What one chart says. Its units are EDUs, or chunks of them.
 
@@ -39,20 +55,14 @@ class Spans(NamedTuple):
         end: last EDU of each unit, [U].
         tree: nodes (start, split, end) of the best tree, in units, [U - 1, 3].
         tree_labels: P(class | node) of these, [U - 1, C].
-        spans: what `span_masses` says of all nodes, labelled by their spans, [U, U, 2 R].
-        nodes: the probable nodes, in units.
-        labels: P(class | node) of these, [N, C].
-        change: the same, less P(class | span), [N, C].
+        members: distribution of each scorer; none where the best tree alone was wanted.
     """
 
     start: Tensor
     end: Tensor
     tree: Tensor
     tree_labels: Tensor
-    spans: Tensor
-    nodes: SplitPosterior
-    labels: Tensor
-    change: Tensor
+    members: list[MemberChart]
 
 
 def cut(sentence: Tensor, paragraph: Tensor, size: int, cap: int) -> list[tuple[int, int]]:
@@ -157,29 +167,25 @@ class ChartReader:
         sizes = torch.tensor([len(job[1]) for job in jobs])
         units = Units(*(tensor.to(device) for tensor in (documents, starts, ends, sizes)))
         share = 1 / len(self.scorers)
-        risk, spans, parts = 0, 0, []
+        risk, parts = 0, []
         for scorer, state in zip(self.scorers, states):
             potentials = scorer.potentials(state, layout, units)
             chart = inside(potentials)
             if self.decoding == "mbr":
                 risk = risk + share * span_marginals(potentials, units.sizes, chart)
             if with_nodes:
-                table, *own = self._distribution(scorer, state, layout, units, potentials, chart)
-                spans = spans + share * table
-                parts.append((own[0]._replace(probability=own[0].probability * share), *own[1:]))
+                parts.append(self._distribution(scorer, state, layout, units, potentials, chart))
         trees = best_trees(Potentials(risk) if self.decoding == "mbr" else potentials, units.sizes)
         labels = self._tree_labels(states, layout, units, trees)
         for number, (job, tree) in enumerate(zip(jobs, trees)):
-            own = _of_chart(parts, number) if parts else (None, None, None)
-            size = len(job[1])
-            masses = spans[number, :size, :size] if parts else None
-            yield Spans(job[1], job[2], tree, labels[number], masses, *own)
+            members = [_of_chart(part, number, len(job[1])) for part in parts]
+            yield Spans(job[1], job[2], tree, labels[number], members)
 
     def _distribution(
         self, scorer: DiscourseScorer, state: Tensor, layout: Layout, units: Units, potentials: Potentials, logs: Chart
-    ) -> tuple[Tensor, SplitPosterior, Tensor, Tensor]:
-        """One member's masses of spans [G, U, U, 2 R]; its nodes above `least`, their classes, and how far these differ
-        from those of the span, both [N, C]."""
+    ) -> MemberChart:
+        """One member's distribution over all charts together: masses of spans [G, U, U, 2 R]; its nodes above `least`,
+        their classes, and how far these differ from those of the span, both [N, C]."""
         charts, size = units.start.shape
         there = torch.arange(size, device=state.device) < units.sizes.unsqueeze(1)
         wide = there.new_ones(size, size).triu(1) & there.unsqueeze(1)
@@ -200,7 +206,7 @@ class ChartReader:
         restricted = classes.new_zeros(charts, size, size, 2 * self.classes.relations)
         restricted[chart, first, last] = torch.cat(sides, 1)
         change = labels - table[nodes.document, nodes.start, nodes.end]
-        return span_masses(potentials, units.sizes, restricted, logs), nodes, labels, change
+        return MemberChart(span_masses(potentials, units.sizes, restricted, logs), nodes, labels, change)
 
     def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
         """P(class | node), [N, C]."""
@@ -221,11 +227,11 @@ class ChartReader:
         return list(torch.stack(labels).mean(0).cpu().split([len(tree) for tree in trees]))
 
 
-def _of_chart(parts: list[tuple[SplitPosterior, Tensor, Tensor]], chart: int) -> tuple:
-    """All members' nodes of one chart, with what belongs to them: a mixture's nodes are those of its parts."""
-    mine = [(nodes.document == chart).nonzero().squeeze(1) for nodes, *_ in parts]
-    nodes = [torch.cat(columns) for columns in zip(*([c[m] for c in part[0]] for part, m in zip(parts, mine)))]
-    return SplitPosterior(*nodes), *(torch.cat([part[n][m] for part, m in zip(parts, mine)]) for n in (1, 2))
+def _of_chart(part: MemberChart, chart: int, size: int) -> MemberChart:
+    """One chart of `size` units out of a member's distribution over all charts together."""
+    chosen = (part.nodes.document == chart).nonzero().squeeze(1)
+    nodes = SplitPosterior(*(column[chosen] for column in part.nodes))
+    return MemberChart(part.spans[chart, :size, :size], nodes, part.labels[chosen], part.change[chosen])
 
 
 def _groups(sizes: list[int]) -> Iterator[list[int]]:
@@ -254,20 +260,29 @@ def document_tree(charts: list[Spans], classes: LabelClasses) -> Tensor:
 def document_band(charts: list[Spans], classes: LabelClasses, width: int, rows: str) -> Tensor:
     """The LDD of a document, the pairs at most `width` EDUs apart: [E, 2 width + 1, R], column width + b - a.
 
-    With `rows: nucleus`, nodes that have no classes of their own are left out.
+    A mixture's is the mean of its members' LDDs. With `rows: nucleus` it cannot be read from their pooled nodes: the
+    nuclearity of a leaf depends on the member that the nodes above it come from. Nodes that have no classes of their
+    own are left out there.
     """
+    members = [_member_band(list(parts), classes, width, rows) for parts in zip(*(chart.members for chart in charts))]
+    return torch.stack(members).mean(0)
+
+
+def _member_band(charts: list[MemberChart], classes: LabelClasses, width: int, rows: str) -> Tensor:
+    """The band of one scorer's distribution over one chart, or over chunks and the chart over them."""
     chunks, over = (charts[:-1], charts[-1]) if len(charts) > 1 else (charts, None)
-    blocks, shares = [], []
-    for chart in chunks:
-        size = len(chart.start)
-        if rows == "side":
-            blocks.append(side_distribution(chart.spans, chart.nodes, chart.change, classes))
-        else:
-            blocks.append(discourse_distribution(chart.nodes, chart.labels, classes, size, rows))
-            if over is not None:
-                shares.append(nucleus_leaves(chart.nodes, chart.labels, classes, size)[0, -1])
-    if over is None:
-        top = blocks[0].new_zeros(1, 1, classes.relations)
+    if rows == "side":
+        blocks = [side_distribution(chart.spans, chart.nodes, chart.change, classes) for chart in chunks]
     else:
-        top = side_distribution(over.spans, over.nodes, over.change, classes)
-    return banded(blocks, top, shares or None, width)
+        blocks = [discourse_distribution(c.nodes, c.labels, classes, len(c.spans), rows) for c in chunks]
+    if over is None:
+        return banded(blocks, blocks[0].new_zeros(1, 1, classes.relations), None, width)
+    top = side_distribution(over.spans, over.nodes, over.change, classes)
+    if rows == "side":
+        return banded(blocks, top, None, width)
+    # the parent of a leaf is in its chunk, and that of a chunk of one leaf in the chart over the chunks
+    single = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
+    of_leaves = discourse_distribution(over.nodes, over.labels, classes, len(chunks), rows)
+    top = torch.where(single.view(-1, 1, 1), of_leaves, top)
+    shares = [nucleus_leaves(c.nodes, c.labels, classes, len(c.spans))[0, -1] for c in chunks]
+    return banded(blocks, top, shares, width)

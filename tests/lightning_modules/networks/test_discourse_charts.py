@@ -1,3 +1,6 @@
+import math
+from itertools import permutations, product
+
 import pytest
 import torch
 from torch import nn
@@ -5,9 +8,11 @@ from torch.testing import assert_close
 
 from lightning_modules.networks.discourse_charts import ChartReader, cut, document_band, document_tree
 from lightning_modules.networks.ldd import LabelClasses, band_of
-from lightning_modules.networks.span_scorer import DiscourseScorer, Layout
+from lightning_modules.networks.span_scorer import DiscourseScorer, Layout, Units, node_scores
+from tests.lightning_modules.networks.brute_trees import ancestor, labelled, parent_is_nucleus, trees
 
-CLASSES = LabelClasses.of(["NS", "SN", "NN"], [0, 1, 0], 2)
+SIDES, RELATION = ["NS", "SN", "NN"], [0, 1, 0]  # of the classes
+CLASSES = LabelClasses.of(SIDES, RELATION, 2)
 
 
 def layout_of(size: int) -> Layout:
@@ -38,16 +43,76 @@ def test_chunks_begin_where_paragraphs_or_sentences_do():
     assert {start for start, _ in cut(place // 4, place * 0, 60, 30)} <= set(range(0, 60, 4))
 
 
-def test_a_mixture_is_the_mean_of_its_members():
-    reader, layout, vectors = reader_with(2), layout_of(9), torch.randn(1, 9, 6)
-    whole = [(0, 9)]
-    (mixture,) = reader.read(vectors, layout, [whole])
-    alone = [ChartReader([scorer], CLASSES).read(vectors, layout, [whole])[0] for scorer in reader.scorers]
-    for rows in ("side", "nucleus"):
-        found, *parts = (document_band(charts, CLASSES, 8, rows) for charts in (mixture, *alone))
-        if rows == "side":
-            assert_close(found, sum(parts) / 2, atol=1e-6, rtol=0)
-        assert found.min() >= 0 and found.max() <= 1
+def members_by_hand(reader: ChartReader, vectors, layout, units: Units) -> list[list[tuple]]:
+    """Of each scorer, every labelled tree over the units of one chart: probability, nodes and their classes."""
+    found = []
+    for scorer in reader.scorers:
+        states = scorer.context(vectors, layout)
+        potentials = scorer.potentials(states, layout, units)
+        every = []
+        for nodes in trees(0, int(units.sizes[0]) - 1):
+            columns = torch.tensor(nodes, dtype=torch.long).view(-1, 3).T
+            zeros = torch.zeros(len(nodes), dtype=torch.long)
+            score = node_scores(potentials, zeros, *columns).sum().exp().item()
+            places = units.start[0][columns[0]], units.end[0][columns[1]], units.end[0][columns[2]]
+            logits = scorer.class_logits(states, layout, zeros, *places)
+            probs = (logits / reader.temperature).softmax(-1).tolist()
+            for classes in labelled(nodes, 3):
+                chance = math.prod(probs[n][c] for n, c in enumerate(classes))
+                every.append((score * chance, nodes, classes))
+        total = sum(weight for weight, *_ in every)
+        found.append([(weight / total, nodes, classes) for weight, nodes, classes in every])
+    return found
+
+
+def units_of(bounds: list[tuple[int, int]]) -> Units:
+    """A chart over units with these first and last EDUs."""
+    starts, ends = (torch.tensor([column]) for column in zip(*bounds))
+    return Units(torch.tensor([0]), starts, ends, torch.tensor([len(bounds)]))
+
+
+def distribution_by_hand(every: list[tuple], size: int, rows: str) -> torch.Tensor:
+    """p(a, b, l) summed over labelled trees of EDUs with their probabilities, [E, E, R]."""
+    p = torch.zeros(size, size, 2, dtype=torch.double)
+    for chance, nodes, classes in every:
+        sides = [SIDES[c] for c in classes]
+        for a, b in permutations(range(size), 2):
+            top = ancestor(nodes, a, b)
+            nucleus = sides[top][0 if a < b else 1] == "N"
+            if nucleus and (rows == "side" or parent_is_nucleus(nodes, sides, a)):
+                p[a, b, RELATION[classes[top]]] += chance
+    return p
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+def test_a_mixture_equals_the_sum_over_all_labelled_trees_of_its_members(rows):
+    reader, layout, vectors = reader_with(2, temperature=0.5), layout_of(5), torch.randn(1, 5, 6)
+    (charts,) = reader.read(vectors, layout, [[(0, 5)]])
+    members = members_by_hand(reader, vectors, layout, units_of([(i, i) for i in range(5)]))
+    expected = sum(distribution_by_hand(every, 5, rows) for every in members) / 2
+    assert_close(document_band(charts, CLASSES, 4, rows), band_of(expected, 4), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+def test_a_mixture_over_chunks_equals_the_sum_over_all_nested_trees(rows):
+    """Chunks of 2, 1 and 2 EDUs: a member draws a tree of each chunk, and one over the chunks."""
+    reader, layout, vectors = reader_with(2), layout_of(5), torch.randn(1, 5, 6)
+    chunks = [(0, 2), (2, 3), (3, 5)]
+    (charts,) = reader.read(vectors, layout, [chunks])
+    bounds = [[(i, i) for i in range(start, end)] for start, end in chunks]
+    bounds.append([(start, end - 1) for start, end in chunks])
+    by_chart = [members_by_hand(reader, vectors, layout, units_of(units)) for units in bounds]
+    expected = 0
+    for member in range(2):
+        every = []
+        for drawn in product(*(chart[member] for chart in by_chart)):
+            nodes, classes = [], []
+            for units, (_, own, own_classes) in zip(bounds, drawn):
+                nodes += [(units[i][0], units[k][1], units[j][1]) for i, k, j in own]
+                classes += own_classes
+            every.append((math.prod(chance for chance, *_ in drawn), nodes, classes))
+        expected = expected + distribution_by_hand(every, 5, rows) / 2
+    assert_close(document_band(charts, CLASSES, 4, rows), band_of(expected, 4), atol=1e-6, rtol=0)
 
 
 def test_chunked_reading_sums_to_a_distribution_over_nested_trees():
