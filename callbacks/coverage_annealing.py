@@ -2,12 +2,12 @@
 
 from math import ceil
 
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import LightningModule, Trainer
 
-from callbacks.schedules import ramp
+from callbacks.schedules import Scheduled, Switch, ramp
 
 
-class CoverageAnnealing(Callback):
+class CoverageAnnealing(Scheduled):
     """Opens the coverage gate at a step and ramps the weight of its loss.
 
     Mechanism and loss are two switches: before the start the gate is 0, so that attention does not see its past, and so
@@ -57,6 +57,14 @@ class CoverageAnnealing(Callback):
             return self.start_step
         # Lightning steps at an epoch's end, whether or not all batches of that step have come
         return self.start_epoch * ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
+
+    def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
+        """Return the gate and the weight of the loss; nothing for a model that was built without coverage."""
+        if not trainer.lightning_module.has_coverage:
+            return {}
+        start = self._start(trainer)
+        weight = Switch(self.weight_at(step, start), self.weight)
+        return {"coverage_gate": Switch(float(step >= start), 1.0), "coverage_weight": weight}
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         start = self._start(trainer)

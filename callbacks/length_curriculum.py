@@ -1,9 +1,11 @@
 """Short documents first: lengths grow during training, as See et al. 2017 do."""
 
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import LightningModule, Trainer
+
+from callbacks.schedules import Scheduled, Switch
 
 
-class LengthCurriculum(Callback):
+class LengthCurriculum(Scheduled):
     """Grows the lengths that documents and summaries are cut to, in equal stages.
 
     Stage k of n, counted from 1, cuts to first + (last - first) (k - 1) / (n - 1); the last lengths are those of the
@@ -44,6 +46,12 @@ class LengthCurriculum(Callback):
             raise ValueError(f"LengthCurriculum: {type(data).__name__} does not cut documents by `lengths_now`")
         if stage == "fit" and data.num_workers:
             raise ValueError("LengthCurriculum needs --data.num_workers 0: loader processes do not see lengths change")
+
+    def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
+        """Return the lengths that documents and summaries are truncated to."""
+        last = (trainer.datamodule.max_source, trainer.datamodule.max_target)
+        source, target = self.lengths_at(step, last)
+        return {"max_source": Switch(source, last[0]), "max_target": Switch(target, last[1])}
 
     def _apply(self, trainer: Trainer) -> None:
         data = trainer.datamodule

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
@@ -10,15 +11,16 @@ class PredictionWriter(Callback):
     """Writes a line a document: id, summary, references, scores.
 
     Lines are written as batches are done, to a file a rank; at the end the ranks' files become one, in the order of the
-    documents, under the final name; `predictions.signatures.json` says beside it how each score was computed. While a
-    model is trained nothing is written.
+    documents, under the final name; `predictions.signatures.json` says beside it how each score was computed, and
+    `predictions.checkpoint.json` which weights were scored. While a model is trained nothing is written.
 
     Args:
         path: of the file for `validate`, `test` and `predict`.
+        checkpoint: plain values that describe the weights; no such file is written if not given.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path, checkpoint: dict[str, Any] | None = None) -> None:
+        self.path, self.checkpoint = Path(path), checkpoint
         self._file = None
 
     def _part(self, rank: int) -> Path:
@@ -50,6 +52,9 @@ class PredictionWriter(Callback):
             signatures = trainer.lightning_module.rouge["test"].signatures
             beside = self.path.with_suffix(".signatures.json")
             beside.write_text(json.dumps(signatures, indent=1) + "\n", encoding="utf-8")
+            if self.checkpoint is not None:
+                beside = self.path.with_suffix(".checkpoint.json")
+                beside.write_text(json.dumps(self.checkpoint, indent=1) + "\n", encoding="utf-8")
             for part in parts[1:]:
                 part.unlink()
 

@@ -1,4 +1,60 @@
-"""Weights over time: pure functions of the optimizer step, so that a resumed run goes on exactly where it was."""
+"""Mechanisms that callbacks switch on, or ramp up, during training."""
+
+from typing import Any, NamedTuple
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+
+class Switch(NamedTuple):
+    """State of a scheduled mechanism: its value at some step, and the value that it ends at."""
+
+    value: float
+    final: float
+
+    @property
+    def fully_on(self) -> bool:
+        """Whether the final value is reached."""
+        return self.value == self.final
+
+    def __str__(self) -> str:
+        return f"{self.value:g} (fully on)" if self.fully_on else f"{self.value:g} of {self.final:g}"
+
+
+class Scheduled(Callback):
+    """Base class of callbacks that switch a mechanism on, or ramp it up, during training.
+
+    A subclass implements `switches`. `BestCheckpoint` selects no checkpoint before all of them are fully on, and every
+    checkpoint records their states under `switches`.
+    """
+
+    def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
+        """Return the states of this callback's mechanisms at an optimizer step, by name.
+
+        They are pure functions of the step, so that a resumed run continues exactly where it was. A mechanism that the
+        model was built without is left out.
+
+        Args:
+            trainer: during `fit`.
+            step: number of optimizer steps completed before the batch in question.
+        """
+        raise NotImplementedError
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        if trainer.state.fn != "fit":  # the length of an epoch, which a schedule may depend on, is not known
+            return
+        states = self.switches(trainer, last_step(trainer))
+        checkpoint.setdefault("switches", {}).update({name: list(switch) for name, switch in states.items()})
+
+
+def last_step(trainer: Trainer) -> int:
+    """Return the step whose batches the weights were last trained with, counted from 0."""
+    return max(0, trainer.global_step - 1)
+
+
+def all_switches(trainer: Trainer, step: int) -> dict[str, Switch]:
+    """Return the states of all scheduled mechanisms of a run at an optimizer step, by name."""
+    scheduled = [callback for callback in trainer.callbacks if isinstance(callback, Scheduled)]
+    return {name: switch for callback in scheduled for name, switch in callback.switches(trainer, step).items()}
 
 
 def ramp(step: int, start: int, steps: int, last: float) -> float:

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from itertools import chain
 
 import torch
-from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
 
 from callbacks.advantages import Baseline, Credit, advantages, beginnings, gains, sentence_numbers
-from callbacks.schedules import ramp
+from callbacks.schedules import Scheduled, Switch, ramp
 from datamodules.batch import Batch
 from datamodules.text.words import SENTENCE_ENDS
 from lightning_modules.decoding.options import DecodingOptions
@@ -23,7 +23,7 @@ from lightning_modules.summarizer import Generative, Samples
 TERM = "self_critical"
 
 
-class SelfCritical(Callback):
+class SelfCritical(Scheduled):
     """Adds the term -E[(r(sample) - baseline) log P(sample)], whose gradient is that of the negative expected reward
     (Rennie et al. 2017, arXiv 1612.00563; for summaries Paulus et al. 2018, arXiv 1705.04304).
 
@@ -99,6 +99,10 @@ class SelfCritical(Callback):
     def gamma_at(self, step: int) -> float:
         """gamma at an optimizer step."""
         return ramp(step, self.start_step, self.ramp_steps, self.gamma)
+
+    def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
+        """Return gamma."""
+        return {"gamma": Switch(self.gamma_at(step), self.gamma)}
 
     # The life of training ----------------------------------------------------------------------------------------
 

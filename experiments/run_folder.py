@@ -5,7 +5,8 @@
     metrics.csv          every logged value
     checkpoints/         best.ckpt, last.ckpt, and previous.ckpt: the last one before that
     text/                the vocabulary or tokenizer
-    predictions.jsonl    of the last validate, test or predict; predictions.signatures.json says how they were scored
+    predictions.jsonl    of the last validate, test or predict; predictions.signatures.json says how they were scored,
+                         predictions.checkpoint.json with which weights: step, and state of all that is scheduled
     previews/            heat maps
     wandb/               the offline (or online) W&B run
 """

@@ -14,14 +14,14 @@ import wandb
 import yaml
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
-from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar
+from pytorch_lightning.callbacks import LearningRateMonitor, RichProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.utilities import rank_zero_only
 
 import callbacks
 import datamodules.corpora
 import lightning_modules
-from callbacks import GracefulStop, GradientNorm, PredictionWriter, Previews, StartFrom, Throughput
+from callbacks import BestCheckpoint, GracefulStop, GradientNorm, PredictionWriter, Previews, StartFrom, Throughput
 from datamodules.documents import CorpusError
 from experiments.checkpoint_files import check_writable, resumable
 from experiments.cluster_tasks import check_tasks, trainer_plugins
@@ -35,6 +35,7 @@ from experiments.run_folder import (
     read_config,
 )
 from experiments.sweeping.job import resume_flags
+from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
 from lightning_modules.summarizer import Summarizer
 
@@ -74,7 +75,7 @@ class PrecisCLI(LightningCLI):
         parser.add_argument("--wandb_project", type=str, default="precis", help="its project")
         parser.add_argument("--wandb_models", type=bool, default=True, help="upload the best model as an artifact")
         parser.add_argument("--previews", type=int, default=5, help="documents shown after each validation; 0 for none")
-        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+        parser.add_lightning_class_args(BestCheckpoint, "checkpoint")
         parser.set_defaults(
             {
                 "checkpoint.monitor": "val/rouge1",
@@ -177,7 +178,10 @@ class PrecisCLI(LightningCLI):
         """The trainer, with the run folder's loggers and callbacks."""
         config, folder, fitting = self.values, self.folder, self.subcommand == "fit"
         summarizing = isinstance(self.model, Summarizer)  # parsers are trained here too
-        extra: list[Callback] = [PredictionWriter(folder / "predictions.jsonl")] if summarizing else []
+        extra: list[Callback] = []
+        if summarizing:
+            checkpoint = None if fitting else self._tested_checkpoint()
+            extra.append(PredictionWriter(folder / "predictions.jsonl", checkpoint))
         if config.trainer.enable_progress_bar is not False:
             extra.append(RichProgressBar(leave=False))
         loggers: list[Any] = []
@@ -201,6 +205,15 @@ class PrecisCLI(LightningCLI):
             kwargs["logger"] = loggers or False
         kwargs["plugins"] = trainer_plugins(self._get(self.config_init, "trainer").plugins)
         return super().instantiate_trainer(**kwargs)
+
+    def _tested_checkpoint(self) -> dict[str, Any] | None:
+        """Print which weights are scored, and return it for the record."""
+        path = Path(self.values.ckpt_path)
+        if not path.is_file():  # Lightning has names of its own, such as "last"
+            return None
+        described = describe_checkpoint(path)
+        print_checkpoint(described)
+        return described
 
     @staticmethod
     def _stop(folder: Path, config: Namespace) -> GracefulStop:

@@ -73,6 +73,7 @@ class PointerGenerator(Summarizer):
         self.network = PointerGeneratorNetwork(
             vocab_size, embedding_size, hidden_size, pointer, coverage, dropout, embedding_std
         )
+        self.has_coverage = coverage
         self.coverage_gate = float(coverage)
         self.loss_weights["coverage"] = float(coverage)
         self._decoding_layer = DecodingLayer()
@@ -111,7 +112,7 @@ class PointerGenerator(Summarizer):
         lengths, real = batch.target_lengths, batch.target != PAD
         log_probs = self._log_likelihood(batch, decoded, target, batch.target_rows).squeeze(1)
         terms = {"nll": -(log_probs.sum(1) / lengths).mean()}
-        if self.network.attention.coverage is not None:
+        if self.has_coverage:
             terms["coverage"] = (decoded.overlap.squeeze(1).masked_fill(~real, 0).sum(1) / lengths).mean()
         if decoded.gate is not None and self._trainer is not None:
             p_gen = decoded.gate.detach().squeeze(1).sigmoid().masked_fill(~real, 0)

@@ -1,0 +1,58 @@
+"""Selects the checkpoint that is tested."""
+
+from math import isfinite
+
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.utilities import rank_zero_warn
+from torch import Tensor
+
+from callbacks.schedules import all_switches, last_step
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """`ModelCheckpoint` that selects the best value of `monitor` only once every scheduled mechanism is fully on.
+
+    Otherwise a run whose coverage or rewards start late could be scored by weights that were never trained with them.
+    Scheduled mechanisms are those of `Scheduled` callbacks. If training ends before all of them are fully on, there is
+    no best checkpoint; a warning says so, and the last one is tested. Without a `monitor` all checkpoints are saved.
+    """
+
+    @property
+    def state_key(self) -> str:
+        """The key of `ModelCheckpoint`, under which earlier runs have saved the best score."""
+        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Warns if the run is too short for its own schedule."""
+        super().on_train_start(trainer, pl_module)
+        steps = trainer.estimated_stepping_batches
+        if self.monitor is None or not isfinite(steps):
+            return
+        if pending := _pending(trainer, int(steps) - 1):
+            rank_zero_warn(
+                f"this run ends after {int(steps):,} steps, before everything that it schedules is fully on "
+                f"({pending}): no best checkpoint will be selected; train longer, or schedule it earlier"
+            )
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        super().on_train_end(trainer, pl_module)
+        if self.monitor is None or self.best_model_path or trainer.fast_dev_run:
+            return
+        pending = _pending(trainer, last_step(trainer))
+        reason = f"not everything that it schedules was fully on ({pending})" if pending else "no validation came after"
+        if pending or all_switches(trainer, last_step(trainer)):
+            rank_zero_warn(
+                f"training ended after step {trainer.global_step:,}, and {reason}: there is no best checkpoint, and "
+                "`precis test` scores the last one; train longer, or schedule it earlier"
+            )
+
+    def _save_topk_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
+        if self.monitor is None or not _pending(trainer, last_step(trainer)):
+            super()._save_topk_checkpoint(trainer, monitor_candidates)
+
+
+def _pending(trainer: Trainer, step: int) -> str:
+    """Return what is not fully on at a step, for a message; empty if everything is."""
+    states = all_switches(trainer, max(0, step)).items()
+    return ", ".join(f"{name} {switch}" for name, switch in states if not switch.fully_on)

@@ -1,0 +1,195 @@
+"""The checkpoint that is tested has everything switched on that its config schedules."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from cases import CASES, Case
+from pytorch_lightning import seed_everything
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.cli import instantiate_class
+from test_harness import Recorder, trainer_with
+
+from callbacks import BestCheckpoint, CoverageAnnealing, LengthCurriculum, SelfCritical
+from callbacks.schedules import Switch, all_switches
+from experiments.run_folder import best_checkpoint
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+BY_NAME = {case.name: case for case in CASES}
+
+
+def rows() -> dict[str, tuple[Case, list[dict]]]:
+    """Rows of the literature that schedule something: a tiny model of the same kind, and their callbacks."""
+    paper = yaml.safe_load((EXPERIMENTS / "configs/pointer_generator/cnn_dailymail.yaml").read_text(encoding="utf-8"))
+    sweep = yaml.safe_load((EXPERIMENTS / "sweeps/agents_rows.yaml").read_text(encoding="utf-8"))
+    points = {point["name"]: point for point in sweep["points"]}
+    agents = {"m3": "agents-m1", "m6": "agents-m7", "m7": "agents-m7"}
+    return {
+        "cnn_dailymail": (BY_NAME["pointer-coverage"], paper["trainer"]["callbacks"]),
+        **{row: (BY_NAME[name], points[row]["trainer.callbacks"]) for row, name in agents.items()},
+    }
+
+
+def callbacks_of(described: list[dict], start: int) -> list:
+    """The callbacks of a row, with everything fully on from step `start`."""
+    made = []
+    for row in described:
+        arguments = dict(row["init_args"])
+        if "start_step" in arguments:
+            arguments["start_step"] = start
+        if "stages" in arguments:
+            arguments["steps"] = 1
+        made.append(instantiate_class((), {"class_path": row["class_path"], "init_args": arguments}))
+    return made
+
+
+def switch_of(row: str) -> str:
+    """What is logged of a row's mechanism: lowest, and so the best for `mode="min"`, before it is on."""
+    return "train/coverage_weight" if row == "cnn_dailymail" else "train/gamma"
+
+
+def fit(case: Case, files, callbacks: list, folder: Path, monitor: str, kind=BestCheckpoint, **arguments):
+    """Trains with 14 steps and a validation after each second one."""
+    seed_everything(5, verbose=False)
+    best = kind(folder, filename="best", monitor=monitor, mode="min", enable_version_counter=False)
+    trainer = trainer_with(*callbacks, best, val_check_interval=2, limit_val_batches=1, **arguments)
+    trainer.fit(case.build_model(val_summaries=0), case.build_data(files))
+    return trainer, best
+
+
+@pytest.mark.parametrize("row", rows())
+def test_the_best_checkpoint_of_a_row_has_everything_switched_on(row, corpus_files, tmp_path):
+    case, described = rows()[row]
+    _, best = fit(case, corpus_files, callbacks_of(described, 9), tmp_path, switch_of(row))
+    saved = torch.load(best.best_model_path, weights_only=True)
+    # validations come at the end of an epoch (7) too, where the count starts anew: 2, 4, 6, 9, 11, 13
+    assert saved["global_step"] == 11
+    switches = {name: Switch(*values) for name, values in saved["switches"].items()}
+    assert len(switches) == (4 if row == "cnn_dailymail" else 1)
+    assert all(switch.fully_on for switch in switches.values())
+    if row == "cnn_dailymail":
+        assert saved["coverage_gate"] == 1 and saved["loss_weights"]["coverage"] == 1
+    # what Lightning would have selected
+    (tmp_path / "plain").mkdir()
+    _, plain = fit(case, corpus_files, callbacks_of(described, 9), tmp_path / "plain", switch_of(row), ModelCheckpoint)
+    assert torch.load(plain.best_model_path, weights_only=True)["global_step"] == 2
+
+
+def test_the_step_before_the_validation_counts(corpus_files, tmp_path):
+    """A validation at the very step at which coverage starts scores weights that never saw it."""
+    case = BY_NAME["pointer-coverage"]
+    for start, expected in ((3, 4), (4, 6)):
+        folder = tmp_path / str(start)
+        _, best = fit(case, corpus_files, [CoverageAnnealing(start_step=start)], folder, "train/coverage_weight")
+        assert torch.load(best.best_model_path, weights_only=True)["global_step"] == expected
+    _, best = fit(case, corpus_files, [CoverageAnnealing(2, ramp_steps=7)], tmp_path / "ramp", "train/coverage_weight")
+    assert torch.load(best.best_model_path, weights_only=True)["global_step"] == 9  # steps 2 to 8 ramp
+
+
+def test_states_of_switches(corpus_files, tmp_path):
+    callbacks = [CoverageAnnealing(4, ramp_steps=2), SelfCritical(start_step=6, gamma=0.5), LengthCurriculum(8, 3, 3)]
+    trainer, _ = fit(BY_NAME["pointer-coverage"], corpus_files, callbacks, tmp_path, "val/loss", max_steps=1)
+    lengths = {0: (8, 3), 4: (15, 6), 6: (23, 9), 9: (30, 12)}
+    for step, gate, weight, gamma in ((0, 0, 0, 0), (4, 1, 0.5, 0), (6, 1, 1, 0.5), (9, 1, 1, 0.5)):
+        assert all_switches(trainer, step) == {
+            "coverage_gate": (gate, 1),
+            "coverage_weight": (weight, 1),
+            "gamma": (gamma, 0.5),
+            "max_source": (lengths[step][0], 30),
+            "max_target": (lengths[step][1], 12),
+        }
+
+
+def test_a_model_without_coverage_does_not_wait_for_it(corpus_files, tmp_path):
+    _, best = fit(BY_NAME["pointer"], corpus_files, [CoverageAnnealing(start_step=9)], tmp_path, "val/loss")
+    assert best.best_model_path
+    assert torch.load(best.best_model_path, weights_only=True)["switches"] == {}
+
+
+def test_a_run_that_is_too_short_says_so_twice_and_selects_nothing(corpus_files, tmp_path):
+    case, annealing = BY_NAME["pointer-coverage"], CoverageAnnealing(start_step=12, ramp_steps=4)
+    with pytest.warns(UserWarning) as caught:
+        _, best = fit(case, corpus_files, [annealing], tmp_path, "val/loss")
+    said = [str(warning.message) for warning in caught if "coverage_weight" in str(warning.message)]
+    assert [text.partition(",")[0] for text in said] == ["this run ends after 14 steps", "training ended after step 14"]
+    assert all("coverage_weight 0.5 of 1" in text and "coverage_gate" not in text for text in said)
+    assert not best.best_model_path and not list(tmp_path.glob("*.ckpt"))
+
+
+def test_without_a_monitor_every_checkpoint_is_saved(corpus_files, tmp_path):
+    seed_everything(5, verbose=False)
+    saved = BestCheckpoint(tmp_path, every_n_train_steps=2, save_top_k=-1)
+    callbacks = [CoverageAnnealing(start_step=9), saved]
+    case = BY_NAME["pointer-coverage"]
+    trainer_with(*callbacks, limit_val_batches=0).fit(case.build_model(), case.build_data(corpus_files))
+    assert len(list(tmp_path.glob("*.ckpt"))) == 7
+
+
+def test_the_best_score_of_an_earlier_version_is_taken_over():
+    arguments = {"monitor": "val/loss", "mode": "min"}
+    assert BestCheckpoint(**arguments).state_key == ModelCheckpoint(**arguments).state_key
+
+
+@pytest.fixture(scope="module")
+def annealed(tiny_config, tmp_path_factory) -> list[str]:
+    """Arguments of a run of 14 steps with coverage from step 8, and a validation after each second step."""
+    config = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
+    config["model"]["init_args"]["val_summaries"] = 0
+    config["trainer"] |= {"val_check_interval": 2, "callbacks": [
+        {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 8}}
+    ]}  # fmt: skip
+    config["checkpoint"] = {"monitor": "train/coverage_weight", "mode": "min"}
+    path = tmp_path_factory.mktemp("annealed") / "config.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return ["--config", str(path)]
+
+
+def test_the_command_tests_and_records_what_is_fully_on(annealed, tmp_path, precis, caplog):
+    run = tmp_path / "run"
+    done = precis("fit", *annealed, "--run_dir", run)
+    assert done.status == 0, done.err
+    done = precis("test", "--run", run)
+    assert done.status == 0, done.err
+    best = run / "checkpoints" / "best.ckpt"
+    assert f"{best}: step 9; coverage_gate 1 (fully on); coverage_weight 1 (fully on)" in caplog.text
+    record = json.loads((run / "predictions.checkpoint.json").read_text(encoding="utf-8"))
+    switches = {"coverage_gate": [1.0, 1.0], "coverage_weight": [1.0, 1.0]}
+    weights = {"coverage": 1.0}
+    assert record == {"checkpoint": str(best), "step": 9, "loss_weights": weights, "switches": switches}
+
+
+def test_the_command_says_what_is_tested_when_nothing_was_selected(annealed, tmp_path, precis, caplog):
+    run = tmp_path / "run"
+    with pytest.warns(UserWarning, match="there is no best checkpoint, and `precis test` scores the last one"):
+        assert precis("fit", *annealed, "--run_dir", run, "--trainer.max_steps=7").status == 0
+    assert best_checkpoint(run).name == "last.ckpt"
+    with pytest.warns(UserWarning, match="was saved before coverage_gate, coverage_weight was fully on"):
+        assert precis("test", "--run", run).status == 0
+    assert "last.ckpt: step 7; coverage_gate 0 of 1; coverage_weight 0 of 1" in caplog.text
+    record = json.loads((run / "predictions.checkpoint.json").read_text(encoding="utf-8"))
+    assert record["step"] == 7 and record["switches"]["coverage_gate"] == [0.0, 1.0]
+
+
+def test_a_checkpoint_of_an_earlier_version_says_its_weights(annealed, tmp_path, precis, caplog):
+    run = tmp_path / "run"
+    assert precis("fit", *annealed, "--run_dir", run, "--trainer.max_steps=2").status == 0
+    path = run / "checkpoints" / "last.ckpt"
+    content = torch.load(path, weights_only=True)
+    del content["switches"]
+    torch.save(content, path)
+    assert precis("test", "--run", run).status == 0
+    assert "last.ckpt: step 2; weight of coverage 0" in caplog.text
+
+
+def test_training_that_goes_on_selects_as_the_uninterrupted_run_does(corpus_files, tmp_path):
+    case, monitor = BY_NAME["pointer-coverage"], "train/coverage_weight"
+    recorder = Recorder(tmp_path, batches=(9,))
+    fit(case, corpus_files, [CoverageAnnealing(start_step=8), recorder], tmp_path, monitor)
+    seed_everything(5, verbose=False)
+    best = BestCheckpoint(tmp_path, filename="best", monitor=monitor, mode="min", enable_version_counter=False)
+    trainer = trainer_with(CoverageAnnealing(start_step=8), best, val_check_interval=2, limit_val_batches=1)
+    model, data = case.build_model(val_summaries=0), case.build_data(corpus_files)
+    trainer.fit(model, data, ckpt_path=tmp_path / "batch9.ckpt")
+    assert torch.load(best.best_model_path, weights_only=True)["global_step"] == 9
