@@ -36,7 +36,7 @@ def compare(arguments: list[str]) -> None:
     parser.add_argument("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} if not given")
     parser.add_argument("--html", type=Path | None, default=None, help="write a page, one file that needs no network")
     parser.add_argument("--documents", type=PositiveInt, default=1000, help="shown in the page, at most")
-    parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="of bootstrap and randomisation")
+    parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="of the bootstrap")
     parser.add_argument("--seed", type=int, default=0, help="of their draws")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
@@ -58,7 +58,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
     systems = []
     for system, row in zip(found.systems, found.cells):
         runs = [{"path": str(run.path), "seed": run.seed} for run in system.runs]
-        scores = {name: asdict(cell) | {"significant": cell.significant} for name, cell in zip(found.measures, row)}
+        scores = {name: asdict(cell) for name, cell in zip(found.measures, row)}
         systems.append({"name": system.name, "runs": runs, "scores": scores})
     return {
         "documents": found.documents,

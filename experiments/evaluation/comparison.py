@@ -3,22 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from datamodules.documents import CorpusError
-from experiments.evaluation.statistics import (
-    LEVEL,
-    RESAMPLES,
-    approximate_randomisation,
-    bootstrap_interval,
-    holm,
-    paired_bootstrap,
-)
+from experiments.evaluation.significance import hierarchical_bootstrap, seed_test, system_interval
+from experiments.evaluation.statistics import LEVEL, RESAMPLES, Array, column_means, holm
 from experiments.evaluation.systems import System
 
-DEFAULT = ("rouge1", "rouge2", "rougeLsum", "length", "repeated_trigrams")
+DESCRIPTIVE = ("length", "repeated_trigrams")  # describe outputs; neither direction is an improvement
+DEFAULT = ("rouge1", "rouge2", "rougeLsum", *DESCRIPTIVE)
 SIGNIFICANT = 0.05
+ENOUGH_SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -27,10 +24,15 @@ class Cell:
 
     Attributes:
         mean: over documents, of the means over seeds.
-        low, high: bootstrap interval over documents.
+        low, high: bootstrap interval over seeds and documents.
         spread: standard deviation of the runs' means; None for a single run.
         difference: to the baseline, over the documents that both have a score for; None for the baseline itself.
-        p_randomisation, p_bootstrap: of the difference, corrected by Holm's procedure for all comparisons of the table.
+        p_bootstrap: of the difference, over seeds and documents; over documents alone if both systems have one run.
+        p_seeds: of the difference, over seeds; None if it cannot be tested (see `seed_test`).
+        corrected: whether the p-values are corrected for all comparisons of the table (Holm); those of descriptive
+            measures are not.
+        significant: whether the difference is one over seeds and documents and over seeds alone; never of a descriptive
+            measure.
     """
 
     mean: float
@@ -38,14 +40,10 @@ class Cell:
     high: float
     spread: float | None
     difference: float | None = None
-    p_randomisation: float | None = None
     p_bootstrap: float | None = None
-
-    @property
-    def significant(self) -> bool:
-        """Whether both tests find a difference."""
-        tests = (self.p_randomisation, self.p_bootstrap)
-        return all(p is not None and p < SIGNIFICANT for p in tests)
+    p_seeds: float | None = None
+    corrected: bool = False
+    significant: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,40 +73,73 @@ class Comparison:
 def compare_systems(
     systems: Sequence[System], measures: Sequence[str], baseline: int = 0, resamples: int = RESAMPLES, seed: int = 0
 ) -> Comparison:
-    """Means, intervals and tests of systems over the same documents.
+    """Return means, intervals and tests of systems over the same documents.
 
-    Each document's score is the mean over a system's runs; intervals and tests say how sure the means are over
-    documents, the spread how much they move with the seed.
+    A difference is called significant if both tests of `experiments.evaluation.significance` find it, after Holm's
+    correction for all differences of the table. Between two sets of outputs that come from no training, such as two
+    baselines, there is no seed to test.
     """
-    scores = [np.stack([system.scores(name) for name in measures], axis=1) for system in systems]  # each [N, M]
-    others = [index for index in range(len(systems)) if index != baseline]
-    corrected = []
-    for test in (approximate_randomisation, paired_bootstrap):
-        p_values = np.array([test(scores[index], scores[baseline], resamples, seed) for index in others])
-        corrected.append(dict(zip(others, _corrected(p_values))))
+    scores = [system.scores_by_run(measures) for system in systems]  # [R, N, M] each
+    tests = _test_differences(systems, scores, measures, baseline, resamples, seed)
     cells = []
-    for index, (system, table) in enumerate(zip(systems, scores)):
-        intervals = zip(*bootstrap_interval(table, LEVEL, resamples, seed))
+    for index, system in enumerate(systems):
         row = []
-        for column, (name, interval) in enumerate(zip(measures, intervals)):
-            means = system.means(name)
-            compared: tuple = ()
-            if index != baseline:
-                difference = np.nanmean(table[:, column] - scores[baseline][:, column])
-                compared = (float(difference), *(p[index][column] for p in corrected))
+        for column, interval in enumerate(zip(*system_interval(scores[index], LEVEL, resamples, seed))):
+            means = system.means(measures[column])
             spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
-            row.append(Cell(*map(float, interval), spread, *compared))
+            row.append(Cell(*map(float, interval), spread, **tests.get((index, column), {})))
         cells.append(row)
     return Comparison(list(systems), baseline, list(measures), cells, notes_on(systems, measures))
 
 
-def _corrected(p_values: np.ndarray) -> list[list[float | None]]:
-    """Holm's correction over a whole table; None where nothing could be tested."""
-    there = ~np.isnan(p_values)
+def _test_differences(
+    systems: Sequence[System],
+    scores: Sequence[Array],
+    measures: Sequence[str],
+    baseline: int,
+    resamples: int,
+    seed: int,
+) -> dict[tuple[int, int], dict[str, Any]]:
+    """Return the fields of `Cell` that compare a system with the baseline, by the indices of system and measure."""
+    others = [index for index in range(len(systems)) if index != baseline]
+    differences, p_bootstrap, p_seeds = (np.full((len(others), len(measures)), np.nan) for _ in range(3))
+    no_seeds = np.full((len(others), 1), False)
+    for row, index in enumerate(others):
+        pair, fixed = (scores[index], scores[baseline]), (systems[index].is_fixed, systems[baseline].is_fixed)
+        differences[row] = column_means(pair[0].mean(0) - pair[1].mean(0))
+        p_bootstrap[row] = hierarchical_bootstrap(*pair, resamples, seed)
+        p_seeds[row] = seed_test(*pair, fixed)
+        no_seeds[row] = all(fixed)
+
+    tested = np.array([name not in DESCRIPTIVE for name in measures])
+    for p_values in (p_bootstrap, p_seeds):
+        p_values[:, tested] = _corrected(p_values[:, tested])
+    # nan < SIGNIFICANT is False: what cannot be tested over seeds is not significant, unless neither system has seeds.
+    significant = tested & (p_bootstrap < SIGNIFICANT) & ((p_seeds < SIGNIFICANT) | no_seeds)
+    return {
+        (index, column): {
+            "difference": _number(differences[row, column]),
+            "p_bootstrap": _number(p_bootstrap[row, column]),
+            "p_seeds": _number(p_seeds[row, column]),
+            "corrected": bool(tested[column]),
+            "significant": bool(significant[row, column]),
+        }
+        for row, index in enumerate(others)
+        for column in range(len(measures))
+    }
+
+
+def _corrected(p_values: Array) -> Array:
+    """Return a table of p-values after Holm's correction, with nan where nothing could be tested."""
+    tested = ~np.isnan(p_values)
     adjusted = np.full(p_values.shape, np.nan)
-    if there.any():
-        adjusted[there] = holm(p_values[there].tolist())
-    return [[None if np.isnan(p) else float(p) for p in row] for row in adjusted]
+    adjusted[tested] = holm(p_values[tested].tolist())
+    return adjusted
+
+
+def _number(value: float) -> float | None:
+    """Return a plain number; None for nan, which JSON does not have."""
+    return None if np.isnan(value) else float(value)
 
 
 def notes_on(systems: Sequence[System], measures: Sequence[str]) -> list[str]:
@@ -138,6 +169,22 @@ def notes_on(systems: Sequence[System], measures: Sequence[str]) -> list[str]:
     if len(set(counts.values())) > 1:
         said = ", ".join(f"{name} {count}" for name, count in counts.items())
         notes.append(f"systems have different numbers of seeds: {said}")
+    return notes + _seed_notes(systems)
+
+
+def _seed_notes(systems: Sequence[System]) -> list[str]:
+    """Return warnings about systems whose seeds are too few, or unknown, for the seed-level test."""
+    notes = []
+    few = [system for system in systems if not system.is_fixed and len(system.runs) < ENOUGH_SEEDS]
+    if few and len(systems) > 1:
+        listed = ", ".join(f"{system.name} {len(system.runs)}" for system in few)
+        notes.append(
+            f"fewer than three seeds: {listed}; another seed can change a difference, and with a single seed none is "
+            "called significant: train more (`seeds: [1, 2, 3]` in a sweep)"
+        )
+    fixed = ", ".join(system.name for system in systems if system.is_fixed)
+    if fixed and len(systems) > 1:
+        notes.append(f"without a run folder, taken as outputs that do not depend on a seed: {fixed}")
     return notes
 
 
@@ -176,26 +223,33 @@ def choose_baseline(systems: Sequence[System], given: Path | None) -> int:
 
 
 def cell_lines(cell: Cell) -> list[str]:
-    """What is shown of a cell: mean, interval, difference and p."""
+    """Return what is shown of a cell: mean, interval, difference and p-values."""
     spread = f" ± {cell.spread:.2f}" if cell.spread is not None else ""
     lines = [f"{cell.mean:.2f}{spread}", f"[{cell.low:.2f}, {cell.high:.2f}]"]
     if cell.difference is not None:
         lines.append(f"{cell.difference:+.2f}{' *' if cell.significant else ''}")
-        if cell.p_randomisation is not None and cell.p_bootstrap is not None:
-            lines.append(f"p {cell.p_randomisation:.4f}, {cell.p_bootstrap:.4f}")
+    if cell.p_bootstrap is not None:
+        seeds = f", seeds {cell.p_seeds:.4f}" if cell.p_seeds is not None else ""
+        text = f"p {cell.p_bootstrap:.4f}{seeds}"
+        lines.append(text if cell.corrected else f"({text})")
     return lines
 
 
-def how_computed(found: Comparison, resamples: int, seed: int) -> list[str]:
-    """What stands below the table."""
-    tests = (len(found.systems) - 1) * len(found.measures)
+def how_computed(comparison: Comparison, resamples: int, seed: int) -> list[str]:
+    """Return the lines below the table."""
     lines = [
-        f"{found.documents:,} documents; in brackets 95 % bootstrap intervals over documents, {resamples:,} resamples, "
-        f"seed {seed}; ± the standard deviation over seeds"
+        f"{comparison.documents:,} documents; in brackets 95 % bootstrap intervals over seeds and documents, "
+        f"{resamples:,} resamples, seed {seed}; ± the standard deviation over seeds"
     ]
-    if tests:
+    tested = [name for name in comparison.measures if name not in DESCRIPTIVE]
+    untested = [name for name in comparison.measures if name in DESCRIPTIVE]
+    others = len(comparison.systems) - 1
+    if others and tested:
         lines.append(
-            f"differences to {found.systems[found.baseline].name!r}; p of paired approximate randomisation and of the "
-            f"paired bootstrap, corrected for {tests} comparisons (Holm); * where both are below {SIGNIFICANT}"
+            f"differences to {comparison.systems[comparison.baseline].name!r}; p of a bootstrap over seeds and "
+            "documents, and of Welch's t-test over seeds (where there are at least two), each corrected for "
+            f"{others * len(tested)} comparisons (Holm); * where both are below {SIGNIFICANT}"
         )
-    return lines + [f"note: {note}" for note in found.notes]
+    if others and untested:
+        lines.append(f"{' and '.join(untested)}: p in parentheses, not corrected and without *")
+    return lines + [f"note: {note}" for note in comparison.notes]

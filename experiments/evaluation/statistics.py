@@ -1,4 +1,4 @@
-"""Intervals, tests and correlations of scores. Numpy alone; every draw is a function of its seed."""
+"""Intervals, corrections and correlations of scores. Every draw is a function of its seed."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -40,8 +40,8 @@ def bootstrap_interval(
         raise ValueError(f"a level of confidence lies between 0 and 1; got {level}")
     table, flat = _table(scores)
     means = resampled_means(table, resamples, seed)
-    low, high = (_quantile(means, share) for share in ((1 - level) / 2, (1 + level) / 2))
-    return Interval(*(column[0].item() if flat else column for column in (_mean(table), low, high)))
+    low, high = (quantiles(means, share) for share in ((1 - level) / 2, (1 + level) / 2))
+    return Interval(*(column[0].item() if flat else column for column in (column_means(table), low, high)))
 
 
 def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
@@ -70,46 +70,16 @@ def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
     return np.concatenate(sums)
 
 
-def paired_bootstrap(
-    scores: ArrayLike, baseline: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
-) -> float | Array:
-    """Two-sided p of the difference in means of two systems on the same documents, by the bootstrap.
-
-    Under the null hypothesis the differences d_i have mean zero, so the resampled means are shifted there:
-    p = (1 + #{|mean* - mean| >= |mean|}) / (1 + resamples), with mean = mean_i d_i (Efron and Tibshirani 1993,
-    chapter 16; the +1 counts the observed sample).
-
-    Args:
-        scores, baseline: of the same N documents in the same order, [N] or [N, M]; a document that lacks one of the two
-            (nan) is left out.
-
-    Raises:
-        ValueError: if the shapes differ or there is no document.
-    """
-    differences, flat = _differences(scores, baseline)
-    mean = _mean(differences)
-    return _p_value(resampled_means(differences, resamples, seed) - mean, mean, flat)
+def column_means(table: Array) -> Array:
+    """Return the means of columns, [N, M] -> [M], nan left out; nan for a column that has nothing else."""
+    counts = (~np.isnan(table)).sum(0)
+    return np.divide(np.nansum(table, 0), counts, out=np.full(table.shape[1], np.nan), where=counts > 0)
 
 
-def approximate_randomisation(
-    scores: ArrayLike, baseline: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
-) -> float | Array:
-    """Two-sided p of the difference in means of two systems on the same documents, by paired randomisation.
-
-    Under the null hypothesis a document's two scores may change places: the sign of each difference is drawn, and
-    p = (1 + #{|mean*| >= |mean|}) / (1 + resamples) (Noreen 1989; Riezler and Maxwell 2005).
-
-    Args, raises: as `paired_bootstrap`.
-    """
-    differences, flat = _differences(scores, baseline)
-    mean = _mean(differences)
-    counts = np.maximum((~np.isnan(differences)).sum(0), 1)
-    values, rng = np.nan_to_num(differences), np.random.default_rng(seed)
-    means = []
-    for size in _blocks(len(values), resamples):
-        swapped = rng.integers(2, size=(size, len(values)), dtype=np.int8).astype(np.float64)
-        means.append((values.sum(0) - 2 * swapped @ values) / counts)
-    return _p_value(np.concatenate(means), mean, flat)
+def quantiles(means: Array, share: float) -> Array:
+    """Return quantiles of columns, [N, M] -> [M], nan left out; nan for a column that has nothing else."""
+    rows = [column[~np.isnan(column)] for column in means.T]
+    return np.array([np.quantile(row, share) if row.size else np.nan for row in rows])
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -188,33 +158,6 @@ def _table(scores: ArrayLike) -> tuple[Array, bool]:
     if table.ndim not in (1, 2) or not len(table):
         raise ValueError(f"scores have shape [documents] or [documents, measures]; got {list(table.shape)}")
     return (table[:, None], True) if table.ndim == 1 else (table, False)
-
-
-def _differences(scores: ArrayLike, baseline: ArrayLike) -> tuple[Array, bool]:
-    (one, flat), (other, _) = _table(scores), _table(baseline)
-    if one.shape != other.shape:
-        raise ValueError(f"two systems on the same documents have as many scores; got {one.shape} and {other.shape}")
-    return one - other, flat
-
-
-def _mean(table: Array) -> Array:
-    """Means of the columns, nan left out; nan for a column that has nothing else."""
-    counts = (~np.isnan(table)).sum(0)
-    return np.divide(np.nansum(table, 0), counts, out=np.full(table.shape[1], np.nan), where=counts > 0)
-
-
-def _quantile(means: Array, share: float) -> Array:
-    """Quantiles of the columns, nan left out; nan for a column that has nothing else."""
-    rows = [column[~np.isnan(column)] for column in means.T]
-    return np.array([np.quantile(row, share) if row.size else np.nan for row in rows])
-
-
-def _p_value(draws: Array, observed: Array, flat: bool) -> float | Array:
-    # Rounding must not part draws that equal the observed difference: with few documents there are many such.
-    as_far = np.abs(draws) >= np.abs(observed) * (1 - 1e-10)
-    p = (1 + as_far.sum(0)) / (1 + len(draws))
-    p = np.where(np.isnan(observed), np.nan, p)
-    return p[0].item() if flat else p
 
 
 def _blocks(documents: int, resamples: int) -> Iterator[int]:

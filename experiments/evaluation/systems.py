@@ -98,6 +98,16 @@ class System:
     name: str
     runs: list[RunRecord] = field(default_factory=list)
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is a file of outputs without a run folder, such as a baseline's, which no seed changes."""
+        return not any(run.config for run in self.runs)
+
+    def scores_by_run(self, measures: Sequence[str]) -> NDArray[np.float64]:
+        """Return the scores of all runs and documents, [runs, documents, measures]."""
+        runs = [np.stack([run.measures[name] for name in measures], axis=1) for run in self.runs]
+        return np.stack(runs)
+
     def scores(self, measure: str) -> NDArray[np.float64]:
         """Scores of all documents, means over the runs, [N]."""
         return np.mean([run.measures[measure] for run in self.runs], axis=0)

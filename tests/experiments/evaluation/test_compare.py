@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from run_folders import SIGNATURES, make_run, prediction, write_sweep_folder
+from scipy import stats
 
-from experiments.evaluation.statistics import approximate_randomisation, bootstrap_interval, holm, paired_bootstrap
+from experiments.evaluation.significance import hierarchical_bootstrap, system_interval
+from experiments.evaluation.statistics import holm
 
 SCORES = np.random.default_rng(0).uniform(10, 60, size=(4, 12, 2))  # runs, documents, measures
 ROUGE = "--metric=rouge1,rouge2"
@@ -50,35 +52,106 @@ def test_seeds_are_averaged_and_statistics_are_those_of_direct_calls(runs, preci
     assert found["documents"] == 12 and found["baseline"] == "coverage=false"
     assert found["differences"] == {"model.init_args.coverage": [False, True]}
 
-    averaged = sum(SCORES[run] for run in range(3)) / 3
-    tests = [test(SCORES[3], averaged) for test in (approximate_randomisation, paired_bootstrap)]
+    averaged, by_hand = SCORES[:3].mean(0), system_interval(SCORES[:3])
+    p_values = holm(hierarchical_bootstrap(SCORES[3:], SCORES[:3]).tolist())
     for column, name in enumerate(("rouge1", "rouge2")):
-        mean, low, high = bootstrap_interval(averaged[:, column])
         cell = first["scores"][name]
-        assert (cell["mean"], cell["low"], cell["high"]) == pytest.approx((mean, low, high))
+        assert cell["mean"] == pytest.approx(averaged[:, column].mean())
+        assert (cell["low"], cell["high"]) == pytest.approx((by_hand.low[column], by_hand.high[column]))
         by_run = [SCORES[run, :, column].mean() for run in range(3)]
         variance = sum((value - sum(by_run) / 3) ** 2 for value in by_run) / 2
         assert cell["spread"] == pytest.approx(variance**0.5)
         assert cell["difference"] is cell["p_bootstrap"] is None and second["scores"][name]["spread"] is None
         other = second["scores"][name]
         assert other["difference"] == pytest.approx((SCORES[3] - averaged).mean(0)[column])
-        assert other["p_randomisation"] == pytest.approx(holm(tests[0])[column])
-        assert other["p_bootstrap"] == pytest.approx(holm(tests[1])[column])
-        assert other["significant"] == (other["p_randomisation"] < 0.05 and other["p_bootstrap"] < 0.05)
+        assert other["p_bootstrap"] == pytest.approx(p_values[column])
+        assert other["p_seeds"] is None and not other["significant"]  # a single seed on one side
 
 
-def test_holm_counts_all_comparisons_of_the_table(tmp_path, precis):
-    base = rows_of(0)
-    runs = [make_run(tmp_path / "base", base)]
-    for number, gain in enumerate((1.0, 2.0), 1):
-        rows = [row | {"scores": row["scores"] | {"rouge1": row["scores"]["rouge1"] + gain}} for row in base]
-        runs.append(make_run(tmp_path / f"gain{number}", rows, vocab_size=40 + number))
-    found = compared(precis, *runs, ROUGE)
-    _, one, two = ({name: cell["p_randomisation"] for name, cell in s["scores"].items()} for s in found["systems"])
-    raw = approximate_randomisation(np.full(12, 1.0), np.zeros(12))
+def shifted(rows: list[dict], gain: float) -> list[dict]:
+    """The same outputs with another ROUGE-1."""
+    return [row | {"scores": row["scores"] | {"rouge1": row["scores"]["rouge1"] + gain}} for row in rows]
+
+
+def seeds_of(folder: Path, name: str, gains: list[float], **changes) -> list[Path]:
+    """A run for each seed of a system whose scores are those of the first run and a gain."""
+    return [
+        make_run(folder / f"{name}{seed}", shifted(rows_of(0), gain), seed=seed, **changes)
+        for seed, gain in enumerate(gains, 1)
+    ]
+
+
+def test_a_difference_is_significant_if_seeds_and_documents_agree(tmp_path, precis):
+    base = seeds_of(tmp_path, "base", [0.0, 0.1, -0.1])
+    better = seeds_of(tmp_path, "better", [3.0, 3.1, 2.9], vocab_size=41)
+    # every document gains, on average as much, but one seed of three gains nothing
+    uneven = seeds_of(tmp_path, "uneven", [0.0, 3.0, 6.0], vocab_size=42)
+    found = compared(precis, *base, *better, *uneven, ROUGE)
+    _, steady, unsteady = (system["scores"]["rouge1"] for system in found["systems"])
+    assert steady["difference"] == pytest.approx(unsteady["difference"]) == 3.0
+    assert steady["significant"] and steady["p_bootstrap"] < 0.05 and steady["p_seeds"] < 0.05
+    assert not unsteady["significant"] and unsteady["p_seeds"] > 0.05
+
+
+def test_seed_level_p_values_are_welchs_after_holms_correction(tmp_path, precis):
+    gains = {"base": [0.0, 0.4, -0.7], "a": [1.0, 1.2, 1.9], "b": [0.3, 0.1, 0.9]}
+    runs = []
+    for size, name in enumerate(gains):
+        runs += seeds_of(tmp_path, name, gains[name], vocab_size=40 + size)
+    found = compared(precis, *runs, "--metric=rouge1")
+    raw = [stats.ttest_ind(gains[name], gains["base"], equal_var=False).pvalue for name in ("a", "b")]
+    expected = [min(1, 2 * raw[0]), max(min(1, 2 * raw[0]), raw[1])]
+    assert [system["scores"]["rouge1"]["p_seeds"] for system in found["systems"][1:]] == pytest.approx(expected)
+
+
+def test_fewer_than_three_seeds_are_warned_of(tmp_path, precis):
+    one = seeds_of(tmp_path, "one", [0.0, 0.1])
+    other = seeds_of(tmp_path, "other", [3.0], vocab_size=41)
+    found = compared(precis, *one, *other, "--metric=rouge1")
+    assert any("fewer than three seeds: vocab_size=40 2, vocab_size=41 1" in note for note in found["notes"])
+    assert not found["systems"][1]["scores"]["rouge1"]["significant"]
+    three = [seeds_of(tmp_path, name, [0.0, 0.1, 0.2], vocab_size=size) for name, size in (("x", 50), ("y", 51))]
+    assert not any("fewer" in note for note in compared(precis, *three[0], *three[1], "--metric=rouge1")["notes"])
+
+
+def test_files_of_outputs_have_no_seeds(tmp_path, precis):
+    gains = {"lead": 0.0, "other": 2.0}
+    for name, gain in gains.items():
+        lines = (json.dumps(row) + "\n" for row in shifted(rows_of(0), gain))
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    seeds = seeds_of(tmp_path, "model", [2.9, 3.0, 3.2])
+    found = compared(precis, tmp_path / "lead.jsonl", tmp_path / "other.jsonl", *seeds, "--metric=rouge1")
+    _, other, model = (system["scores"]["rouge1"] for system in found["systems"])
+    assert other["p_seeds"] is None and other["significant"]
+    assert model["p_seeds"] == pytest.approx(stats.ttest_1samp([2.9, 3.0, 3.2], 0).pvalue) and model["significant"]
+    assert any("do not depend on a seed: lead, other" in note for note in found["notes"])
+
+
+def test_holm_counts_the_comparisons_that_can_be_improvements(tmp_path, precis):
+    base = seeds_of(tmp_path, "base", [0.0, 0.1, 0.2])
+    one = seeds_of(tmp_path, "one", [1.0, 1.1, 1.2], vocab_size=41)
+    two = seeds_of(tmp_path, "two", [2.0, 2.1, 2.2], vocab_size=42)
+    scores = np.stack([SCORES[0, :, :1] + gain for gain in (0.0, 0.1, 0.2)])
+    raw = hierarchical_bootstrap(scores + 2, scores)[0]
+    found = compared(precis, *base, *one, *two, ROUGE + ",length,repeated_trigrams")
+    cell = found["systems"][2]["scores"]
     # four comparisons; the two of rouge2 are between equal scores
-    assert one == {"rouge1": pytest.approx(4 * raw), "rouge2": 1.0}
-    assert two == {"rouge1": pytest.approx(4 * raw), "rouge2": 1.0}
+    assert cell["rouge1"]["p_bootstrap"] == pytest.approx(4 * raw) and cell["rouge2"]["p_bootstrap"] == 1.0
+    assert cell["rouge1"]["corrected"] and not cell["length"]["corrected"]
+    out = " ".join(precis("compare", *base, *one, *two, ROUGE + ",length").out.split())
+    assert "each corrected for 4 comparisons (Holm)" in out
+
+
+def test_descriptive_measures_carry_no_star(tmp_path, precis, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    runs = []
+    for size, text in enumerate(("a b c", "a b c d e f")):
+        rows = [prediction(number, text, {"rouge1": 1.0}) for number in range(12)]
+        runs += [make_run(tmp_path / f"{size}-{seed}", rows, seed=seed, vocab_size=40 + size) for seed in (1, 2, 3)]
+    cell = compared(precis, *runs, "--metric=rouge1,length")["systems"][1]["scores"]["length"]
+    assert cell["difference"] == 3.0 and cell["p_bootstrap"] < 0.05 and not cell["significant"]
+    out = precis("compare", *runs, "--metric=rouge1,length").out
+    assert "(p 0.0001, seeds 0.0000)" in out and "length: p in parentheses, not corrected" in out
 
 
 def test_the_baseline_can_be_any_run_and_scores_change_their_sign(runs, precis):
@@ -93,6 +166,7 @@ def test_the_table_shows_means_marks_and_how_they_were_made(runs, precis, monkey
     monkeypatch.setenv("COLUMNS", "160")
     out = precis("compare", *runs, ROUGE).out
     assert f"{SCORES[:3, :, 0].mean():.2f} ± " in out and "coverage=true" in out and "(baseline)" in out
+    out = " ".join(out.split())
     assert "corrected for 2 comparisons (Holm)" in out and "systems have different numbers of seeds" in out
 
 

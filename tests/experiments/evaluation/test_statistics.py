@@ -6,11 +6,9 @@ from scipy import stats
 
 from experiments.evaluation import statistics
 from experiments.evaluation.statistics import (
-    approximate_randomisation,
     bootstrap_interval,
     holm,
     kendall,
-    paired_bootstrap,
     pearson,
     ranks,
     resampled_means,
@@ -51,47 +49,6 @@ def test_interval_of_columns_and_of_a_measure_that_no_document_has():
     assert found.mean[0] == 2.0 and found.low[0] == 1.0 and found.high[0] == 3.0
     assert all(math.isnan(values[1]) for values in found)
     assert bootstrap_interval([5.0, 5.0]) == (5.0, 5.0, 5.0)
-
-
-def test_approximate_randomisation_is_scipys_exact_test(rng):
-    one = rng.integers(0, 20, size=(10, 3)).astype(float)
-    other = one + rng.integers(-6, 9, size=(10, 3))
-    found = approximate_randomisation(one, other, resamples=20_000)
-    for column in range(3):
-        exact = stats.permutation_test(
-            (one[:, column], other[:, column]),
-            lambda x, y: np.mean(x - y),
-            permutation_type="samples",
-            n_resamples=np.inf,
-            alternative="two-sided",
-        ).pvalue
-        assert abs(found[column] - exact) < 4 * math.sqrt(exact * (1 - exact) / 20_000) + 1e-4
-
-
-def test_approximate_randomisation_by_hand():
-    # four differences of one sign: 2 of the 16 swaps are as far from 0
-    assert abs(approximate_randomisation([2, 3, 4, 5], [1, 2, 3, 4], resamples=20_000) - 2 / 16) < 0.01
-    # a document that lacks a score takes no part
-    assert abs(approximate_randomisation([2, 3, 4, 5, 9], [1, 2, 3, 4, np.nan], resamples=20_000) - 2 / 16) < 0.01
-
-
-def test_paired_bootstrap_is_a_plain_loop_and_near_the_t_test(rng):
-    one, other = rng.normal(0.0, 1.0, 40), rng.normal(0.1, 1.0, 40)
-    differences, drawn = one - other, np.random.default_rng(5).integers(40, size=(300, 40))
-    as_far = sum(abs(differences[row].mean() - differences.mean()) >= abs(differences.mean()) for row in drawn)
-    assert math.isclose(paired_bootstrap(one, other, resamples=300, seed=5), (1 + as_far) / 301)
-    one, other = rng.normal(0.0, 1.0, 400), rng.normal(0.1, 1.0, 400)
-    assert abs(paired_bootstrap(one, other, resamples=5_000) - stats.ttest_rel(one, other).pvalue) < 0.03
-
-
-@pytest.mark.parametrize("test", [paired_bootstrap, approximate_randomisation])
-def test_p_of_equal_and_of_far_systems(test, rng):
-    scores = rng.random(50)
-    assert test(scores, scores, resamples=200) == 1.0
-    assert math.isclose(test(scores, scores + 1 + rng.random(50), resamples=999), 1 / 1000)  # never 0
-    assert test(scores, scores[::-1], resamples=200, seed=1) == test(scores[::-1], scores, resamples=200, seed=1)
-    with pytest.raises(ValueError, match="as many scores"):
-        test(scores, scores[1:])
 
 
 def test_holm_by_hand():
