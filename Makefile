@@ -5,11 +5,11 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 DEMO := runs/demo
 
-.PHONY: help setup demo test test-slow test-cluster lint bench clean
+.PHONY: help setup demo test test-slow test-processors test-cluster lint bench clean
 .DEFAULT_GOAL := help
 
 help: ## explain every target
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-15s %s\n", $$1, $$2}'
 
 setup: $(SETUP) ## create .venv and install the suite with the versions of constraints.txt
 
@@ -30,6 +30,18 @@ test: $(SETUP) ## run all tests (under 10 minutes on two cores)
 
 test-slow: $(SETUP) ## run the tests that take a minute each: small trainings that show what a mechanism does
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+
+# what MKL, ATen and oneDNN use on processors with AVX-512, with AVX2 alone, and with neither
+PROCESSORS := "" \
+	"MKL_ENABLE_INSTRUCTIONS=AVX2" \
+	"ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2" \
+	"ATEN_CPU_CAPABILITY=default"
+
+test-processors: $(SETUP) ## run all tests as other processors round: four sets of instructions, with one thread and with two
+	@status=0; for threads in 1 2; do for settings in $(PROCESSORS); do \
+		echo "== OMP_NUM_THREADS=$$threads $$settings"; \
+		env OMP_NUM_THREADS=$$threads $$settings $(BIN)/python -m pytest -q -n 2 --dist worksteal || status=1; \
+	done; done; exit $$status
 
 test-cluster: $(SETUP) ## prove sweeps, preemption and parsing on a SLURM of this machine's own (root on Debian; elsewhere skipped)
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && ! command -v slurmctld > /dev/null; then \

@@ -24,6 +24,7 @@ class Case:
         callbacks: makes those that change something during its training, with changes early in a short run.
         overfit_args: changes of `model_args` and `data_args` with which it learns a handful of documents by heart.
         overfit_loss: what its loss is then below.
+        overfit_epochs: epochs of one batch that it gets for that; about four times as many as it takes to get there.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Case:
     callbacks: Callable[[], list[Callback]] = list
     overfit_args: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     overfit_loss: float = 0.2
+    overfit_epochs: int = 110
 
     def build_model(self, **changes: Any):
         """The model; its DataModule's text comes to it in `setup`, or by `use_text`."""

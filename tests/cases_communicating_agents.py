@@ -26,6 +26,7 @@ def _agents(name: str, model: dict[str, Any]) -> Case:
         {"dropout": 0.0},
         moving,
         (by_heart, {"vocab_size": 150}),
+        overfit_epochs=200,
     )
 
 

@@ -25,6 +25,7 @@ def _pointer_generator(name: str, pointer: bool, coverage: bool) -> Case:
         {"dropout": 0.0},
         moving,
         (by_heart, {"vocab_size": 150}),
+        overfit_epochs=200,
     )
 
 

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -18,8 +19,8 @@ import yaml
 with suppress(ImportError):
     # sets up logging anew, by which all handlers are closed: in the middle of a test those would be pytest's
     import submitit  # noqa: F401
-os.environ["OMP_NUM_THREADS"] = "1"  # of processes that a test starts
-torch.set_num_threads(1)
+# one thread unless the environment says otherwise, here and in the processes that a test starts
+torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))
 # a shell lets what it starts in the background ignore Ctrl-C, and so would the processes that a test interrupts
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -27,6 +28,10 @@ ANIMALS = ["otter", "heron", "badger", "lynx", "marten", "stoat"]
 DEEDS = ["guards", "paints", "repairs", "measures", "visits"]
 PLACES = ["mill", "harbour", "library", "orchard", "tower"]
 NAMES = ["Quillon", "Brisbet", "Tamsel", "Vorrick", "Yandle", "Ospreta", "Fenwyn", "Jorlis"]
+BROWSER_FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync --enable-logging=stderr --window-size=1250,2600"
+)
 SIZES = {"train": 26, "val": 7, "test": 7}  # odd where documents are dealt out to two processes
 
 
@@ -104,6 +109,30 @@ def tiny_config(tmp_path_factory, corpus_files) -> Path:
     path = tmp_path_factory.mktemp("config") / "tiny.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="session")
+def browse(tmp_path_factory):
+    """Show a page in Chromium or Chrome: `browse(path, "--dump-dom")`. Skips where there is none that can start."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = next((path for name in names if (path := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip("no chromium or chrome on PATH to show the page in")
+    profile = tmp_path_factory.mktemp("browser")
+
+    def show(page: Path | str, *extra: str) -> subprocess.CompletedProcess:
+        address = page.as_uri() if isinstance(page, Path) else page
+        command = [browser, *BROWSER_FLAGS.split(), f"--user-data-dir={profile}", *extra, address]
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+
+    try:
+        started = "<body>" in show("about:blank", "--dump-dom").stdout
+        reason = "it shows nothing"
+    except (OSError, subprocess.SubprocessError) as error:
+        started, reason = False, str(error)
+    if not started:
+        pytest.skip(f"{browser} cannot start here: {reason}")
+    return show
 
 
 class Finished(NamedTuple):

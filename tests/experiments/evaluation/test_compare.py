@@ -1,7 +1,5 @@
 import json
 import re
-import shutil
-import subprocess
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +14,6 @@ from experiments.evaluation.statistics import holm
 
 SCORES = np.random.default_rng(0).uniform(10, 60, size=(4, 12, 2))  # runs, documents, measures
 ROUGE = "--metric=rouge1,rouge2"
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def rows_of(run: int, documents=range(12)) -> list[dict]:
@@ -294,17 +291,7 @@ def test_the_page_fetches_nothing(page):
     assert text.count("</script>") == 2
 
 
-def browse(path: Path, folder: Path, *extra: str) -> subprocess.CompletedProcess:
-    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    flags += " --disable-component-update --disable-sync --enable-logging=stderr --window-size=1250,2600"
-    return subprocess.run(
-        [BROWSER, *flags.split(), f"--user-data-dir={folder}", *extra, path.as_uri()],
-        capture_output=True, text=True, timeout=240, check=True,
-    )  # fmt: skip
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome on PATH to show the page in")
-def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path):
+def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse):
     # What a reader would do, after the page's own script: search for a document, move on with a key.
     acts = """<script>
     const list = document.getElementById("document-list");
@@ -323,8 +310,8 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path):
     </script></body>"""
     acted = tmp_path / "acted.html"
     acted.write_text(page.read_text(encoding="utf-8").replace("</body>", acts), encoding="utf-8")
-    plain = browse(page, tmp_path / "profile", "--dump-dom")
-    dom, done = plain.stdout, browse(acted, tmp_path / "profile", "--dump-dom")
+    plain = browse(page, "--dump-dom")
+    dom, done = plain.stdout, browse(acted, "--dump-dom")
     assert "CONSOLE" not in plain.stderr + done.stderr
     table = re.search(r'<table id="score-table">(.*?)</table>', dom, re.S)[1]
     assert table.count("<tr>") == 4 and table.count('class="number"') == 3 * 3
@@ -341,10 +328,9 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path):
     assert done.stdout.count("<rect") < dom.count("<rect")  # the baseline has no difference to itself
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome on PATH to show the page in")
-def test_a_single_run_without_curves_can_be_shown(tmp_path, precis):
+def test_a_single_run_without_curves_can_be_shown(tmp_path, precis, browse):
     path = tmp_path / "single.html"
     assert precis("compare", make_run(tmp_path / "run", rows_of(0)), ROUGE, "--html", path, "--documents=5").status == 0
-    shown = browse(path, tmp_path / "profile", "--dump-dom")
+    shown = browse(path, "--dump-dom")
     assert "CONSOLE" not in shown.stderr
     assert "No run has a metrics.csv" in shown.stdout and "5 of 5 documents (of 12 compared)" in shown.stdout
