@@ -12,8 +12,9 @@ from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 class StartFrom(Callback):
     """Puts the weights of a run into the model before training; optimizer, schedules and steps start afresh.
 
-    What the model itself remembers with its weights (the text's state is compared, loss weights are taken over) comes
-    along. A run that is resumed goes on with its own checkpoint.
+    The text of both runs is compared. What callbacks switch (loss weights, the coverage gate) is not taken over: it is
+    as the model's own arguments say, until callbacks of this run change it. A run that is resumed goes on with its own
+    checkpoint.
 
     Args:
         run: a run folder, whose best checkpoint is taken, or a checkpoint. The data needs its text, so that ids mean

@@ -17,8 +17,8 @@ from datamodules.text.words import SENTENCE_ENDS
 from lightning_modules.decoding.beam_search import Hypotheses, State
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extended_words import (
-    DecodingLayer,
     as_sentences,
+    decoding_layer,
     real_rows,
     shifted,
     texts_of,
@@ -116,8 +116,7 @@ class CommunicatingAgents(Summarizer):
         )
         self.loss_weights["cohesion"] = cohesion
         self.has_cohesion = cohesion > 0
-        self._decoding_layer = DecodingLayer()
-        self.register_buffer("end_ids", torch.zeros(0, dtype=torch.long), persistent=False)
+        self.end_ids: list[int] = []  # of the text; no buffer, which weight averaging would average
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adam."""
@@ -150,7 +149,7 @@ class CommunicatingAgents(Summarizer):
                 f"the vocabulary has none of {', '.join(self.sentence_ends)}, so that cohesion finds no end of a "
                 "sentence; give --model.sentence_ends words that it has, or --model.cohesion 0"
             )
-        self.end_ids = torch.tensor(ends, dtype=torch.long, device=self.end_ids.device)
+        self.end_ids = list(ends)
 
     @torch.no_grad()
     def use_word_vectors(self, path: Path) -> None:
@@ -176,10 +175,6 @@ class CommunicatingAgents(Summarizer):
 
     # Training ----------------------------------------------------------------------------------------------------
 
-    def on_train_batch_start(self, batch: CommunicatingAgentsBatch, batch_idx: int) -> None:
-        super().on_train_batch_start(batch, batch_idx)
-        self._decoding_layer.forget()
-
     def _decode(self, batch: CommunicatingAgentsBatch, target_input: Tensor) -> AgentsDecoded:
         return self.network(batch.source, batch.lengths, target_input)
 
@@ -198,7 +193,7 @@ class CommunicatingAgents(Summarizer):
         log_probs = self._log_likelihood(batch, decoded, target, batch.target_rows).squeeze(1)
         terms = {"nll": -(log_probs.sum(1) / batch.target_lengths).mean()}
         if self.has_cohesion:
-            ends = torch.isin(batch.target, self.end_ids)                            # [B, T]
+            ends = torch.stack([batch.target == token for token in self.end_ids]).any(0)         # [B, T]
             terms["cohesion"] = cohesion(decoded.states.squeeze(1), ends).mean()
         return terms
 
@@ -227,7 +222,7 @@ class CommunicatingAgents(Summarizer):
                 words = sampling_memory(extended, self.vocab_size)
             else:
                 words = search_memory(self.network.output, source, extended, UNK)
-                layer = self._decoding_layer.of(self.network.output, len(self.text), options.screening)
+                layer = decoding_layer(self.network.output, len(self.text), options.screening)
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
             return write(partial(self._step, layer=layer), state, memory._asdict() | words, options, generator)
 

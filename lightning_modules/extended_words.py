@@ -28,25 +28,20 @@ def real_rows(target: Tensor) -> Tensor:
     return (target != PAD).flatten().nonzero().squeeze(1)
 
 
-class DecodingLayer:
-    """An output layer as decoding reads it, made once for all batches between two steps of training."""
+def decoding_layer(output: nn.Linear, words: int, screening: bool) -> VocabularySlices | ScreenedVocabulary:
+    """Return an output layer as beam search reads it, a copy of the present weights.
 
-    def __init__(self) -> None:
-        self.forget()
+    Make it anew for each batch: weights change between batches in ways that cannot be noticed (`.data.copy_` leaves a
+    tensor's version as it is), and a copy costs as much as two of a search's 35 to 120 steps (V = 50,000, one CPU
+    core).
 
-    def forget(self) -> None:
-        """Gives its memory back, as training needs it."""
-        self._key, self._layer = None, None
-
-    def of(self, output: nn.Linear, words: int, screening: bool) -> VocabularySlices | ScreenedVocabulary:
-        """The layer in the form that `DecodingOptions.screening` asks for; rows behind the first `words` are left out,
-        they have no word."""
-        weight, bias = output.weight, output.bias
-        key = (weight.data_ptr(), weight._version, bias._version, words, screening)
-        if self._key != key:
-            form = ScreenedVocabulary if screening else VocabularySlices
-            self._key, self._layer = key, form.of(weight[:words], bias[:words])
-        return self._layer
+    Args:
+        output: the output layer, V rows.
+        words: number of rows that have a word; those after them are left out.
+        screening: see `DecodingOptions.screening`.
+    """
+    form = ScreenedVocabulary if screening else VocabularySlices
+    return form.of(output.weight[:words], output.bias[:words])
 
 
 def write(

@@ -12,8 +12,8 @@ from datamodules.text.vocabulary import PAD, UNK
 from lightning_modules.decoding.beam_search import Hypotheses, State
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extended_words import (
-    DecodingLayer,
     as_sentences,
+    decoding_layer,
     real_rows,
     shifted,
     texts_of,
@@ -76,7 +76,6 @@ class PointerGenerator(Summarizer):
         self.has_coverage = coverage
         self.coverage_gate = float(coverage)
         self.loss_weights["coverage"] = float(coverage)
-        self._decoding_layer = DecodingLayer()
         if compile_network:
             self.network.compile()
 
@@ -91,7 +90,8 @@ class PointerGenerator(Summarizer):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_load_checkpoint(checkpoint)
-        self.coverage_gate = checkpoint.get("coverage_gate", self.coverage_gate)
+        if not checkpoint.get("start"):
+            self.coverage_gate = checkpoint.get("coverage_gate", self.coverage_gate)
 
     # Training ----------------------------------------------------------------------------------------------------
 
@@ -145,10 +145,6 @@ class PointerGenerator(Summarizer):
             ids, scores = likeliest_words(*found, layer, count)
         return ids, scores, after._asdict()
 
-    def on_train_batch_start(self, batch: PointerGeneratorBatch, batch_idx: int) -> None:
-        super().on_train_batch_start(batch, batch_idx)
-        self._decoding_layer.forget()
-
     def generate(
         self, batch: PointerGeneratorBatch, options: DecodingOptions, generator: torch.Generator | None = None
     ) -> Hypotheses:
@@ -160,7 +156,7 @@ class PointerGenerator(Summarizer):
                 words = sampling_memory(batch.source_extended, self.vocab_size)
             else:
                 words = search_memory(output, batch.source, batch.source_extended, UNK)
-                layer = self._decoding_layer.of(output, len(self.text), options.screening)
+                layer = decoding_layer(output, len(self.text), options.screening)
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
             return write(partial(self._step, layer=layer), state, memory._asdict() | words, options, generator)
 

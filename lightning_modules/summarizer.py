@@ -169,6 +169,14 @@ class Summarizer(LightningModule, ABC):
         checkpoint["loss_weights"] = dict(self.loss_weights)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Compare text and shapes, and restore what callbacks have switched (loss weights here).
+
+        A run that only starts from the weights of another one (`StartFrom`, which sets `checkpoint["start"]`) has its
+        own switches: those of the other run may be closed.
+
+        Raises:
+            CorpusError: if the checkpoint does not fit.
+        """
         saved = checkpoint.get("text")
         if saved is not None and self.text is not None and saved != self.text.state():
             raise CorpusError(
@@ -183,7 +191,8 @@ class Summarizer(LightningModule, ABC):
                     f"the checkpoint does not fit the model: {name} is {shapes[0]} there and {shapes[1]} here; "
                     "give the --model arguments that the run's config.yaml has"
                 )
-        self.loss_weights.update(checkpoint.get("loss_weights", {}))
+        if not checkpoint.get("start"):
+            self.loss_weights.update(checkpoint.get("loss_weights", {}))
 
     # Steps -------------------------------------------------------------------------------------------------------
 

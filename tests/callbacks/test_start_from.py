@@ -6,7 +6,7 @@ import yaml
 from cases import CASES
 from test_harness import Recorder, same_weights, trainer_with
 
-from callbacks import StartFrom
+from callbacks import BestCheckpoint, CoverageAnnealing, StartFrom
 from datamodules.documents import CorpusError
 from experiments.run_folder import load_run
 
@@ -61,3 +61,29 @@ def test_what_does_not_fit_is_refused(corpus_files, trained, tmp_path):
         fit(tmp_path)
     with pytest.raises(CorpusError, match="does not fit the model"):
         fit(trained, hidden_size=8)
+
+
+def test_coverage_is_on_although_the_first_run_never_switched_it_on(corpus_files, tmp_path):
+    first = BestCheckpoint(tmp_path / "checkpoints", filename="best", every_n_train_steps=1)
+    before = CASE.build_model()
+    data = CASE.build_data(corpus_files)
+    trainer_with(CoverageAnnealing(start_step=9), first, max_steps=1, limit_val_batches=0).fit(before, data)
+    assert before.coverage_gate == 0 and before.loss_weights["coverage"] == 0
+    model, data = CASE.build_model(), CASE.build_data(corpus_files)
+    trainer = trainer_with(StartFrom(tmp_path), max_steps=1, limit_val_batches=0)
+    trainer.fit(model, data)
+    assert model.coverage_gate == 1 and model.loss_weights["coverage"] == 1
+    terms = {name: trainer.callback_metrics[f"train/{name}"] for name in ("loss", "nll", "coverage")}
+    assert terms["coverage"] > 0
+    torch.testing.assert_close(terms["loss"], terms["nll"] + terms["coverage"])
+
+
+def test_a_run_that_is_tested_or_resumed_has_the_switches_of_its_checkpoint(corpus_files, tmp_path):
+    saved = BestCheckpoint(tmp_path / "checkpoints", filename="best", every_n_train_steps=1)
+    data = CASE.build_data(corpus_files)
+    trainer_with(CoverageAnnealing(start_step=9), saved, max_steps=1).fit(CASE.build_model(), data)
+    for verb in ("test", "fit"):
+        model, data = CASE.build_model(), CASE.build_data(corpus_files)
+        trainer = trainer_with(max_steps=2)
+        getattr(trainer, verb)(model, data, ckpt_path=tmp_path / "checkpoints" / "best.ckpt")
+        assert model.coverage_gate == 0 and model.loss_weights["coverage"] == 0

@@ -135,19 +135,6 @@ def test_search_over_candidates_equals_search_over_everything(pointer, options):
             assert ours.tokens.ne(UNK).all()
 
 
-@pytest.mark.parametrize("screening", [False, True])
-def test_search_reads_the_output_layer_as_it_is_now(screening):
-    model, batch = build(0), make_batch(0)
-    options = DecodingOptions(beam_size=2, min_length=0, max_length=4, screening=screening)
-    before = model.generate(batch, options)
-    assert model.generate(batch, options).scores.equal(before.scores)
-    with torch.no_grad():
-        model.network.output.bias += torch.randn(V)
-    changed = model.generate(batch, options)
-    model._decoding_layer.forget()
-    assert not changed.scores.equal(before.scores) and changed.scores.equal(model.generate(batch, options).scores)
-
-
 def test_log_probs_are_those_of_the_steps():
     model, batch = build(), make_batch()
     model.use_text(Vocabulary([f"w{i}" for i in range(V - 4)]))  # a word for every row of the output layer
