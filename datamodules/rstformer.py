@@ -27,6 +27,19 @@ _OTHERS = 64  # training documents whose discourse `other` gives to all document
 _OTHERS_FOLDER = "other_documents"  # of their parses, beside the tokenizer of a run
 
 
+def reach(token_edu: Tensor, window: int) -> int:
+    """EDUs between a token's and the farthest one in its window, at most over the tokens of one document.
+
+    Args:
+        token_edu: EDU of each token in order, -1 where there is none, [S].
+        window: tokens to each side.
+    """
+    highest = token_edu.cummax(0).values  # EDUs follow each other
+    last = (torch.arange(len(token_edu)) + window).clamp(max=len(token_edu) - 1)
+    apart = (highest[last] - token_edu)[token_edu >= 0]
+    return int(apart.max()) if len(apart) else 0
+
+
 @dataclass
 class RSTformerBatch(Batch):
     """Documents and summaries as ids, with discourse.
@@ -192,6 +205,32 @@ class RSTformerData(SummarizationData):
             return [cache.get(key) for key in cache]
         sizes = {key: self.cache.size(key) for key in set(self.features("train")["parse"][:]) if key}
         return [self.cache.get(key) for key in evenly_spread(sizes, _OTHERS)]
+
+    def loaded_splits(self) -> list[str]:
+        """Splits whose features are there."""
+        return list(self._features)
+
+    def widest_reach(self, split: str, window: int) -> tuple[int, str]:
+        """EDUs between a token's and the farthest one in its window, at most over the documents of a split.
+
+        Args:
+            split: whose documents.
+            window: tokens to each side.
+
+        Returns:
+            Their number and the document's id; 0 and an empty id if no document has more EDUs than `half_width` to each
+            side, which no window can leave then.
+        """
+        widest, name = 0, ""
+        features = self.features(split)
+        keys = features["parse"][:]
+        long = [row for row, key in enumerate(keys) if key and self.cache.size(key) - 1 > self.half_width]
+        for row in features.select(long).with_format("torch", columns=["starts", "ends"], output_all_columns=True):
+            parse = self.cache.get(row["parse"], row["id"])
+            edus = parse.align(torch.stack([row["starts"], row["ends"]], 1))          # [S]
+            if (found := reach(edus, window)) > widest:
+                widest, name = found, row["id"]
+        return widest, name
 
     def save_text(self, folder: Path) -> None:
         """As in `SummarizationData`; with `other`, also the parses that it chooses from."""

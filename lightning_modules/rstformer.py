@@ -14,7 +14,7 @@ from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
 from datamodules.discourse.relations import GUM, GUM_COUNTS
 from datamodules.documents import CorpusError
-from datamodules.rstformer import RSTformerBatch
+from datamodules.rstformer import RSTformerBatch, RSTformerData
 from datamodules.text.sentences import split_sentences
 from datamodules.text.subword_text import SubwordText
 from lightning_modules.decoding.hugging_face import Without, generation_options
@@ -31,8 +31,8 @@ _DISCOURSE = "network.injections."  # beta and the heads' relations
 class RSTformer(Summarizer):
     """A LED with labelled discourse distributions in its encoder's attention, in training and in decoding alike.
 
-    Loss term: `nll`, the mean over each summary of -log P(y_t). The rows of the paper's ablation table are `ablation`;
-    data and model are to be given the same one.
+    Loss term: `nll`, the mean over each summary of -log P(y_t). The rows of the paper's ablation table are `ablation`.
+    Data and model take the same `ablation` and `checkpoint`; `setup` compares them.
 
     Args:
         vocab_size: tokens; of a pretrained LED at most what it has.
@@ -102,7 +102,8 @@ class RSTformer(Summarizer):
     ) -> None:
         super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
         generation_options(self.decoding)
-        self.rates, self.schedule, self.ablation = (learning_rate, discourse_rate), schedule, ablation
+        self.rates, self.schedule = (learning_rate, discourse_rate), schedule
+        self.ablation, self.checkpoint = ablation, checkpoint
         if checkpoint is not None:
             led = LEDForConditionalGeneration.from_pretrained(
                 checkpoint
@@ -186,16 +187,49 @@ class RSTformer(Summarizer):
         super().on_load_checkpoint(checkpoint)
 
     def setup(self, stage: str) -> None:
-        """Takes the text.
+        """Takes the text, and checks that data and model belong together before hours are spent on them.
 
         Raises:
-            CorpusError: if the text does not fit, or the data has another parser's relations.
+            CorpusError: if the text does not fit, data and model were given different arguments, the data has another
+                parser's relations, or a window reaches beyond the LDD's band.
         """
+        data = getattr(self.trainer, "datamodule", None)
+        if isinstance(data, RSTformerData):
+            self._check_arguments(data)
         super().setup(stage)
-        parser = getattr(getattr(self.trainer, "datamodule", None), "parser", None)
-        if parser is not None and self.ablation != "no_discourse" and len(parser.relations) != self.relations:
-            given = f"data.parser has {len(parser.relations)} relations, the model {self.relations}"
+        if isinstance(data, RSTformerData) and len(self.network.injections):
+            self._check_reach(data)
+
+    def _check_arguments(self, data: RSTformerData) -> None:
+        """Compares what data and model both take.
+
+        Raises:
+            CorpusError: with both values, if they differ.
+        """
+        names = ["ablation", "checkpoint"] if data.text_dir is None else ["ablation"]  # a text that is named is used
+        for name in names:
+            ours, theirs = getattr(self, name), getattr(data, name)
+            if ours != theirs:
+                raise CorpusError(f"model.{name} is {ours!r}, data.{name} {theirs!r}: give both the same {name}")
+        if data.parser is not None and len(data.parser.relations) != self.relations:
+            given = f"data.parser has {len(data.parser.relations)} relations, the model {self.relations}"
             raise CorpusError(f"{given}: give model.relations, and model.relation_frequency if it has fewer heads")
+
+    def _check_reach(self, data: RSTformerData) -> None:
+        """Compares the windows of attention with the half-width of the data's LDDs.
+
+        Raises:
+            CorpusError: with the widest document, if a window reaches beyond.
+        """
+        window = self.network.reach
+        for split in data.loaded_splits():
+            widest, name = data.widest_reach(split, window)
+            if widest > data.half_width:
+                raise CorpusError(
+                    f"document {name!r} of {split}: the window of {window} tokens to each side reaches {widest} EDUs to "
+                    f"each side, data.half_width is {data.half_width}: raise data.half_width to {widest} (the parser's "
+                    "band is at least as wide), or take a smaller window"
+                )
 
     def on_fit_start(self) -> None:
         """As in `Summarizer`; looks for documents that are too long before hours are spent on others.

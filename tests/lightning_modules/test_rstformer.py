@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 from pytorch_lightning import Trainer, seed_everything
@@ -216,6 +218,56 @@ def test_the_relations_of_another_parser_are_refused_at_the_start(corpus_files, 
     data = data_of(corpus_files, folder, parser=RightBranchingParser())
     with pytest.raises(CorpusError, match=r"data\.parser has 15 relations, the model 3: give model\.relations"):
         trainer(max_epochs=1).fit(model_of(), data)
+
+
+@pytest.mark.parametrize("ours, theirs", [("ria", "none"), ("none", "permuted"), ("no_discourse", "one_best")])
+def test_model_and_data_of_different_ablations_are_refused_at_the_start(ours, theirs, corpus_files, folder):
+    data, model = data_of(corpus_files, folder, ablation=theirs), model_of(ablation=ours)
+    said = rf"model\.ablation is '{ours}', data\.ablation '{theirs}': give both the same ablation"
+    for start in (trainer(max_steps=1).fit, trainer().test, trainer().predict):
+        with pytest.raises(CorpusError, match=said):
+            start(model, data)
+
+
+def test_a_pretrained_led_needs_its_own_tokenizer(tmp_path, corpus_files, folder, batch_and_text):
+    randomized(model_of(ablation="no_discourse"), batch_and_text[1]).export(tmp_path / "led")
+    model = RSTformer(**SMALL | {"checkpoint": str(tmp_path / "led")})
+    with pytest.raises(CorpusError, match=r"model\.checkpoint is '.*led', data\.checkpoint None: give both the same"):
+        trainer(max_steps=1).fit(model, data_of(corpus_files, folder))
+
+
+def test_a_window_that_leaves_the_band_is_found_before_training(corpus_files, folder):
+    data = data_of(corpus_files, folder, half_width=1)
+    steps = trainer(max_steps=1)
+    with pytest.raises(CorpusError) as caught:
+        steps.fit(model_of(), data)
+    said = str(caught.value)
+    found = re.search(
+        r"document '(doc-\d+)' of train: the window of 8 tokens .* reaches (\d+) EDUs .* is 1: raise", said
+    )
+    assert found, said
+    widest = 0
+    for row in data.features("train"):  # pair by pair
+        parse = data.cache.get(row["parse"])
+        offsets = zip(row["starts"], row["ends"])
+        edus = [next((e for e, (a, b) in enumerate(parse.edus.tolist()) if a < end and start < b), -1) if end else -1
+                for start, end in offsets]  # fmt: skip
+        pairs = [abs(a - b) for i, a in enumerate(edus) for b in edus[max(0, i - 8) : i] if min(a, b) >= 0]
+        own = max(pairs, default=0)
+        widest = max(widest, own)
+        if row["id"] == found[1]:
+            assert own == int(found[2])
+    assert widest == int(found[2]) > 1
+    data = data_of(corpus_files, folder, half_width=widest)
+    trainer(max_steps=1, limit_val_batches=0).fit(model_of(), data)
+    # what reads no window does not mind
+    trainer(max_steps=1, limit_val_batches=0).fit(
+        model_of(ablation="no_discourse"), no_discourse_data(corpus_files, folder)
+    )
+
+
+def no_discourse_data(files, folder):
+    return data_of(files, folder, half_width=1, ablation="no_discourse", parser=None)
 
 
 def test_samples_are_drawn_from_the_distribution_that_is_rescored(batch_and_text):
