@@ -48,6 +48,7 @@ class RSTformer(Summarizer):
         init_std: standard deviation of its weights at first, but for embeddings, which keep LED's 0.02. All of LED has
             that, for D = 1,024; D^-1/2 is as much for a smaller one.
         injection: how p enters the scores, see `networks.discourse_attention`.
+        own_edu_neutral: with `log_bias`, tokens of one EDU keep their score; false adds beta log(eps) to it.
         ablation: see there, and `RSTformerData` for `ria` and `one_best`.
         relations: number of relations of the parser.
         relation_frequency: how often each relation occurs, where there are fewer heads than relations; by default the
@@ -85,6 +86,7 @@ class RSTformer(Summarizer):
         dropout: float = 0.1,
         init_std: float = 0.02,
         injection: Injection = "log_bias",
+        own_edu_neutral: bool = True,
         ablation: Ablation = "none",
         relations: int = 15,
         relation_frequency: list[float] | None = None,
@@ -131,7 +133,7 @@ class RSTformer(Summarizer):
         weights = head_relations(heads, relations, relation_frequency)
         if heads < relations and ablation not in ("no_discourse", "no_labels"):
             rank_zero_info(f"{heads} heads look at relations {weights.argmax(1).tolist()} of {relations}")
-        table = DiscourseInjection(weights, injection, ablation, learn_weights)
+        table = DiscourseInjection(weights, injection, ablation, learn_weights, own_edu_neutral=own_edu_neutral)
         if ablation == "no_discourse" or lora_rank:
             table = None
         adapters = None
@@ -184,7 +186,14 @@ class RSTformer(Summarizer):
         if own and checkpoint.get("start") and not any(name.startswith(_DISCOURSE) for name in weights):
             weights |= own
             rank_zero_info("the checkpoint has no discourse: what it learns of its own starts afresh")
+        elif not checkpoint.get("start") and "own_edu_neutral" not in checkpoint:
+            for injection in self.network.injections:  # of a version that had no choice
+                injection.own_edu_neutral = False
         super().on_load_checkpoint(checkpoint)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["own_edu_neutral"] = all(injection.own_edu_neutral for injection in self.network.injections)
 
     def setup(self, stage: str) -> None:
         """Takes the text, and checks that data and model belong together before hours are spent on them.
@@ -226,8 +235,8 @@ class RSTformer(Summarizer):
             widest, name = data.widest_reach(split, window)
             if widest > data.half_width:
                 raise CorpusError(
-                    f"document {name!r} of {split}: the window of {window} tokens to each side reaches {widest} EDUs to "
-                    f"each side, data.half_width is {data.half_width}: raise data.half_width to {widest} (the parser's "
+                    f"document {name!r} of {split}: the window of {window} tokens to each side reaches {widest} EDUs "
+                    f"to each side, data.half_width is {data.half_width}: raise data.half_width to {widest} (the parser's "
                     "band is at least as wide), or take a smaller window"
                 )
 

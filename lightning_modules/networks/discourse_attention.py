@@ -12,8 +12,9 @@ know no more than these three and never sees a relation:
 They apply inside the window, before anything is masked, where both tokens are in an EDU. Pairs with a token in no EDU
 (special tokens, text beyond the parse) and pairs with a global token keep S. Two tokens of one EDU are such a pair as
 any other, with p(a, a, l) = 0: `product` and `wac` give them a score of 0, that is weight e^0 (as the paper's formula
-says, and as for any two EDUs that are unrelated), `one_plus` and `bias` leave them as they are, and `log_bias` adds
-beta_h log(eps).
+says, and as for any two EDUs that are unrelated), and `one_plus` and `bias` leave them as they are. `log_bias` leaves
+them as they are as well, since beta_h log(eps) would push a token away from its own EDU; `own_edu_neutral=False` adds
+it, which is the formula to the letter.
 """
 
 import math
@@ -159,6 +160,7 @@ class DiscourseInjection(nn.Module):
             given, not about what is done with it, and equal `none` here.
         learn_weights: whether the relations' weights are learned, from `weights` on.
         eps: in `log_bias`.
+        own_edu_neutral: whether `log_bias` leaves the scores of two tokens of one EDU as they are.
 
     Raises:
         ValueError: if there is no such injection or ablation, or eps is not positive.
@@ -171,6 +173,7 @@ class DiscourseInjection(nn.Module):
         ablation: Ablation = "none",
         learn_weights: bool = False,
         eps: float = 1e-3,
+        own_edu_neutral: bool = True,
     ) -> None:
         super().__init__()
         for name, value, known in (("injection", injection, INJECTIONS), ("ablation", ablation, ABLATIONS)):
@@ -179,6 +182,7 @@ class DiscourseInjection(nn.Module):
         if not eps > 0:
             raise ValueError(f"eps is added to probabilities before their logarithm: it is positive, not {eps}")
         self.injection, self.ablation, self.eps = injection, ablation, eps
+        self.own_edu_neutral = own_edu_neutral
         weights = weights.detach().clone().float()
         self.register_parameter("weights", None)
         self.register_parameter("beta", None)
@@ -230,8 +234,14 @@ class DiscourseInjection(nn.Module):
             return HeadTable(p, "scale")
         if self.injection == "one_plus":
             return HeadTable(1 + p, "scale")
-        beta = self.beta[:, None, None]
-        return HeadTable(beta * (p if self.injection == "bias" else (self.eps + p.clamp(min=0)).log()), "shift")
+        beta = self.beta[:, None, None]                                               # [H, 1, 1]
+        if self.injection == "bias":
+            return HeadTable(beta * p, "shift")
+        shift = beta * (self.eps + p.clamp(min=0)).log()
+        if self.own_edu_neutral:
+            own_edu = torch.arange(p.shape[-1], device=p.device) == p.shape[-1] // 2  # [2b + 1]
+            shift = shift.masked_fill(own_edu, 0.0)
+        return HeadTable(shift, "shift")
 
 
 def neutral(operation: Operation) -> float:

@@ -24,7 +24,8 @@ def weights_of(p, heads, ablation):
     return torch.stack([p[..., h] if h < relations else p.sum(-1) for h in range(heads)])
 
 
-def changed(score, p, injection, ablation, beta, eps):
+def changed(score, p, injection, ablation, beta, eps, same_edu=False):
+    """The score of a pair; `same_edu` where both tokens are in one EDU and `log_bias` leaves those as they are."""
     if ablation == "no_discourse":
         return score
     if ablation == "wac":
@@ -35,10 +36,12 @@ def changed(score, p, injection, ablation, beta, eps):
         return score * (1 + p)
     if injection == "bias":
         return score + beta * p
+    if same_edu:
+        return score
     return score + beta * torch.log(eps + p)
 
 
-def dense_attention(q, k, v, real, is_global, edu, p, window, injection, ablation, beta, eps):
+def dense_attention(q, k, v, real, is_global, edu, p, window, injection, ablation, beta, eps, own_edu_neutral=True):
     """One document, without global queries.
 
     Args:
@@ -59,7 +62,8 @@ def dense_attention(q, k, v, real, is_global, edu, p, window, injection, ablatio
                     continue
                 score = q[h, i] @ k[h, j]
                 if edu[i] >= 0 and edu[j] >= 0 and not is_global[i] and not is_global[j]:
-                    score = changed(score, p[h, edu[i], edu[j]], injection, ablation, beta[h], eps)
+                    same_edu = own_edu_neutral and edu[i] == edu[j]
+                    score = changed(score, p[h, edu[i], edu[j]], injection, ablation, beta[h], eps, same_edu)
                 scores.append(score)
                 values.append(v[h, j])
             if real[i] and scores:

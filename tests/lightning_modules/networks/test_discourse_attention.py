@@ -67,19 +67,20 @@ def case(length=29, which="first", half=None, seed=0, dtype=torch.double):
     return Case(q, k, v, view, edu, ldds, band)
 
 
-def injection_of(injection, ablation, dtype=torch.double):
-    module = DiscourseInjection(head_relations(HEADS, RELATIONS), injection, ablation).to(dtype)
+def injection_of(injection, ablation, dtype=torch.double, **options):
+    module = DiscourseInjection(head_relations(HEADS, RELATIONS), injection, ablation, **options).to(dtype)
     if module.beta is not None:
         module.beta.data.copy_(BETA)
     return module
 
 
-def expected(c: Case, injection, ablation, q, k, v):
+def expected(c: Case, injection, ablation, q, k, v, own_edu_neutral=True):
     out = []
     for n, p in enumerate(c.ldds):
         heads = weights_of(p, HEADS, ablation)
         masks = (c.view.real[n], c.view.is_global[n], c.edu[n])
-        out.append(dense_attention(q[n], k[n], v[n], *masks, heads, WINDOW, injection, ablation, BETA, 1e-3))
+        how = (WINDOW, injection, ablation, BETA, 1e-3, own_edu_neutral)
+        out.append(dense_attention(q[n], k[n], v[n], *masks, heads, *how))
     return torch.stack(out)
 
 
@@ -108,6 +109,40 @@ def test_chunked_equals_the_formula_forward_and_backward(injection, ablation, wh
     (want * weight).sum().backward()
     for own, other in zip(inputs, others):
         assert_close(own.grad, other.grad)
+
+
+@pytest.mark.parametrize("ablation", ["none", "no_labels"])
+@pytest.mark.parametrize("neutral", [True, False])
+def test_log_bias_inside_of_an_edu_in_both_paths(neutral, ablation):
+    c = case(which="first")
+    module = injection_of("log_bias", ablation, own_edu_neutral=neutral)
+    inputs = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
+    others = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
+    want = usual(c, expected(c, "log_bias", ablation, *others, neutral))
+    out = usual(c, chunked_attention(*inputs, c.view, module(c.band), WINDOW))
+    assert_close(out, want)
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=out.dtype)
+    (out * weight).sum().backward()
+    (want * weight).sum().backward()
+    for own, other in zip(inputs, others):
+        assert_close(own.grad, other.grad)
+    with torch.no_grad():
+        fused = fused_attention(c.q, c.k, c.v, c.view, module(c.band), WINDOW, compiled=False)
+        assert_close(usual(c, fused), want)
+        differ = (want - usual(c, expected(c, "log_bias", ablation, c.q, c.k, c.v, not neutral))).abs().max()
+    assert differ > 0.01
+
+
+@pytest.mark.parametrize("neutral", [True, False])
+def test_the_gradient_of_beta_where_own_edus_are_neutral(neutral):
+    c = case(length=17)
+    module = injection_of("log_bias", "none", own_edu_neutral=neutral)
+
+    def attend(beta):
+        table = torch.func.functional_call(module, {"beta": beta}, (c.band,))
+        return usual(c, chunked_attention(c.q, c.k, c.v, c.view, table, WINDOW))
+
+    assert torch.autograd.gradcheck(attend, (BETA.clone().requires_grad_(),), fast_mode=True)
 
 
 @pytest.mark.parametrize("operation", ["scale", "shift", "replace"])
