@@ -236,8 +236,8 @@ class RSTformer(Summarizer):
             if widest > data.half_width:
                 raise CorpusError(
                     f"document {name!r} of {split}: the window of {window} tokens to each side reaches {widest} EDUs "
-                    f"to each side, data.half_width is {data.half_width}: raise it to {widest} (the parser's band is at "
-                    "least as wide), or take a smaller window"
+                    f"to each side, data.half_width is {data.half_width}: raise it to {widest} (the parser's band is at"
+                    " least as wide), or take a smaller window"
                 )
 
     def on_fit_start(self) -> None:
