@@ -13,8 +13,8 @@ from datamodules.batch import Batch, pad
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.controls import OtherDocuments, RandomTable, document_seed, evenly_spread, permute_pairs
+from datamodules.discourse.distributions import Rows, resize
 from datamodules.discourse.distributions import encode as encode_ldd
-from datamodules.discourse.distributions import resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.parsing import Parser, key_of, parse_missing, parser_named
@@ -76,6 +76,7 @@ class RSTformerData(SummarizationData):
             tokens are at most as many.
         checkpoint: name or folder of a pretrained LED whose tokenizer is used.
         parser: whose parses: a parser, or its name as in `precis parse --parser`; not needed with `no_discourse`.
+        rows: reading of the LDD that a parser gives which is named, as in `precis parse --rows`.
         parses: folder of parses, of all training and validation documents; if not given, `parses` in the cache.
         ablation: as the model's. `one_best` is the LDD of the best tree; `ria` a random one, the same everywhere;
             `permuted` the document's own with its values at other pairs of EDUs; `other` that of another document, one
@@ -96,6 +97,7 @@ class RSTformerData(SummarizationData):
         checkpoint: str | None = None,
         parser: Parser | str | None = None,
         parses: Path | None = None,
+        rows: Rows = "side",
         ablation: Ablation = "none",
         ablation_seed: int = 0,
         random_values: Literal["dense", "sparse"] = "dense",
@@ -112,6 +114,7 @@ class RSTformerData(SummarizationData):
         if parser is None and ablation != "no_discourse":
             raise ValueError("data.parser is missing: name one, or set ablation to no_discourse")
         self.vocab_size, self.checkpoint, self.ablation = vocab_size, checkpoint, ablation
+        self.rows = rows
         self._parser = None if ablation == "no_discourse" else parser
         if half_width > getattr(self._parser, "band", half_width):
             raise ValueError(f"data.half_width {half_width}: the parser gives {self.parser.band} EDUs to each side")
@@ -130,7 +133,7 @@ class RSTformerData(SummarizationData):
             CorpusError: if there is no parser of that name.
         """
         if isinstance(self._parser, str):
-            self._parser = parser_named(self._parser, "side", max(_BAND, self.half_width))
+            self._parser = parser_named(self._parser, self.rows, max(_BAND, self.half_width))
         return self._parser
 
     @property

@@ -29,7 +29,8 @@ from lightning_modules.summarizer import weighted_sum
 
 SMALL = "small"
 WEIGHTS = Path(__file__).parent / "weights" / "discourse_parser"
-VERSION = 1  # raised whenever the same weights would give a document another parse
+VERSION = 2  # raised whenever the same weights would give a document another parse
+_NUCLEUS_MIN_PROB = 1e-6
 
 
 class DiscourseParser(LightningModule):
@@ -66,7 +67,8 @@ class DiscourseParser(LightningModule):
         decoding: `mbr` or `cky`.
         rows: reading of the LDD, `side` or `nucleus`.
         band: EDUs to each side that the LDD keeps.
-        least: probability above which a node's own classes are scored for the LDD; see `ChartReader`.
+        least: probability above which a node's own classes are scored for the LDD, at most 1e-6 with `rows: nucleus`;
+            see `ChartReader`.
         learning_rate: peak, of AdamW with a linear warm-up (a tenth of the steps) and decay.
         encoder_learning_rate: peak for a pretrained encoder.
         weight_decay: of AdamW.
@@ -112,7 +114,7 @@ class DiscourseParser(LightningModule):
             "inventory": inventory, "members": members, "hidden_size": hidden_size, "fit_size": fit_size,
             "dropout": dropout, "class_temperature": class_temperature,
         }  # fmt: skip
-        self.rows, self.band, self.cap = rows, band, cap
+        self.rows, self.band, self.cap, self.least = rows, band, cap, least
         self.rates, self.loss_weights = (learning_rate, encoder_learning_rate, weight_decay), loss_weights or {}
         self.subwords = None if encoder == SMALL else Subwords(encoder)
         self.encoder = self._encoder(encoder, layers, frozen, lora_rank, window, dropout)
@@ -124,9 +126,7 @@ class DiscourseParser(LightningModule):
             DiscourseScorer(3 * self.encoder.size, hidden_size, len(self.classes), dropout, fit_size)
             for _ in range(members)
         )
-        # one node after the other counts in `nucleus`: what is left out there is lost
-        least = least if rows == "side" else min(least, 1e-6)
-        self.reader = ChartReader(self.scorers, meaning, decoding, least, class_temperature)
+        self.reader = ChartReader(self.scorers, meaning, decoding, class_temperature)
         self.parseval = nn.ModuleDict({stage: Parseval() for stage in ("val", "test")})
         self.segmenter: EduSegmenter | None = None  # the default one, once it is needed
         self._vector_cache: dict[str, Tensor] = {}  # of a frozen encoder, by the digest of a text and its EDUs
@@ -222,7 +222,9 @@ class DiscourseParser(LightningModule):
             cut(sentence, paragraph, size, self.cap)
             for sentence, paragraph, size in zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())
         ]
-        return self.reader.read(vectors, layout, cuts, with_nodes)
+        # nodes that are left out keep their share in `side`; in `nucleus` it is lost
+        min_prob = self.least if self.rows == "side" else min(self.least, _NUCLEUS_MIN_PROB)
+        return self.reader.read(vectors, layout, cuts, with_nodes, min_prob)
 
     @torch.no_grad()
     def predict_step(self, batch: Sequence[ParseRequest], batch_idx: int = 0) -> list[DiscourseParse]:
@@ -264,7 +266,7 @@ class DiscourseParser(LightningModule):
         """Digest of the weights, the segmenter's weights, and all else that changes a parse."""
         if self._fingerprint is None:
             segmenter = self.segmenter or load_default()
-            options = (VERSION, self.settings, self.cap, self.reader.decoding, self.reader.least)
+            options = (VERSION, self.settings, self.cap, self.reader.decoding, self.least)
             self._fingerprint = digest(self.state_to_keep(), options, digest(segmenter.state_to_keep()))
         return self._fingerprint
 

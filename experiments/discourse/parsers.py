@@ -4,50 +4,51 @@ from pathlib import Path
 
 from pytorch_lightning import LightningModule
 
+from datamodules.discourse.distributions import Rows
 from datamodules.documents import CorpusError
 from datamodules.parsing import name_parsers
 
 
-def _shipped() -> LightningModule:
+def _shipped(rows: Rows, band: int) -> LightningModule:
     from lightning_modules.discourse_parser import DiscourseParser
 
-    return DiscourseParser.shipped()
+    return DiscourseParser.shipped(rows=rows, band=band)
 
 
-def _trained(path: Path) -> LightningModule:
+def _trained(path: Path, rows: Rows, band: int) -> LightningModule:
     """A parser of a run folder, of a checkpoint, or of a folder that `DiscourseParser.save` wrote."""
     from experiments.run_folder import best_checkpoint, read_checkpoint
     from lightning_modules.discourse_parser import DiscourseParser
 
     if (path / "model.safetensors").is_file():
-        return DiscourseParser.load(path)
+        return DiscourseParser.load(path, rows=rows, band=band)
     path = best_checkpoint(path) if path.is_dir() else path
     read_checkpoint(path)  # says what is wrong with a file that is none
-    return DiscourseParser.from_checkpoint(path)
+    return DiscourseParser.from_checkpoint(path, rows=rows, band=band)
 
 
-def _small() -> LightningModule:
+def _small(rows: Rows, band: int) -> LightningModule:
     from lightning_modules.discourse_parser import SMALL, DiscourseParser
 
-    return DiscourseParser.load(SMALL)
+    return DiscourseParser.load(SMALL, rows=rows, band=band)
 
 
-def _right_branching() -> LightningModule:
+def _right_branching(rows: Rows, band: int) -> LightningModule:
     from lightning_modules.right_branching import RightBranchingParser
 
-    return RightBranchingParser()
+    return RightBranchingParser(rows, band)
 
 
-def _isanlp() -> LightningModule:
+def _isanlp(rows: Rows, band: int) -> LightningModule:
     from lightning_modules.isanlp import IsaNLPParser
 
-    return IsaNLPParser()
+    return IsaNLPParser(rows, band)
 
 
 PARSERS = {"default": _shipped, "small": _small, "right_branching": _right_branching, "isanlp_rst": _isanlp}
 
 
-def load_parser(name: str, rows: str = "side", band: int = 128) -> LightningModule:
+def load_parser(name: str, rows: Rows = "side", band: int = 128) -> LightningModule:
     """A parser (`datamodules.parsing.Parser`), loaded only when it is asked for.
 
     Args:
@@ -59,12 +60,11 @@ def load_parser(name: str, rows: str = "side", band: int = 128) -> LightningModu
         CorpusError: if there is no such parser, or its checkpoint is broken.
     """
     if name in PARSERS:
-        parser = PARSERS[name]()
+        parser = PARSERS[name](rows, band)
     elif Path(name).exists():
-        parser = _trained(Path(name))
+        parser = _trained(Path(name), rows, band)
     else:
         raise CorpusError(f"no parser {name!r}: there are {', '.join(PARSERS)}; or give the folder of a parser's run")
-    parser.rows, parser.band = rows, band
     return parser.eval()
 
 

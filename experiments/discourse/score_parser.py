@@ -236,7 +236,7 @@ def other_decodings(parser: LightningModule, documents: Sequence[TreebankDocumen
     scorers, before = parser.scorers[:1], parser.reader
     which = "" if len(parser.scorers) == 1 else f"scorer 1 of {len(parser.scorers)}, "
     readers = {
-        f"{which}{how}": ChartReader(scorers, before.classes, how, before.least, before.temperature)
+        f"{which}{how}": ChartReader(scorers, before.classes, how, before.temperature)
         for how in ("mbr", "cky")
     }
     trees: dict[str, list[Tree]] = {name: [] for name in readers}

@@ -96,16 +96,15 @@ def cut(sentence: Tensor, paragraph: Tensor, size: int, cap: int) -> list[tuple[
 class ChartReader:
     """Fills charts with the scores of a mixture of scorers, and reads them.
 
-    All nodes count in a distribution. The classes of those above `least` are scored one by one; the others, which
-    together hold a few per cent of the probability, take the mean of those over the same span, or where there is none
-    the classes of its likeliest node.
+    With the rule `side`, all nodes count in a distribution: the classes of those above `min_prob` are scored one by
+    one; the others, which together hold a few per cent of the probability, take the mean of those over the same span,
+    or where there is none the classes of its likeliest node. With `nucleus`, the nodes above `min_prob` alone count.
 
     Args:
         scorers: the members, each with the same share.
         classes: what the classes are.
         decoding: `mbr`, the tree with the most spans right in expectation; `cky`, the most probable one, of a single
             scorer.
-        least: probability above which a node's own classes are scored; 0 for all, which is exact and slow.
         temperature: class logits are divided by it: below 1, class probabilities are sharper than those of training.
 
     Raises:
@@ -117,7 +116,6 @@ class ChartReader:
         scorers: nn.ModuleList,
         classes: LabelClasses,
         decoding: Literal["mbr", "cky"] = "mbr",
-        least: float = 0.0,
         temperature: float = 1.0,
     ) -> None:
         if decoding not in ("mbr", "cky"):
@@ -127,10 +125,15 @@ class ChartReader:
         if not temperature > 0:
             raise ValueError(f"a class temperature is above 0, got {temperature}")
         self.scorers: Sequence[DiscourseScorer] = scorers
-        self.classes, self.decoding, self.least, self.temperature = classes, decoding, least, temperature
+        self.classes, self.decoding, self.temperature = classes, decoding, temperature
 
     def read(
-        self, vectors: Tensor, layout: Layout, cuts: list[list[tuple[int, int]]], with_nodes: bool = True
+        self,
+        vectors: Tensor,
+        layout: Layout,
+        cuts: list[list[tuple[int, int]]],
+        with_nodes: bool = True,
+        min_prob: float = 0.0,
     ) -> list[list[Spans]]:
         """The charts of documents.
 
@@ -139,6 +142,7 @@ class ChartReader:
             layout: of the documents.
             cuts: chunks of each document, see `cut`.
             with_nodes: whether the distribution is wanted, and not the best tree alone.
+            min_prob: probability above which a node's own classes are scored; 0 for all, which is exact and slow.
 
         Returns:
             For each document the charts of its chunks and, where there are several, the one over the chunks.
@@ -153,14 +157,16 @@ class ChartReader:
                 jobs.append((document, bounds[:, 0], bounds[:, 1] - 1))
         found: dict[int, Spans] = {}
         for chosen in _groups([len(start) for _, start, _ in jobs]):
-            charts = self._charts(states, layout, [jobs[i] for i in chosen], with_nodes)
+            charts = self._charts(states, layout, [jobs[i] for i in chosen], with_nodes, min_prob)
             found.update(zip(chosen, charts))
         documents: list[list[Spans]] = [[] for _ in cuts]
         for number, (document, _, _) in enumerate(jobs):
             documents[document].append(found[number])
         return documents
 
-    def _charts(self, states: list[Tensor], layout: Layout, jobs: list, with_nodes: bool) -> Iterator[Spans]:
+    def _charts(
+        self, states: list[Tensor], layout: Layout, jobs: list, with_nodes: bool, min_prob: float
+    ) -> Iterator[Spans]:
         device = states[0].device
         starts, ends = (nn.utils.rnn.pad_sequence([job[side] for job in jobs], batch_first=True) for side in (1, 2))
         documents = torch.tensor([document for document, _, _ in jobs])
@@ -174,7 +180,7 @@ class ChartReader:
             if self.decoding == "mbr":
                 risk = risk + share * span_marginals(potentials, units.sizes, chart)
             if with_nodes:
-                parts.append(self._distribution(scorer, state, layout, units, potentials, chart))
+                parts.append(self._distribution(scorer, state, layout, units, potentials, chart, min_prob))
         trees = best_trees(Potentials(risk) if self.decoding == "mbr" else potentials, units.sizes)
         labels = self._tree_labels(states, layout, units, trees)
         for number, (job, tree) in enumerate(zip(jobs, trees)):
@@ -182,9 +188,16 @@ class ChartReader:
             yield Spans(job[1], job[2], tree, labels[number], members)
 
     def _distribution(
-        self, scorer: DiscourseScorer, state: Tensor, layout: Layout, units: Units, potentials: Potentials, logs: Chart
+        self,
+        scorer: DiscourseScorer,
+        state: Tensor,
+        layout: Layout,
+        units: Units,
+        potentials: Potentials,
+        logs: Chart,
+        min_prob: float,
     ) -> MemberChart:
-        """One member's distribution over all charts together: masses of spans [G, U, U, 2 R]; its nodes above `least`,
+        """One member's distribution over all charts together: masses of spans [G, U, U, 2 R]; nodes above `min_prob`,
         their classes, and how far these differ from those of the span, both [N, C]."""
         charts, size = units.start.shape
         there = torch.arange(size, device=state.device) < units.sizes.unsqueeze(1)
@@ -193,7 +206,7 @@ class ChartReader:
         best = likeliest_splits(potentials, logs)[chart, first, last]
         likely = SplitPosterior(chart, first, best, last, potentials.spans[chart, first, last])
         classes = self._labels(scorer, state, layout, units, likely)                 # [spans, C]
-        nodes = node_marginals(potentials, units.sizes, self.least, logs)
+        nodes = node_marginals(potentials, units.sizes, min_prob, logs)
         labels = self._labels(scorer, state, layout, units, nodes)
         # of a span: the mean over its nodes that have classes of their own; a span without any has its likeliest node's
         table = classes.new_zeros(charts, size, size, 1 + classes.shape[1])

@@ -16,11 +16,14 @@ from made_up_parses import made_up_document, made_up_parse
 from PIL import Image
 from pytorch_lightning import Trainer
 
+from datamodules.corpora import Files
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import CorpusError, Document
+from datamodules.rstformer import RSTformerData
 from experiments.discourse import parse as command
 from experiments.discourse.draw_parse import heat_map, summed
+from lightning_modules.discourse_parser import DiscourseParser
 from lightning_modules.right_branching import RightBranchingParser, segment
 
 ROOT = Path(__file__).parents[3]
@@ -153,8 +156,6 @@ def test_tasks_of_a_slurm_array(monkeypatch):
 
 
 def test_a_parser_of_a_run(tmp_path, run_folder):
-    from lightning_modules.discourse_parser import DiscourseParser
-
     parser = DiscourseParser(hidden_size=8, fit_size=4)
     trainer = Trainer(accelerator="cpu", logger=False, max_epochs=0, enable_checkpointing=False)
     trainer.strategy.connect(parser)
@@ -167,6 +168,24 @@ def test_a_parser_of_a_run(tmp_path, run_folder):
             torch.testing.assert_close(value, parser.state_to_keep()[name], atol=1e-3, rtol=1e-3)
     with pytest.raises(CorpusError, match="no checkpoint of a discourse parser"):
         command.load_parser(str(run_folder))
+
+
+def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_files):
+    """Against all nodes one by one: in a long text, nodes of which each is improbable are many."""
+    torch.manual_seed(0)
+    parser = DiscourseParser(hidden_size=8, fit_size=2)
+    parser.save(tmp_path / "saved")
+    text = "a b c d . " * 60
+    edus = tuple((start, start + 9) for start in range(0, 600, 10))
+    request = ParseRequest("long", text, edus, ((0, 600),), edus)
+    for rows in ("side", "nucleus"):
+        exact = DiscourseParser.load(tmp_path / "saved", rows=rows, band=59, least=0).parse(request).dense()
+        named = command.load_parser(str(tmp_path / "saved"), rows, 59).parse(request)
+        data = RSTformerData(Files(**corpus_files), parser=str(tmp_path / "saved"), rows=rows, half_width=59)
+        for found in (named, data.parser.parse(request)):
+            assert found.rows == rows
+            assert found.band(59).sum().item() == pytest.approx(exact.sum().item(), rel=0.01)
+            assert found.dense().sum((1, 2)).sub(exact.sum((1, 2))).abs().max() < 0.02 * exact.sum((1, 2)).max()
 
 
 # One document ----------------------------------------------------------------------------------------------------
