@@ -30,7 +30,7 @@ from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import decode, encode, inside, resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from lightning_modules.networks.chart import Potentials, node_marginals, span_marginals
-from lightning_modules.networks.ldd import LabelClasses, banded, discourse_distribution
+from lightning_modules.networks.ldd import LabelClasses, banded, chunked_gamma, discourse_distribution
 
 RELATIONS, CHUNKS, CHUNK, WINDOW = 15, 5, 390, 61
 NUCLEARITIES = ("NS", "SN", "NN")
@@ -220,8 +220,10 @@ def cached(found: Sample, repetitions: int, folder: Path) -> str:
     request = ParseRequest("document", "word " * size, (), ())
     edus = [(5 * i, 5 * i + 4) for i in range(size)]
     tree = [(i, i, size - 1, 0, 0) for i in range(size - 1)]
+    gamma = chunked_gamma(found.blocks, found.top, None)
+    relations = [str(i) for i in range(RELATIONS)]
     with ParseCache(folder).writer() as writer:
-        writer.add("key", DiscourseParse.of(request, edus, [str(i) for i in range(RELATIONS)], tree, found.band))
+        writer.add("key", DiscourseParse.of(request, edus, relations, tree, found.band, gamma=gamma))
     times = []
     for _ in range(repetitions):
         cache = ParseCache(folder)

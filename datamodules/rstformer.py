@@ -13,7 +13,7 @@ from datamodules.batch import Batch, pad
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.controls import OtherDocuments, RandomTable, document_seed, evenly_spread, permute_pairs
-from datamodules.discourse.distributions import Rows, resize
+from datamodules.discourse.distributions import Rows, band_gamma, decode, resize, tree_gamma
 from datamodules.discourse.distributions import encode as encode_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
@@ -50,6 +50,8 @@ class RSTformerBatch(Batch):
         global_mask: 1 at the first token, which sees all and is seen by all, [B, S].
         token_edu: EDU of each token, -1 for special tokens and text in no EDU, [B, S].
         ldd: codes of the LDD's band, see `distributions.decode`, uint8 [B, E, 2b + 1, R]; None without discourse.
+        gamma: how much the document leans on each EDU as a nucleus, see `DiscourseParse`, float32 [B, E]; None without
+            discourse.
         target_input: what the decoder reads, </s> first, [B, T].
         target: the summary and </s>, [B, T].
         target_mask: 1 at tokens of the target, [B, T].
@@ -60,6 +62,7 @@ class RSTformerBatch(Batch):
     global_mask: Tensor
     token_edu: Tensor
     ldd: Tensor | None
+    gamma: Tensor | None
     target_input: Tensor
     target: Tensor
     target_mask: Tensor
@@ -270,7 +273,7 @@ class RSTformerData(SummarizationData):
         mask = torch.arange(source.shape[1]) < torch.tensor([len(row["source"]) for row in rows])[:, None]
         global_mask = torch.zeros_like(source)
         global_mask[:, 0] = 1
-        token_edu, ldd = self.discourse(rows, source.shape[1])
+        token_edu, ldd, gamma = self.discourse(rows, source.shape[1])
         real = target >= 0
         target = target.masked_fill(~real, self.text.pad)
         shifted = torch.cat([torch.full_like(target[:, :1], self.text.stop), target[:, :-1]], 1)
@@ -282,13 +285,16 @@ class RSTformerData(SummarizationData):
             global_mask=global_mask,
             token_edu=token_edu,
             ldd=ldd,
+            gamma=gamma,
             target_input=shifted,
             target=target,
             target_mask=real.long(),
         )
 
-    def discourse(self, rows: list[dict[str, Any]], width: int) -> tuple[Tensor, Tensor | None]:
-        """EDUs of tokens [B, S] and codes of the LDD [B, E, 2b + 1, R], of EDUs that tokens are in.
+    def discourse(
+        self, rows: list[dict[str, Any]], width: int
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """EDUs of tokens [B, S]; codes of the LDD [B, E, 2b + 1, R] and gamma [B, E] of the EDUs that tokens are in.
 
         Raises:
             MissingParse: if there is no parse of a document.
@@ -296,8 +302,9 @@ class RSTformerData(SummarizationData):
         """
         token_edu = torch.full((len(rows), width), -1)
         if self.parser is None:
-            return token_edu, None
+            return token_edu, None, None
         bands: dict[int, Tensor] = {}
+        gammas: dict[int, Tensor] = {}
         for n, row in enumerate(rows):
             if not row["parse"]:
                 continue
@@ -305,6 +312,7 @@ class RSTformerData(SummarizationData):
             edus = parse.align(torch.tensor([row["starts"], row["ends"]]).T)
             token_edu[n, : len(edus)] = edus
             bands[n] = self.codes(parse, int(edus.max()) + 1)
+            gammas[n] = self.edu_gamma(parse, int(edus.max()) + 1)
         if len({band.shape[2] for band in bands.values()}) > 1:
             found = {rows[n]["id"]: band.shape[2] for n, band in bands.items()}
             raise CorpusError(f"{self.parses}: parses with different numbers of relations: {found}; parse them anew")
@@ -312,9 +320,28 @@ class RSTformerData(SummarizationData):
         half = max((band.shape[1] // 2 for band in bands.values()), default=0)
         relations = len(self.parser.relations)
         ldd = torch.zeros(len(rows), most, 2 * half + 1, relations, dtype=torch.uint8)
+        gamma = torch.zeros(len(rows), most)
         for n, band in bands.items():
             ldd[n, : len(band)] = resize(band, half)
-        return token_edu, ldd
+            gamma[n, : len(band)] = gammas[n]
+        return token_edu, ldd, gamma
+
+    def edu_gamma(self, parse: DiscourseParse, size: int) -> Tensor:
+        """gamma of the first `size` EDUs of a document, of what the ablation gives in the place of its LDD, [E].
+
+        A random table has no values beyond the band: its gamma is the mean over the pairs that it holds. `permuted`
+        gives each EDU the gamma of another one of the same document.
+        """
+        if self.ablation == "one_best":
+            return tree_gamma(parse.tree, parse.size, parse.rows)[:size]
+        if self.ablation == "ria":
+            return band_gamma(decode(self.codes(parse, parse.size)))[:size]
+        if self.ablation == "permuted":
+            generator = torch.Generator().manual_seed(document_seed(self.ablation_seed, parse.text_digest))
+            return parse.gamma[:size][torch.randperm(size, generator=generator)]
+        if self.ablation == "other":
+            return self._others.gamma(parse, size)
+        return parse.gamma[:size]
 
     def codes(self, parse: DiscourseParse, size: int) -> Tensor:
         """What the ablation gives in the place of a document's LDD.

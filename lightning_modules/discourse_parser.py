@@ -19,7 +19,7 @@ from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.edu_segmenter import EduSegmenter, load_default
 from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.chart import log_partition
-from lightning_modules.networks.discourse_charts import ChartReader, Spans, cut, document_band, document_tree
+from lightning_modules.networks.discourse_charts import ChartReader, Spans, cut, document_ldd, document_tree
 from lightning_modules.networks.ldd import LabelClasses
 from lightning_modules.networks.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
@@ -241,8 +241,8 @@ class DiscourseParser(LightningModule):
         answers = []
         for request, units, charts in zip(batch, edus, self.charts(numbers, self.vectors(numbers))):
             tree = document_tree(charts, self.reader.classes)
-            band = document_band(charts, self.reader.classes, min(self.band, len(units) - 1), self.rows)
-            answers.append(DiscourseParse.of(request, units, self.relations, tree, band, self.rows))
+            band, gamma = document_ldd(charts, self.reader.classes, min(self.band, len(units) - 1), self.rows)
+            answers.append(DiscourseParse.of(request, units, self.relations, tree, band, self.rows, gamma))
         return answers
 
     def parse(self, request: ParseRequest) -> DiscourseParse:

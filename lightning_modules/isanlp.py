@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from pytorch_lightning import LightningModule
 
-from datamodules.discourse.distributions import NUCLEARITIES, Rows, tree_ldd
+from datamodules.discourse.distributions import NUCLEARITIES, Rows, tree_gamma, tree_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import GUM, RST_DT
 from datamodules.documents import CorpusError
@@ -85,7 +85,8 @@ class IsaNLPParser(LightningModule):
         probability = torch.tensor([float(getattr(unit, "proba", 1.0)) for *_, unit in nodes]).clamp(0, 1)
         band = min(self.band, len(edus) - 1)
         ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, band, probability)
-        return DiscourseParse.of(request, list(edus), self.relations, tree, ldd, self.rows)
+        gamma = tree_gamma(tree, len(edus), self.rows, probability)
+        return DiscourseParse.of(request, list(edus), self.relations, tree, ldd, self.rows, gamma)
 
     def _relation(self, unit: Any) -> int:
         return self.relations.index(self.inventory.class_of(unit.relation))

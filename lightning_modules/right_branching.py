@@ -7,7 +7,7 @@ import torch
 from pytorch_lightning import LightningModule
 
 from datamodules.discourse.baselines import right_branching
-from datamodules.discourse.distributions import Rows, tree_ldd
+from datamodules.discourse.distributions import Rows, tree_gamma, tree_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest, nodes_of
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.relations import GUM
@@ -57,7 +57,8 @@ class RightBranchingParser(LightningModule):
         tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)
         band = min(self.band, max(0, len(edus) - 1))
         ldd = tree_ldd(tree, len(edus), len(self.relations), self.rows, band)
-        return DiscourseParse.of(request, edus, self.relations, tree, ldd, self.rows)
+        gamma = tree_gamma(tree, len(edus), self.rows)
+        return DiscourseParse.of(request, edus, self.relations, tree, ldd, self.rows, gamma)
 
 
 def segment(request: ParseRequest) -> list[tuple[int, int]]:

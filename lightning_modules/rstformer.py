@@ -281,7 +281,7 @@ class RSTformer(Summarizer):
             return None
         if batch.ldd is None:
             raise CorpusError("the model attends with discourse, the data has none: give both the same ablation")
-        return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids)
+        return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
     def encode(self, batch: RSTformerBatch) -> LEDEncoderBaseModelOutput:
         """The encoder's states of a batch, with discourse.

@@ -39,12 +39,14 @@ def made_up_parse(request: ParseRequest, half_width: int = 8) -> DiscourseParse:
         comma = request.text.find(",", start, end)
         edus += [(start, end)] if comma < 0 else [(start, comma + 1), (comma + 1, end)]
     band = torch.rand(len(edus), 2 * half_width + 1, len(RELATIONS), generator=generator) / 2
-    return DiscourseParse.of(request, edus, RELATIONS, random_tree(len(edus), len(RELATIONS), rng), band)
+    gamma = torch.rand(len(edus), generator=generator)
+    tree = random_tree(len(edus), len(RELATIONS), rng)
+    return DiscourseParse.of(request, edus, RELATIONS, tree, band, gamma=gamma)
 
 
 def same(one: DiscourseParse, other: DiscourseParse) -> bool:
     """Whether two parses are equal in every field."""
     plain = ("id", "text_digest", "relations", "rows")
     return all(getattr(one, name) == getattr(other, name) for name in plain) and all(
-        torch.equal(getattr(one, name), getattr(other, name)) for name in ("edus", "tree", "ldd")
+        torch.equal(getattr(one, name), getattr(other, name)) for name in ("edus", "tree", "ldd", "gamma")
     )

@@ -145,6 +145,11 @@ class OtherDocuments:
         candidates = long_enough[:_CANDIDATES] or others[-_CANDIDATES:]
         return candidates[document_seed(self.seed, parse.text_digest) % len(candidates)]
 
+    def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
+        """gamma of another document's EDUs at the relative positions of the first `size` EDUs of this one, [E]."""
+        gamma = self.choose(parse, size).gamma
+        return gamma[torch.arange(size) * min(len(gamma), size) // size]
+
     def codes(self, parse: DiscourseParse, size: int, half_width: int) -> Tensor:
         """Codes of another document's LDD, fitted to the first `size` EDUs of this one: uint8 [E, 2b + 1, R]."""
         other = self.choose(parse, size)

@@ -125,6 +125,39 @@ def tree_ldd(
     return out
 
 
+def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor | None = None) -> Tensor:
+    """gamma of one binary tree: the mean over all EDUs b of the sum over relations of `tree_ldd`'s p(a, b, l).
+
+    An EDU of a nucleus side of a node is the nucleus of all EDUs of the node's other side.
+
+    Args:
+        tree, size, rows, probability: as in `tree_ldd`.
+
+    Returns:
+        [E], float32.
+    """
+    start, split, end, nuclearity = tree[:, :4].long().unbind(1)
+    value = torch.ones(len(tree)) if probability is None else probability.float()
+    total = torch.zeros(size + 1)  # differences along the EDUs
+    for ids, first, last, others in (
+        (_LEFT_NUCLEUS, start, split, end - split),
+        (_RIGHT_NUCLEUS, split + 1, end, split + 1 - start),
+    ):
+        mass = others * value * torch.isin(nuclearity, torch.tensor(ids))            # [E - 1]
+        total.index_add_(0, first, mass).index_add_(0, last + 1, mass, alpha=-1)
+    gamma = total.cumsum(0)[:size] / max(1, size)
+    return gamma * nucleus_leaves(tree, size) if rows == "nucleus" else gamma
+
+
+def band_gamma(band: Tensor) -> Tensor:
+    """gamma of each EDU as far as a band says: the sum over relations, a mean over the pairs that it holds, times
+    (E - 1) / E for the EDU itself. Exact where the band reaches every pair: [E, 2b + 1, R] -> [E].
+    """
+    size = len(band)
+    pairs = inside(size, band.shape[1] // 2).sum(1).clamp(min=1).to(band.device)
+    return band.sum((1, 2)) / pairs * ((size - 1) / max(1, size))
+
+
 def nucleus_leaves(tree: Tensor, size: int) -> Tensor:
     """Which EDUs are a nucleus of the node right above them: bool [E]; a single EDU is one."""
     nuclei = torch.ones(size, dtype=torch.bool)

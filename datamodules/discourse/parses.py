@@ -10,6 +10,7 @@ from torch import Tensor
 from datamodules.discourse.distributions import (
     NUCLEARITIES,
     Rows,
+    band_gamma,
     check_tree,
     decode,
     encode,
@@ -81,6 +82,8 @@ class DiscourseParse:
             split + 1 ... end (inclusive, as in `trees.Span`), with ids into `NUCLEARITIES` and `relations`, int32
             [E - 1, 5].
         ldd: the LDD's band in one byte a value (`distributions.encode`), uint8 [E, 2b + 1, R].
+        gamma: how much the document leans on each EDU as a nucleus: (1 / E) sum over all EDUs b and relations l of
+            p(a, b, l), pairs beyond the band included, float32 [E]. RST-LoRA weighs updates by it.
     """
 
     id: str
@@ -90,6 +93,7 @@ class DiscourseParse:
     rows: Rows
     tree: Tensor
     ldd: Tensor
+    gamma: Tensor
 
     @classmethod
     def of(
@@ -100,6 +104,7 @@ class DiscourseParse:
         tree: Tensor,
         band: Tensor,
         rows: Rows = "side",
+        gamma: Tensor | None = None,
     ) -> Self:
         """A parser's answer, checked and brought to its compact form.
 
@@ -111,10 +116,11 @@ class DiscourseParse:
             band: the LDD's band, floats [E, 2b + 1, R] on any device; values on the diagonal and outside the document
                 are ignored. Half-widths beyond E - 1 are cut to it.
             rows: reading of the LDD.
+            gamma: see there; taken from the band if not given, which then has to reach every pair of EDUs.
 
         Raises:
-            ValueError: if there is no EDU, EDUs overlap or leave the text, the tree is none, or a value of the band is
-                no probability; names the document.
+            ValueError: if there is no EDU, EDUs overlap or leave the text, the tree is none, a value of the band is no
+                probability, or gamma is missing, of another shape or negative; names the document.
         """
         try:
             edus = trimmed(torch.as_tensor(edus, dtype=torch.int32).reshape(-1, 2), request.text)
@@ -125,10 +131,14 @@ class DiscourseParse:
                 raise ValueError(f"the band of its LDD is {list(band.shape)}, not {shape}")
             band = resize(band.detach(), min(band.shape[1] // 2, size - 1))
             within = inside(size, band.shape[1] // 2).unsqueeze(-1).to(band.device)
-            code = encode(band.where(within, band.new_zeros(()))).cpu()
+            band = band.where(within, band.new_zeros(()))
+            code = encode(band).cpu()
+            if gamma is None and band.shape[1] == 2 * size - 1:  # the band reaches every pair
+                gamma = band_gamma(band)
+            gamma = checked_gamma(gamma, size)
         except ValueError as error:
             raise ValueError(f"document {request.id!r}: {error}") from None
-        return cls(request.id, text_digest(request.text), edus, tuple(relations), rows, tree, code)
+        return cls(request.id, text_digest(request.text), edus, tuple(relations), rows, tree, code, gamma)
 
     @property
     def size(self) -> int:
@@ -143,7 +153,7 @@ class DiscourseParse:
     @property
     def nbytes(self) -> int:
         """Bytes of its tensors."""
-        return sum(tensor.nbytes for tensor in (self.edus, self.tree, self.ldd))
+        return sum(tensor.nbytes for tensor in (self.edus, self.tree, self.ldd, self.gamma))
 
     def band(self, half_width: int, variant: Variant = "full") -> Tensor:
         """The LDD's band: entry [i, b + d, l] is p(edu_i, edu_(i + d), l); zero on the diagonal and outside.
@@ -216,6 +226,19 @@ def nodes_of(tree: Tree, relations: Sequence[str]) -> Tensor:
         raise ValueError(f"relation {unknown[0]!r} is none of {', '.join(relations)}")
     rows = [(s.start, s.split, s.end, NUCLEARITIES.index(s.nuclearity), index[s.relation]) for s in spans]
     return torch.tensor(rows, dtype=torch.int32).reshape(-1, 5)
+
+
+def checked_gamma(gamma: Tensor | None, size: int) -> Tensor:
+    """Return gamma of `size` EDUs as it is stored, float32 [E].
+
+    Raises:
+        ValueError: if it is missing, of another shape, negative or not a number.
+    """
+    if gamma is None:
+        raise ValueError("its band does not reach every pair of EDUs, so that gamma has to be given")
+    if gamma.shape != (size,) or not (gamma >= -1e-4).all():  # so written, NaN fails too
+        raise ValueError(f"gamma is a number of 0 or more for each of {size} EDUs, got {gamma.tolist()[:5]} ...")
+    return gamma.detach().float().clamp(min=0).cpu().contiguous()
 
 
 def trimmed(edus: Tensor, text: str) -> Tensor:

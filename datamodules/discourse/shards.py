@@ -21,12 +21,12 @@ from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import CorpusError
 
 # Raised whenever what is stored, or what a key covers, changes its meaning.
-VERSION = 1
+VERSION = 2
 FORMAT = "precis discourse parses"
 WRITING = ".writing-"  # beginning of the names of files that are not whole yet
 _NAME = re.compile(r"parses-\d+-[0-9a-f]+-([0-9a-f]{32})\.safetensors")
-_FIELDS = ("edus", "tree", "ldd")
-_DTYPES = {"I32": torch.int32, "U8": torch.uint8}
+_FIELDS = ("edus", "tree", "ldd", "gamma")
+_DTYPES = {"F32": torch.float32, "I32": torch.int32, "U8": torch.uint8}
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -19,6 +19,7 @@ from lightning_modules.networks.chart import (
 from lightning_modules.networks.ldd import (
     LabelClasses,
     banded,
+    chunked_gamma,
     discourse_distribution,
     nucleus_leaves,
     side_distribution,
@@ -270,32 +271,46 @@ def document_tree(charts: list[Spans], classes: LabelClasses) -> Tensor:
     return torch.cat(nodes).int()
 
 
-def document_band(charts: list[Spans], classes: LabelClasses, width: int, rows: str) -> Tensor:
-    """The LDD of a document, the pairs at most `width` EDUs apart: [E, 2 width + 1, R], column width + b - a.
+class DocumentLDD(NamedTuple):
+    """The labelled discourse distribution of a document.
+
+    Attributes:
+        band: p of the pairs at most b EDUs apart, [E, 2b + 1, R], column b + (other EDU - EDU).
+        gamma: (1 / E) sum over all EDUs and relations of p, within the band and beyond, [E].
+    """
+
+    band: Tensor
+    gamma: Tensor
+
+
+def document_ldd(charts: list[Spans], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
+    """The LDD of a document, in double precision.
 
     A mixture's is the mean of its members' LDDs. With `rows: nucleus` it cannot be read from their pooled nodes: the
     nuclearity of a leaf depends on the member that the nodes above it come from. Nodes that have no classes of their
     own are left out there.
     """
-    members = [_member_band(list(parts), classes, width, rows) for parts in zip(*(chart.members for chart in charts))]
-    return torch.stack(members).mean(0)
+    by_member = zip(*(chart.members for chart in charts))
+    bands, gammas = zip(*(_member_ldd(list(member), classes, half_width, rows) for member in by_member))
+    return DocumentLDD(sum(bands) / len(bands), sum(gammas) / len(gammas))
 
 
-def _member_band(charts: list[MemberChart], classes: LabelClasses, width: int, rows: str) -> Tensor:
-    """The band of one scorer's distribution over one chart, or over chunks and the chart over them."""
+def _member_ldd(charts: list[MemberChart], classes: LabelClasses, half_width: int, rows: str) -> DocumentLDD:
+    """The LDD of one scorer's distribution over one chart, or over chunks and the chart over them."""
     chunks, over = (charts[:-1], charts[-1]) if len(charts) > 1 else (charts, None)
     if rows == "side":
         blocks = [side_distribution(chart.spans, chart.nodes, chart.change, classes) for chart in chunks]
     else:
         blocks = [discourse_distribution(c.nodes, c.labels, classes, len(c.spans), rows) for c in chunks]
+    shares = None
     if over is None:
-        return banded(blocks, blocks[0].new_zeros(1, 1, classes.relations), None, width)
-    top = side_distribution(over.spans, over.nodes, over.change, classes)
-    if rows == "side":
-        return banded(blocks, top, None, width)
-    # the parent of a leaf is in its chunk, and that of a chunk of one leaf in the chart over the chunks
-    single = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
-    of_leaves = discourse_distribution(over.nodes, over.labels, classes, len(chunks), rows)
-    top = torch.where(single.view(-1, 1, 1), of_leaves, top)
-    shares = [nucleus_leaves(c.nodes, c.labels, classes, len(c.spans))[0, -1] for c in chunks]
-    return banded(blocks, top, shares, width)
+        top = blocks[0].new_zeros(1, 1, classes.relations)
+    else:
+        top = side_distribution(over.spans, over.nodes, over.change, classes)
+    if over is not None and rows == "nucleus":
+        # the parent of a leaf is in its chunk, and that of a chunk of one leaf in the chart over the chunks
+        single = torch.tensor([len(chart.spans) == 1 for chart in chunks], device=top.device)
+        of_leaves = discourse_distribution(over.nodes, over.labels, classes, len(chunks), rows)
+        top = torch.where(single.view(-1, 1, 1), of_leaves, top)
+        shares = [nucleus_leaves(c.nodes, c.labels, classes, len(c.spans))[0, -1] for c in chunks]
+    return DocumentLDD(banded(blocks, top, shares, half_width), chunked_gamma(blocks, top, shares))

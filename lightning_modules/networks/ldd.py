@@ -211,6 +211,24 @@ def band_of(dense: Tensor, width: int) -> Tensor:
     return dense[rows, columns.clamp(0, size - 1)] * inside.unsqueeze(-1)
 
 
+def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None) -> Tensor:
+    """gamma(a) = (1 / E) sum over b and l of p(a, b, l), over all EDUs b of the document, however far apart.
+
+    Args:
+        blocks, top, nucleus: as in `banded`.
+
+    Returns:
+        [E].
+    """
+    sizes = top.new_tensor([len(block) for block in blocks])                         # [chunks]
+    across = top.sum(-1) @ sizes                                                     # [chunks], to EDUs of other chunks
+    parts = []
+    for number, block in enumerate(blocks):
+        share = 1 if nucleus is None else nucleus[number]
+        parts.append(block.sum((1, 2)) + across[number] * share)
+    return torch.cat(parts) / sizes.sum()
+
+
 def banded(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None, width: int) -> Tensor:
     """The band of a long document that was parsed in chunks: a chart in every chunk, and a chart over the chunks.
 

@@ -34,11 +34,13 @@ class Discourse:
         band: entry [n, a, b + d, l] is p(a, a + d, l) of document n, [B, E, 2b + 1, R].
         token_edu: EDU of each token, -1 where there is none, [B, T].
         ids: of the documents, for messages.
+        gamma: how much a document leans on each EDU as a nucleus, which adapters read, [B, E].
     """
 
     band: Tensor
     token_edu: Tensor
     ids: Sequence[str] = ()
+    gamma: Tensor | None = None
 
 
 class BatchView:
@@ -247,7 +249,7 @@ class DiscourseLED(nn.Module):
             raise ValueError("this model attends with discourse: give the batch's, or make it with no_discourse")
         if self.adapters is not None:
             view = View.of(attention_mask, is_global, discourse.token_edu)
-            self.adapters.read(discourse.band, view.token_edu)
+            self.adapters.read(discourse.gamma, view.token_edu, discourse.band.shape[-1])
         if not len(self.injections):
             return BatchView(View.of(attention_mask, is_global)), [None] * count
         view = View.of(attention_mask, is_global, discourse.token_edu)

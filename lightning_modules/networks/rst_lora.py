@@ -1,8 +1,9 @@
 """RST-LoRA: low-rank adapters of a LED whose update in the encoder is weighted by discourse.
 
 Pu and Demberg, NAACL 2024: h = W x + (x (1 + gamma)) W_down W_up, where gamma is the labelled discourse distribution
-averaged over its second EDU axis: how much the rest of a document leans on an EDU as its nucleus. The adapters are
-those of `peft`. An update that depends on the document cannot be folded into the weights.
+averaged over its second EDU axis: how much the rest of a document leans on an EDU as its nucleus. The average is over
+all EDUs of the document, also those beyond the band of the LDD and those whose text was cut off: a parser computes it.
+The adapters are those of `peft`. An update that depends on the document cannot be folded into the weights.
 """
 
 from torch import Tensor, nn
@@ -12,19 +13,17 @@ ENCODER = r".*encoder\.layers\.\d+\.self_attn\.longformer_self_attn\.(query|valu
 DECODER = r".*decoder\.layers\.\d+\.(self_attn|encoder_attn)\.(q_proj|v_proj)"
 
 
-def token_weights(band: Tensor, token_edu: Tensor, no_labels: bool = False) -> Tensor:
-    """gamma of each token: (1 / E) sum_b sum_l p(a, b, l) of its EDU a, 0 where it is in none, [B, T].
-
-    Pairs beyond the band count as 0.
+def token_weights(gamma: Tensor, token_edu: Tensor) -> Tensor:
+    """Return gamma of the EDU of each token, 0 where it is in none.
 
     Args:
-        band: entry [n, a, b + d, l] is p(a, a + d, l) of document n, [B, E, 2b + 1, R].
+        gamma: (1 / E) sum_b sum_l p(a, b, l) of each EDU a, [B, E].
         token_edu: EDU of each token, -1 where there is none, [B, T].
-        no_labels: the mean over relations takes the place of their sum.
+
+    Returns:
+        [B, T].
     """
-    by_edu = band.mean(-1).sum(-1) if no_labels else band.sum((-2, -1))  # [B, E]
-    by_edu = by_edu / (token_edu.amax(1, keepdim=True) + 1).clamp(min=1)
-    return by_edu.gather(1, token_edu.clamp(min=0)).masked_fill(token_edu < 0, 0)
+    return gamma.gather(1, token_edu.clamp(min=0)).masked_fill(token_edu < 0, 0)
 
 
 class DiscourseAdapters:
@@ -37,7 +36,7 @@ class DiscourseAdapters:
         rank: of the update.
         alpha: the update is multiplied by alpha / rank.
         dropout: of the adapters' inputs.
-        no_labels: see `token_weights`.
+        no_labels: the mean over relations takes the place of their sum in gamma.
 
     Raises:
         ValueError: if the rank is not positive or `peft` is not installed.
@@ -60,9 +59,20 @@ class DiscourseAdapters:
             if ".encoder.layers." in name and name.endswith(".lora_A.default"):
                 module.register_forward_pre_hook(self._weigh)
 
-    def read(self, band: Tensor, token_edu: Tensor) -> None:
-        """Takes the discourse of a batch, which stays until the next one: activations may be computed once more."""
-        self.gamma = token_weights(band, token_edu, self.no_labels)
+    def read(self, gamma: Tensor | None, token_edu: Tensor, relations: int) -> None:
+        """Takes the discourse of a batch, which stays until the next one: activations may be computed once more.
+
+        Args:
+            gamma, token_edu: see `token_weights`.
+            relations: number of relations R.
+
+        Raises:
+            ValueError: if there is no gamma.
+        """
+        if gamma is None:
+            raise ValueError("these adapters weigh by gamma, and the batch's discourse has none")
+        weights = token_weights(gamma, token_edu)
+        self.gamma = weights / relations if self.no_labels else weights
 
     def _weigh(self, module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
         """x (1 + gamma), [B, T, D]."""

@@ -4,8 +4,9 @@ import torch
 import experiments.discourse.parsers  # noqa: F401 - the names of parsers
 from datamodules import parsing
 from datamodules.corpora import Files, Texts
+from datamodules.corpora.corpus import as_document
 from datamodules.discourse.cache import MissingParse
-from datamodules.discourse.distributions import decode, inside, random_ldd
+from datamodules.discourse.distributions import decode, inside, random_ldd, tree_ldd
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.rstformer import RSTformerData
@@ -54,6 +55,8 @@ def test_a_batch_is_text_edus_and_their_discourse(corpus_files, tmp_path):
         ldd = decode(batch.ldd[n])
         torch.testing.assert_close(ldd[:seen, half - own : half + own + 1], expected[:seen])
         assert ldd[seen:].eq(0).all() and ldd[:, half].eq(0).all()
+        # gamma is the parser's, whatever was cut off and however narrow the band
+        assert batch.gamma[n, :seen].equal(parse.gamma[:seen]) and batch.gamma[n, seen:].eq(0).all()
         target = batch.target[n][batch.target_mask[n] == 1].tolist()
         assert data.text.decode(target) == document.references[0][0][: len(data.text.decode(target))]
         assert batch.target_input[n, 0] == data.text.stop and batch.target_input[n, 1] == target[0]
@@ -124,6 +127,30 @@ def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corp
     (row,) = single.features("test")
     parse, read = single.cache.get(row["parse"]), int(batch.token_edu.max()) + 1
     assert torch.equal(batch.ldd[0], data._others.codes(parse, read, min(8, parse.size - 1)))
+
+
+@pytest.mark.parametrize("ablation", ["none", "one_best", "ria", "permuted", "other"])
+def test_each_ablation_has_its_own_gamma(ablation, corpus_files, tmp_path):
+    data = ready(corpus_files, tmp_path, ablation=ablation, half_width=2)
+    batch = next(iter(data.test_dataloader()))
+    documents = {row["id"]: as_document(row) for row in data.documents("test")}
+    for n, name in enumerate(batch.ids):
+        parse, seen = made_up_parse(ParseRequest.of(documents[name]), 8), int(batch.token_edu[n].max()) + 1
+        gamma = batch.gamma[n, :seen]
+        if ablation == "none":
+            assert gamma.equal(parse.gamma[:seen])
+        elif ablation == "one_best":
+            whole = tree_ldd(parse.tree, parse.size, len(RELATIONS), parse.rows)
+            torch.testing.assert_close(gamma, whole.sum((1, 2))[:seen] / parse.size)
+        elif ablation == "ria":
+            values = random_ldd(parse.size, 2, len(RELATIONS)).sum(-1)[:seen]
+            means = values.sum(1) / values.gt(0).sum(1) * (parse.size - 1) / parse.size
+            torch.testing.assert_close(gamma, means, atol=0.01, rtol=0)
+        elif ablation == "permuted":
+            assert gamma.sort().values.equal(parse.gamma[:seen].sort().values)
+        else:
+            others = [other.gamma for other in data._others.parses if other.text_digest != parse.text_digest]
+            assert any(set(gamma.tolist()) <= set(other.tolist()) for other in others)
 
 
 def test_without_discourse_no_parser_is_asked(corpus_files, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from made_up_treebank import made_up_treebank
 from pytorch_lightning import Trainer, seed_everything
+from scipy.stats import spearmanr
 from torch.testing import assert_close
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
@@ -135,6 +136,53 @@ def test_a_long_text_is_parsed_in_chunks(trained, treebank, rows):
     pairs = parse.dense().sum(-1)
     both = (pairs + pairs.T)[~torch.eye(parse.size, dtype=torch.bool)]
     assert both.min() > (0.95 if rows == "side" else -0.05) and both.max() < 2.05
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+def test_gamma_of_an_edu_is_its_mean_over_all_trees(trained, treebank, rows):
+    """However narrow the band: against every tree of the shortest document, node by node."""
+    model = copy.deepcopy(trained[0])
+    for scorer in model.scorers:
+        torch.manual_seed(0)
+        torch.nn.init.normal_(scorer.span_score[-1].weight, std=0.5)  # many trees are likely
+    model.rows, model.band, model.least = rows, 1, 0
+    request = min(requests(data_of(treebank)), key=lambda request: len(request.edus))
+    features = parser_features(request, request.edus, None)
+    batch, size = ParserBatch.of([features]), features.size
+    layout, vectors = layout_of(batch), model.vectors(batch)
+    expected = torch.zeros(size)
+    for scorer in model.scorers:
+        states = scorer.context(vectors, layout)
+        potentials = scorer.potentials(states, layout, Units.edus(layout))
+        every = trees(0, size - 1)
+        columns = [(torch.zeros(len(tree), dtype=torch.long), *torch.tensor(tree).T) for tree in every]
+        weights = torch.stack([node_scores(potentials, *places).sum() for places in columns]).softmax(0)
+        for tree, weight, places in zip(every, weights, columns):
+            probs = scorer.class_logits(states, layout, *places).softmax(-1)
+            for a in range(size):
+                expected[a] += weight * leaning(tree, probs, model.classes, a, rows) / size / len(model.scorers)
+    parse = model.parse(request)
+    assert parse.half_width == 1
+    assert_close(parse.gamma, expected.detach(), atol=1e-5, rtol=0)
+    assert spearmanr(parse.gamma, expected.detach()).statistic == pytest.approx(1)
+
+
+def leaning(tree: tuple, probs: torch.Tensor, classes: list, a: int, rows: str) -> float:
+    """Expected number of EDUs whose nucleus `a` is in one tree, over all classes of its nodes."""
+    nucleus = [[sum(p for p, (name, _) in zip(row.tolist(), classes) if name[side] == "N") for row in probs]
+               for side in (0, 1)]  # fmt: skip
+    above = [n for n, (start, _, end) in enumerate(tree) if start <= a <= end]
+    parent = min(above, key=lambda n: tree[n][2] - tree[n][0])
+    total = 0.0
+    for n, (start, split, end) in enumerate(tree):
+        if start <= a <= end:
+            left = a <= split
+            others = end - split if left else split + 1 - start
+            share = nucleus[not left][n]
+            if rows == "nucleus" and n != parent:
+                share *= nucleus[a > tree[parent][1]][parent]
+            total += share * others
+    return total
 
 
 def test_odd_texts(trained):

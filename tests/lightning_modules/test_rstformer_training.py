@@ -106,6 +106,11 @@ def test_rst_lora_trains_adapters_and_writes(corpus_files, folder, tmp_path):
         one.use_text(data.text)
         summaries.append([summary.sentences for summary in one.eval().summarize(batch)])
     assert summaries[0] == summaries[1]
+    # each token's update is weighed by the gamma that the parser gave its EDU
+    for n, name in enumerate(batch.ids):
+        weights, edus = model.network.adapters.gamma[n], batch.token_edu[n]
+        expected = [0.0 if edu < 0 else batch.gamma[n, edu].item() for edu in edus.tolist()]
+        assert weights[: len(expected)].tolist() == pytest.approx(expected), name
     with pytest.raises(ValueError, match="cannot be folded into a LED"):
         model.export(tmp_path / "led")
     for ablation in ("wac", "no_discourse"):

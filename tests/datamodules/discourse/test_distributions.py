@@ -7,6 +7,7 @@ import torch
 from made_up_parses import random_tree
 
 from datamodules.discourse.distributions import (
+    band_gamma,
     check_tree,
     decode,
     encode,
@@ -16,6 +17,7 @@ from datamodules.discourse.distributions import (
     resize,
     to_band,
     to_dense,
+    tree_gamma,
     tree_ldd,
 )
 
@@ -49,6 +51,27 @@ def test_the_ldd_of_a_tree_is_that_of_a_loop_over_pairs(size, rows):
         assert torch.equal(to_dense(tree_ldd(tree, size, 4, rows)), expected)
         for band in (0, 1, 3, 30):
             assert torch.equal(tree_ldd(tree, size, 4, rows, band), to_band(expected, band))
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 19])
+def test_gamma_is_the_mean_over_all_other_edus(size, rows):
+    rng = random.Random(size)
+    for _ in range(8):
+        tree = random_tree(size, 4, rng)
+        expected = by_hand(tree, size, 4, rows).sum((1, 2)) / size
+        torch.testing.assert_close(tree_gamma(tree, size, rows), expected)
+        torch.testing.assert_close(band_gamma(to_band(by_hand(tree, size, 4, rows), size)), expected)
+    probability = torch.rand(size - 1)
+    weighted = to_dense(tree_ldd(tree, size, 4, rows, probability=probability))
+    torch.testing.assert_close(tree_gamma(tree, size, rows, probability), weighted.sum((1, 2)) / size)
+
+
+def test_gamma_of_a_narrow_band_is_a_mean_over_the_pairs_that_it_holds():
+    band = torch.rand(5, 3, 2) * inside(5, 1).unsqueeze(-1)
+    for a in range(5):
+        others = [band[a, 1 + d].sum().item() for d in (-1, 1) if 0 <= a + d < 5]
+        assert band_gamma(band)[a].item() == pytest.approx(sum(others) / len(others) * 4 / 5)
 
 
 def test_rows_of_the_papers_example():

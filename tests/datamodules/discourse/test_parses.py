@@ -22,7 +22,8 @@ def whole(text: str) -> ParseRequest:
 
 def parse_of(text: str, edus: list[tuple[int, int]], half_width: int = 3) -> DiscourseParse:
     tree = random_tree(max(1, len(edus)), 3, random.Random(0))
-    return DiscourseParse.of(whole(text), edus, RELATIONS, tree, torch.rand(len(edus), 2 * half_width + 1, 3))
+    band = torch.rand(len(edus), 2 * half_width + 1, 3)
+    return DiscourseParse.of(whole(text), edus, RELATIONS, tree, band, gamma=torch.rand(len(edus)))
 
 
 def test_a_request_knows_sentences_and_paragraphs():
@@ -45,7 +46,7 @@ def test_a_parse_keeps_what_it_was_given():
         assert request.text[start:end] == request.text[start:end].strip() != ""
     assert parse.edus.dtype == parse.tree.dtype == torch.int32
     band = torch.rand(6, 7, 3)
-    parse = DiscourseParse.of(request, parse.edus, RELATIONS, parse.tree, band)
+    parse = DiscourseParse.of(request, parse.edus, RELATIONS, parse.tree, band, gamma=parse.gamma)
     stored = parse.band(3)
     within = inside(6, 3)
     assert (stored[within] - band[within]).abs().max() < 1 / 255
@@ -78,6 +79,27 @@ def test_variants():
     assert parse.share() == pytest.approx(share.item(), abs=1e-6)
     with pytest.raises(ValueError, match="no variant 'none'; there are full"):
         parse.band(2, "none")
+
+
+def test_gamma_is_taken_from_a_band_of_all_pairs_and_given_with_a_narrower_one():
+    request = ParseRequest.of(made_up_document(1))
+    edus, tree = made_up_parse(request).edus, made_up_parse(request).tree
+    dense = torch.rand(6, 6, 3)
+    expected = [
+        sum(dense[a, b, relation].item() for b in range(6) if b != a for relation in range(3)) / 6 for a in range(6)
+    ]
+    wide = torch.zeros(6, 11, 3)
+    for a in range(6):
+        wide[a, 5 - a : 11 - a] = dense[a]  # the diagonal is not read
+    assert DiscourseParse.of(request, edus, RELATIONS, tree, wide).gamma.tolist() == pytest.approx(expected)
+    narrow = wide[:, 3:8]
+    given = DiscourseParse.of(request, edus, RELATIONS, tree, narrow, gamma=torch.tensor(expected).double())
+    assert given.gamma.tolist() == pytest.approx(expected) and given.gamma.dtype == torch.float32
+    with pytest.raises(ValueError, match="does not reach every pair of EDUs, so that gamma has to be given"):
+        DiscourseParse.of(request, edus, RELATIONS, tree, narrow)
+    for wrong in (torch.rand(5), -torch.rand(6), torch.full((6,), float("nan"))):
+        with pytest.raises(ValueError, match="gamma is a number of 0 or more for each of 6 EDUs"):
+            DiscourseParse.of(request, edus, RELATIONS, tree, narrow, gamma=wrong)
 
 
 def test_one_edu():

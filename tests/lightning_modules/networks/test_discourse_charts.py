@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from lightning_modules.networks.discourse_charts import ChartReader, cut, document_band, document_tree
+from lightning_modules.networks.discourse_charts import ChartReader, cut, document_ldd, document_tree
 from lightning_modules.networks.ldd import LabelClasses, band_of
 from lightning_modules.networks.span_scorer import DiscourseScorer, Layout, Units, node_scores
 from tests.lightning_modules.networks.brute_trees import ancestor, labelled, parent_is_nucleus, trees
@@ -90,7 +90,10 @@ def test_a_mixture_equals_the_sum_over_all_labelled_trees_of_its_members(rows):
     (charts,) = reader.read(vectors, layout, [[(0, 5)]])
     members = members_by_hand(reader, vectors, layout, units_of([(i, i) for i in range(5)]))
     expected = sum(distribution_by_hand(every, 5, rows) for every in members) / 2
-    assert_close(document_band(charts, CLASSES, 4, rows), band_of(expected, 4), atol=1e-6, rtol=0)
+    found = document_ldd(charts, CLASSES, 4, rows)
+    assert_close(found.band, band_of(expected, 4), atol=1e-6, rtol=0)
+    narrow = document_ldd(charts, CLASSES, 1, rows)  # gamma is that of all pairs
+    assert_close(narrow.gamma, expected.sum((1, 2)) / 5, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("rows", ["side", "nucleus"])
@@ -112,7 +115,10 @@ def test_a_mixture_over_chunks_equals_the_sum_over_all_nested_trees(rows):
                 classes += own_classes
             every.append((math.prod(chance for chance, *_ in drawn), nodes, classes))
         expected = expected + distribution_by_hand(every, 5, rows) / 2
-    assert_close(document_band(charts, CLASSES, 4, rows), band_of(expected, 4), atol=1e-6, rtol=0)
+    found = document_ldd(charts, CLASSES, 4, rows)
+    assert_close(found.band, band_of(expected, 4), atol=1e-6, rtol=0)
+    narrow = document_ldd(charts, CLASSES, 1, rows)  # gamma is that of all pairs
+    assert_close(narrow.gamma, expected.sum((1, 2)) / 5, atol=1e-6, rtol=0)
 
 
 def test_chunked_reading_sums_to_a_distribution_over_nested_trees():
@@ -120,13 +126,13 @@ def test_chunked_reading_sums_to_a_distribution_over_nested_trees():
     reader, layout, vectors = reader_with(1), layout_of(12), torch.randn(1, 12, 6)
     chunks = [(0, 4), (4, 9), (9, 12)]
     (charts,) = reader.read(vectors, layout, [chunks])
-    band = document_band(charts, CLASSES, 11, "side")
+    band = document_ldd(charts, CLASSES, 11, "side").band
     for number, (start, end) in enumerate(chunks):
-        single = document_band([charts[number]], CLASSES, end - start, "side")
+        single = document_ldd([charts[number]], CLASSES, end - start, "side").band
         for a in range(start, end):
             for b in range(start, end):
                 assert_close(band[a, 11 + b - a], single[a - start, end - start + b - a])
-    over = document_band([charts[-1]], CLASSES, 2, "side")
+    over = document_ldd([charts[-1]], CLASSES, 2, "side").band
     for a in range(12):
         for b in range(12):
             units = [next(n for n, (start, end) in enumerate(chunks) if start <= x < end) for x in (a, b)]
@@ -146,7 +152,7 @@ def test_batches_of_different_sizes_say_what_each_alone_says():
     found = reader.read(vectors, together, [[(0, 8)], [(0, 1)], [(0, 5)]])
     for row, size in enumerate((8, 1, 5)):
         (alone,) = reader.read(vectors[row : row + 1, :size], layout_of(size), [[(0, size)]])
-        one, other = (document_band(charts, CLASSES, 7, "side") for charts in (found[row], alone))
+        one, other = (document_ldd(charts, CLASSES, 7, "side").band for charts in (found[row], alone))
         assert_close(one, other, atol=1e-5, rtol=0)
         assert document_tree(found[row], CLASSES).equal(document_tree(alone, CLASSES))
 
@@ -162,6 +168,6 @@ def test_cky_takes_one_scorer():
 def test_band_of_a_whole_text_is_its_dense_distribution():
     reader, layout = reader_with(1), layout_of(6)
     (charts,) = reader.read(torch.randn(1, 6, 6), layout, [[(0, 6)]])
-    wide = document_band(charts, CLASSES, 5, "side")
+    wide = document_ldd(charts, CLASSES, 5, "side").band
     dense = torch.stack([wide[a, 5 - a : 11 - a] for a in range(6)])
-    assert_close(document_band(charts, CLASSES, 2, "side"), band_of(dense, 2))
+    assert_close(document_ldd(charts, CLASSES, 2, "side").band, band_of(dense, 2))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -16,7 +18,7 @@ def discourse_of(seed: int = 0) -> Discourse:
     edus = torch.arange(T).div(5, rounding_mode="floor").expand(B, T).clone()
     edus[:, 0] = edus[:, -1] = -1
     edus[1, 14:] = -1  # the second document has three EDUs
-    return Discourse(band, edus)
+    return Discourse(band, edus, gamma=torch.rand(B, EDUS, generator=generator))
 
 
 def led_of() -> LEDForConditionalGeneration:
@@ -39,18 +41,19 @@ def batch(discourse: Discourse | None) -> dict:
 
 
 @pytest.mark.parametrize("no_labels", [False, True])
-def test_a_tokens_weight_is_what_others_lean_on_its_edu_on_average(no_labels):
-    found = discourse_of()
-    weights = token_weights(found.band, found.token_edu, no_labels)
-    for n, size in enumerate((EDUS, 3)):
+def test_a_tokens_weight_is_the_gamma_of_its_edu(no_labels):
+    found, led = discourse_of(), led_of()
+    adapters = DiscourseAdapters(led, rank=2, alpha=6.0, no_labels=no_labels)
+    network = DiscourseLED(led, None, "chunked", adapters).eval()
+    with torch.no_grad():
+        network(**batch(found))
+    for n in range(B):
         for t in range(T):
             edu = int(found.token_edu[n, t])
-            total = 0.0
-            if edu >= 0:
-                for column in range(2 * HALF + 1):
-                    for relation in range(RELATIONS):
-                        total += float(found.band[n, edu, column, relation]) / (RELATIONS if no_labels else 1)
-            assert float(weights[n, t]) == pytest.approx(total / size, abs=1e-6)
+            expected = float(found.gamma[n, edu]) / (RELATIONS if no_labels else 1) if edu >= 0 else 0.0
+            assert float(adapters.gamma[n, t]) == pytest.approx(expected, abs=1e-6)
+    with pytest.raises(ValueError, match="weigh by gamma, and the batch's discourse has none"):
+        network(**batch(replace(found, gamma=None)))
 
 
 def test_the_update_is_weighted_in_the_encoder_and_nowhere_else():
@@ -73,7 +76,7 @@ def test_the_update_is_weighted_in_the_encoder_and_nowhere_else():
         network(**batch(found))
     for hook in hooks:
         hook.remove()
-    gamma = token_weights(found.band, found.token_edu)
+    gamma = token_weights(found.gamma, found.token_edu)
     assert len(seen) == 2 * 2 + 2 * 2
     for name, (module, x, out) in seen.items():
         down, up = module.lora_A["default"].weight, module.lora_B["default"].weight
