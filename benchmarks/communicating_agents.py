@@ -18,7 +18,7 @@ import torch
 from datamodules.communicating_agents import CommunicatingAgentsBatch, CommunicatingAgentsData
 from datamodules.corpora.texts import Texts
 from datamodules.text.vocabulary import STOP, Vocabulary
-from lightning_modules.communicating_agents import CommunicatingAgents
+from lightning_modules.communicating_agents.module import CommunicatingAgents
 from lightning_modules.decoding.options import DecodingOptions
 
 V, B, S, T, BEAM = 50_000, 8, 800, 100, 5

@@ -33,8 +33,8 @@ from torch import Tensor, nn
 from transformers import LEDConfig
 from transformers.models.led.modeling_led import LEDEncoderLayer, LEDEncoderSelfAttention
 
-from lightning_modules.networks.discourse_attention import DiscourseInjection, View, head_relations, reach
-from lightning_modules.networks.led import BatchView, LayerView, LEDWindowAttention
+from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations, reach
+from lightning_modules.rstformer.led import BatchView, LayerView, LEDWindowAttention
 
 HEADS = 16 if torch.cuda.is_available() else 12  # LED-large's and LED-base's
 WIDTH, INNER, RELATIONS, EDU = 64 * HEADS, 256 * HEADS, 15, 8.4

@@ -23,11 +23,11 @@ from datamodules.corpora import Texts
 from datamodules.corpora.parallel import mapper
 from datamodules.documents import Document
 from datamodules.text.encoder_text import EncoderText
-from lightning_modules.bertsum import BertSum
+from lightning_modules.extractive.bertsum import BertSum
+from lightning_modules.extractive.selection import SelectionOptions
+from lightning_modules.extractive.zero_shot import ZeroShot
 from lightning_modules.metrics.oracle import greedy_oracle
 from lightning_modules.metrics.rouge_words import vocabulary
-from lightning_modules.networks.selection import SelectionOptions
-from lightning_modules.zero_shot import ZeroShot
 
 
 def read(path: str, count: int) -> list[Document]:

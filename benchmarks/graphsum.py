@@ -27,9 +27,9 @@ from torch.nn import functional as F
 from datamodules.graphsum import GraphSumBatch
 from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.graphsum import GraphSum
-from lightning_modules.networks.graph_decoder import GraphAttention
-from lightning_modules.networks.graphsum import GraphSumNetwork, Memory
+from lightning_modules.graphsum.decoder import GraphAttention
+from lightning_modules.graphsum.encoder import GraphSumNetwork, Memory
+from lightning_modules.graphsum.module import GraphSum
 from lightning_modules.networks.output_layer import VocabularySlices
 from lightning_modules.networks.transformer import sinusoidal
 

@@ -29,8 +29,8 @@ from torch import Tensor
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import decode, encode, inside, resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from lightning_modules.networks.chart import Potentials, node_marginals, span_marginals
-from lightning_modules.networks.ldd import LabelClasses, banded, chunked_gamma, discourse_distribution
+from lightning_modules.discourse_parser.chart import Potentials, node_marginals, span_marginals
+from lightning_modules.discourse_parser.ldd import LabelClasses, banded, chunked_gamma, discourse_distribution
 
 RELATIONS, CHUNKS, CHUNK, WINDOW = 15, 5, 390, 61
 NUCLEARITIES = ("NS", "SN", "NN")

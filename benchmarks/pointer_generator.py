@@ -30,8 +30,8 @@ from torch import Tensor
 from datamodules.pointer_generator import PointerGeneratorBatch
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.networks.pointer_generator import Memory, PointerGeneratorNetwork
-from lightning_modules.pointer_generator import PointerGenerator
+from lightning_modules.pointer_generator.module import PointerGenerator
+from lightning_modules.pointer_generator.network import Memory, PointerGeneratorNetwork
 
 V, B, S, T, BEAM = 50_000, 8, 400, 100, 4
 DECODED = (B, 32)  # documents at a time

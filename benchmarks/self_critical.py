@@ -22,7 +22,7 @@ from torch import Tensor
 
 from callbacks import SelfCritical
 from datamodules.pointer_generator import PointerGeneratorBatch
-from lightning_modules.pointer_generator import PointerGenerator
+from lightning_modules.pointer_generator.module import PointerGenerator
 
 SENTENCE = 25  # words of a sentence of the references; the first word of the vocabulary ends one in the samples
 WAYS = {

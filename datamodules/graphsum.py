@@ -3,8 +3,9 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import datasets
 import torch
@@ -17,7 +18,7 @@ from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.documents import CorpusError, Document
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, make_graph
 from datamodules.graphs.paragraphs import report
-from datamodules.parsing import Parser, parser_named
+from datamodules.parsing import NeedsParser, Parser
 from datamodules.summarization import SummarizationData
 from datamodules.text.subword_text import SubwordText
 from datamodules.text.subwords import encoder_path
@@ -104,7 +105,7 @@ class _Documents(Sequence[Document]):
         return as_document(self.table[index])
 
 
-class GraphSumData(SummarizationData):
+class GraphSumData(NeedsParser, SummarizationData):
     """Documents as at most so many paragraphs of at most `max_tokens` subwords, and the graph between them.
 
     Validation and test score against all references; the loss reads the first one.
@@ -143,9 +144,24 @@ class GraphSumData(SummarizationData):
         self.vocab_size, self.checkpoint = vocab_size, checkpoint
         self.max_tokens, self.max_target = max_tokens, max_target
         self.paragraphs = paragraphs or ParagraphRule()
-        if graph == "rst" and isinstance(parser, str):
-            parser = parser_named(parser)
-        self.graph = make_graph(graph, parser, Path(parses) if parses else self.cache_dir / "parses")
+        if isinstance(graph, str) and graph not in get_args(GraphName):
+            raise ValueError(f"data.graph {graph!r} is none of {', '.join(get_args(GraphName))}; choose one")
+        if graph == "rst" and parser is None:
+            raise ValueError("data.graph rst needs a parser; name one with data.parser")
+        self._graph, self._parser = graph, parser
+        self._parses = Path(parses) if parses else self.cache_dir / "parses"
+
+    @cached_property
+    def graph(self) -> ParagraphGraph:
+        """The graph between paragraphs. A parser that is given by name is loaded on first use.
+
+        Raises:
+            CorpusError: if there is no parser of that name.
+        """
+        parser = self._parser
+        if self._graph == "rst" and isinstance(parser, str):
+            parser = self.parser_named(parser)
+        return make_graph(self._graph, parser, self._parses)
 
     # Text --------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from lightning_modules.metrics.oracle import text_scores
 
 class SentenceScorer(Protocol):
     """What proposes sentences: the run of an extractive model (`experiments.run_scorer.RunScorer`), or one that nothing
-    was learned for (`lightning_modules.zero_shot.ZeroShot`).
+    was learned for (`lightning_modules.extractive.zero_shot.ZeroShot`).
 
     Attributes:
         fingerprint: digest of all that its scores depend on.

@@ -35,25 +35,32 @@ class Parser(Protocol):
 
 
 ParserLoader = Callable[[str, Rows, int], Parser]
-_loader: ParserLoader | None = None
 
 
-def name_parsers(loader: ParserLoader) -> None:
-    """Says what makes a parser of its name, rows and band. Whoever has the parsers does: no model is known here."""
-    global _loader
-    _loader = loader
+class NeedsParser:
+    """Mix-in of DataModules whose parser may be given by name.
 
+    Models are unknown to this package, so whoever builds the DataModule sets `load_parser`; `precis` sets
+    `experiments.discourse.parsers.load_parser`.
 
-def parser_named(name: str, rows: Rows = "side", band: int = 128) -> Parser:
-    """The parser of a name, as `precis parse --parser` takes it.
-
-    Raises:
-        CorpusError: if nobody has said what parsers there are, or there is none of that name.
+    Attributes:
+        load_parser: loads a parser by its name, reading of the LDD, and half-width of the band.
     """
-    if _loader is None:
-        known = "import experiments.discourse.parsers first"
-        raise CorpusError(f"parser {name!r} is a name, and no names are known: {known}")
-    return _loader(name, rows, band)
+
+    load_parser: ParserLoader | None = None
+
+    def parser_named(self, name: str, rows: Rows = "side", band: int = 128) -> Parser:
+        """Load the parser of a name, as `precis parse --parser` takes it.
+
+        Raises:
+            CorpusError: if `load_parser` is not set, or there is no parser of that name.
+        """
+        if self.load_parser is None:
+            raise CorpusError(
+                f"data.parser {name!r} is a name, and this {type(self).__name__} cannot load parsers by name; pass a "
+                "parser, or set load_parser (experiments.discourse.parsers.load_parser)"
+            )
+        return self.load_parser(name, rows, band)
 
 
 def key_of(request: ParseRequest, parser: Parser) -> str:

@@ -17,7 +17,7 @@ from datamodules.discourse.distributions import Rows, band_gamma, decode, resize
 from datamodules.discourse.distributions import encode as encode_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
-from datamodules.parsing import Parser, key_of, parse_missing, parser_named
+from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
 from datamodules.summarization import SummarizationData
 from datamodules.text.subword_text import SubwordText
 
@@ -68,7 +68,7 @@ class RSTformerBatch(Batch):
     target_mask: Tensor
 
 
-class RSTformerData(SummarizationData):
+class RSTformerData(NeedsParser, SummarizationData):
     """Documents cut to `max_source` subwords, first references to `max_target`, and their discourse.
 
     Parses are taken from a folder, where `precis parse` leaves them. Where none is named, documents without a parse are
@@ -136,7 +136,7 @@ class RSTformerData(SummarizationData):
             CorpusError: if there is no parser of that name.
         """
         if isinstance(self._parser, str):
-            self._parser = parser_named(self._parser, self.rows, max(_BAND, self.half_width))
+            self._parser = self.parser_named(self._parser, self.rows, max(_BAND, self.half_width))
         return self._parser
 
     @property

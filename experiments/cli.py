@@ -1,4 +1,4 @@
-"""The command `precis`: what is trained (`training.py`), and all else (`commands.py`)."""
+"""Entry point of the command `precis`."""
 
 import logging
 import os
@@ -14,10 +14,10 @@ from jsonargparse import ArgumentError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from datamodules.documents import CorpusError
-from experiments import commands
+from experiments.command_table import COMMANDS, TRAINING, load_command
 from experiments.parse_errors import check_configs, explain
 from experiments.run_folder import best_checkpoint, read_config
-from experiments.training import TRAINING, PrecisCLI, command_line, load_classes
+from experiments.training import PrecisCLI, command_line, load_classes
 
 HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
 
@@ -96,11 +96,11 @@ def run(arguments: list[str]) -> None:
         print(HELP)
         return
     command, *rest = arguments
-    if command in commands.COMMANDS:
-        commands.COMMANDS[command](rest)
+    if command in COMMANDS:
+        load_command(command)(rest)
         return
     if command not in TRAINING:
-        raise CorpusError(f"precis has no command {command!r}; it has {', '.join([*TRAINING, *commands.COMMANDS])}")
+        raise CorpusError(f"precis has no command {command!r}; it has {', '.join([*TRAINING, *COMMANDS])}")
     load_classes()
     arguments = with_run([command, *rest])
     check_configs(arguments)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,19 +20,8 @@ from datamodules.corpora.describe import describe, print_description
 from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
-from experiments.dashboards.command import dashboards
-from experiments.discourse.parse import parse
-from experiments.discourse.score_parser import score_parser
-from experiments.evaluation.baseline import baseline
-from experiments.evaluation.compare import compare
-from experiments.evaluation.evaluate import evaluate
-from experiments.export import export
-from experiments.pictures.draw_attention import attention
-from experiments.pictures.graph import graph
 from experiments.pictures.show_extraction import Shown
 from experiments.run_folder import load_run, read_config
-from experiments.sweeping.sweep import sweep
-from experiments.sync import sync
 from experiments.texts import collect_texts
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.summarizer import Summary, repeated_share
@@ -175,21 +164,3 @@ def example_table(row: dict, text: str, most: int = 400) -> Table:
 
 def _escape(text: str) -> str:
     return text.replace("[", "\\[")
-
-
-COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    "summarize": summarize,
-    "corpus": corpus,
-    "parse": parse,
-    "graph": graph,
-    "score-parser": score_parser,
-    "report": report,
-    "evaluate": evaluate,
-    "baseline": baseline,
-    "export": export,
-    "attention": attention,
-    "sweep": sweep,
-    "compare": compare,
-    "sync": sync,
-    "dashboards": dashboards,
-}

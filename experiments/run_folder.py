@@ -33,7 +33,7 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
-from experiments.discourse import parsers  # noqa: F401 - DataModules take parsers by name
+from experiments.discourse.parsers import provide_parsers
 from experiments.sweeping.job import write_whole
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.summarizer import Summarizer
@@ -78,6 +78,7 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
     parser.add_subclass_arguments(LightningDataModule, "data")
     link_arguments(parser)
     built = parser.instantiate_classes(parser.parse_object({key: config[key] for key in ("model", "data")}))
+    provide_parsers(built.data)
     return built.model, built.data
 
 

@@ -25,6 +25,8 @@ from callbacks import BestCheckpoint, GracefulStop, GradientNorm, PredictionWrit
 from datamodules.documents import CorpusError
 from experiments.checkpoint_files import check_writable, resumable
 from experiments.cluster_tasks import check_tasks, trainer_plugins
+from experiments.command_table import TRAINING
+from experiments.discourse.parsers import provide_parsers
 from experiments.requeue import requeue
 from experiments.run_folder import (
     RunCSVLogger,
@@ -38,8 +40,6 @@ from experiments.sweeping.job import resume_flags
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
 from lightning_modules.summarizer import Summarizer
-
-TRAINING = ("fit", "validate", "test", "predict")
 
 
 class PrecisCLI(LightningCLI):
@@ -173,6 +173,11 @@ class PrecisCLI(LightningCLI):
         given = self.values.clone()
         given.resume = False
         return self._parser(self.subcommand).dump(given, skip_none=False)
+
+    def instantiate_classes(self) -> None:
+        """Build model, data and trainer; parsers that the data names are loaded by this package."""
+        super().instantiate_classes()
+        provide_parsers(self.datamodule)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The trainer, with the run folder's loggers and callbacks."""

@@ -1,26 +1,33 @@
-"""One module a paper: what is learned and how it is trained."""
+"""Models: one folder (or file) per paper, the base classes that papers share, and building blocks.
+
+Classes are imported on first use, so that `lightning_modules.metrics` and other light parts load without the papers.
+"""
 
 from importlib import import_module
 from typing import Any
 
-_HOMES = {
-    "CommunicatingAgents": "lightning_modules.communicating_agents",
-    "BertSum": "lightning_modules.bertsum",
+_CLASSES = {
+    "BertSum": "lightning_modules.extractive.bertsum",
     "BertSumAbs": "lightning_modules.bertsum_abs",
-    "DiscourseParser": "lightning_modules.discourse_parser",
-    "EduSegmenter": "lightning_modules.edu_segmenter",
-    "GraphSum": "lightning_modules.graphsum",
+    "CommunicatingAgents": "lightning_modules.communicating_agents.module",
+    "DiscourseParser": "lightning_modules.discourse_parser.parser",
+    "EduSegmenter": "lightning_modules.discourse_parser.segmenter",
+    "GraphSum": "lightning_modules.graphsum.module",
+    "MatchSum": "lightning_modules.extractive.matchsum",
     "Pegasus": "lightning_modules.pegasus",
-    "MatchSum": "lightning_modules.matchsum",
-    "PointerGenerator": "lightning_modules.pointer_generator",
-    "RSTformer": "lightning_modules.rstformer",
+    "PointerGenerator": "lightning_modules.pointer_generator.module",
+    "RSTformer": "lightning_modules.rstformer.module",
 }
 
-__all__ = list(_HOMES)
+# Former locations that config.yaml files of earlier runs name.
+_MOVED_MODULES = {"zero_shot": "lightning_modules.extractive.zero_shot"}
+
+__all__ = list(_CLASSES)
 
 
 def __getattr__(name: str) -> Any:
-    # on demand: papers need `datamodules`, which may need `lightning_modules.metrics`
-    if name not in _HOMES:
+    if name in _MOVED_MODULES:
+        return import_module(_MOVED_MODULES[name])
+    if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_CLASSES[name]), name)

@@ -10,9 +10,8 @@ from datamodules.documents import CorpusError
 from datamodules.text.subwords import encoder_path
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.networks.bertsum import whole_states
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
-from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder
+from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder, whole_states
 from lightning_modules.networks.transformer import never_empty
 from lightning_modules.schedules import Schedule, two_rates
 from lightning_modules.sequence_to_sequence import SequenceToSequence

@@ -8,6 +8,7 @@ from typing import Any
 from pytorch_lightning import Callback
 
 from datamodules.corpora import Files
+from experiments.discourse.parsers import provide_parsers
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class Case:
 
     def build_data(self, files: dict[str, str], **changes: Any):
         """The DataModule over a corpus of files."""
-        return _class(self.data)(Files(**files), **self.data_args | changes)
+        data = _class(self.data)(Files(**files), **self.data_args | changes)
+        provide_parsers(data)
+        return data
 
     def arguments(self, files: dict[str, str]) -> list[str]:
         """The same as arguments of `precis fit`."""

@@ -10,7 +10,7 @@ from typing import Any
 from case import Case
 
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.networks.selection import SelectionOptions
+from lightning_modules.extractive.selection import SelectionOptions
 
 
 def own_sentences(files: dict[str, str]) -> dict[str, str]:
@@ -70,7 +70,7 @@ CASES = [
         _DATA | {"keep": 3, "sizes": [1, 2]}, {"dropout": 0.0},
         # a candidate that is the whole document matches it best, whatever is learned
         overfit_args=(_BY_HEART, {"sizes": [1]}), overfit_loss=0.02,
-        injected={"scorer": "lightning_modules.zero_shot.ZeroShot"},
+        injected={"scorer": "lightning_modules.extractive.zero_shot.ZeroShot"},
     ),
     ExtractiveCase(
         "bertsum-abs", "lightning_modules.BertSumAbs", "datamodules.BertSumAbsData",

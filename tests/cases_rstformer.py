@@ -2,7 +2,6 @@
 
 from case import Case
 
-import experiments.discourse.parsers  # noqa: F401 - the names of parsers
 from lightning_modules.decoding.options import DecodingOptions
 
 _DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=40)

@@ -5,36 +5,60 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("callbacks", "datamodules", "experiments", "lightning_modules")
 
-# May be imported from anywhere but from what is in ALONE; the batch is the contract of a DataModule and its model.
+# Importable from every layer except those in ALONE; a batch is the contract between a DataModule and its model.
 SHARED = {
-    "datamodules.batch": "Batch, the base of what a DataModule hands to its model",
+    "datamodules.batch": "Batch, the base class of what a DataModule hands to its model",
     "datamodules.documents": "Document, and the errors of a corpus",
     "datamodules.text": "sentences, tokenizers, vocabularies",
-    "lightning_modules.metrics": "measures, usable alone",
+    "lightning_modules.metrics": "metrics, usable on their own",
 }
-# What each layer may import beside itself and SHARED.
+# One folder or file per paper. No paper imports another one.
+PAPERS = (
+    "lightning_modules.bertsum_abs",
+    "lightning_modules.communicating_agents",
+    "lightning_modules.discourse_parser",
+    "lightning_modules.extractive",
+    "lightning_modules.graphsum",
+    "lightning_modules.pegasus",
+    "lightning_modules.pointer_generator",
+    "lightning_modules.rstformer",
+)
+BUILDING_BLOCKS = ("lightning_modules.networks", "lightning_modules.decoding")
+MODELS = ("lightning_modules", *PAPERS, *BUILDING_BLOCKS)
+DATA = ("datamodules", "datamodules.corpora", "datamodules.discourse", "datamodules.graphs", "datamodules.parsing")
+# The layers that each layer may import beside itself and SHARED. A module belongs to the layer with the longest name.
 LAYERS = {
-    "experiments": ("callbacks", "lightning_modules", "datamodules"),
-    "callbacks": ("lightning_modules", "datamodules"),
-    "lightning_modules": ("lightning_modules.networks", "lightning_modules.decoding", "datamodules.discourse"),
+    "experiments": ("callbacks", *MODELS, *DATA),
+    "callbacks": (*MODELS, *DATA),
+    **dict.fromkeys(PAPERS, ("lightning_modules", *BUILDING_BLOCKS, "datamodules.discourse")),
+    "lightning_modules": (*BUILDING_BLOCKS, "datamodules.discourse"),
     "lightning_modules.networks": (),
     "lightning_modules.decoding": (),
     "lightning_modules.metrics": (),
-    "datamodules": ("datamodules.corpora", "datamodules.discourse", "datamodules.graphs"),
+    "datamodules": DATA,
     "datamodules.corpora": (),
     "datamodules.discourse": (),
     "datamodules.graphs": ("datamodules.corpora", "datamodules.discourse", "datamodules.parsing"),
+    "datamodules.parsing": ("datamodules.corpora", "datamodules.discourse"),
     "datamodules.text": (),
     "datamodules.batch": (),
     "datamodules.documents": (),
 }
-# Import nothing of ours but themselves: bricks that somebody may lift out of the suite.
+# Import nothing of ours but their own layer: usable outside the suite.
 ALONE = ("lightning_modules.networks", "lightning_modules.decoding", "datamodules.batch", "datamodules.documents")
+# The DataModule of a model whose file has another name.
+DATA_OF = {
+    "lightning_modules.extractive.bertsum": "datamodules.bertsum",
+    "lightning_modules.extractive.matchsum": "datamodules.matchsum",
+    "lightning_modules.discourse_parser.parser": "datamodules.treebank",
+    "lightning_modules.discourse_parser.segmenter": "datamodules.segmentation",
+}
 
 
 def modules() -> dict[str, Path]:
@@ -47,7 +71,7 @@ MODULES = modules()
 
 
 def layer_of(name: str) -> str:
-    """The layer with the longest name that a module is in."""
+    """Return the layer of a module: the longest name in LAYERS that it starts with."""
     return max((layer for layer in LAYERS if f"{name}.".startswith(f"{layer}.")), key=len)
 
 
@@ -65,17 +89,37 @@ def imports(name: str, tree: ast.AST) -> list[tuple[int, str, str]]:
     return [entry for entry in found if entry[1].split(".")[0] in PACKAGES]
 
 
+def data_of(name: str) -> str:
+    """Return the module of the DataModule that belongs to a model's module."""
+    paper = name.removesuffix(".module").replace("lightning_modules", "datamodules")
+    return DATA_OF.get(name, paper)
+
+
 def allowed(name: str, target: str, imported: str) -> bool:
-    """Whether a module may import another, or a name from it."""
+    """Return whether a module may import another, or a name from it."""
     layer, other = layer_of(name), layer_of(target)
     if layer == other:
         return True
     if layer in ALONE:
         return False
-    if layer == "lightning_modules" and other == "datamodules":
-        # a model knows its own DataModule's batch, nothing else of it
-        return target == name.replace("lightning_modules", "datamodules") and imported.endswith("Batch")
-    return other in SHARED or any(f"{target}.".startswith(f"{permitted}.") for permitted in LAYERS[layer])
+    if layer in PAPERS and other == "datamodules":
+        return target == data_of(name) and imported.endswith("Batch")
+    return other in SHARED or other in LAYERS[layer]
+
+
+def import_graph() -> nx.DiGraph:
+    """Return the graph of imports between modules, those inside functions included."""
+    graph = nx.DiGraph()
+    for name, path in MODULES.items():
+        for _, target, _ in imports(name, ast.parse(path.read_text(encoding="utf-8"))):
+            if target != name:
+                graph.add_edge(name, target)
+    return graph
+
+
+def test_no_import_cycle():
+    cycles = [sorted(part) for part in nx.strongly_connected_components(import_graph()) if len(part) > 1]
+    assert not cycles, f"these modules import each other: {cycles}"
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -95,8 +139,14 @@ def test_imports_point_one_way(name):
         ("lightning_modules.networks.attention", "from datamodules.batch import Batch"),
         ("lightning_modules.networks.attention", "import lightning_modules.summarizer"),
         ("lightning_modules.decoding.sampling", "from lightning_modules.networks import attention"),
-        ("lightning_modules.pointer_generator", "from datamodules.pointer_generator import PointerGeneratorData"),
-        ("lightning_modules.pointer_generator", "from datamodules.summarization import SummarizationData"),
+        (
+            "lightning_modules.pointer_generator.module",
+            "from datamodules.pointer_generator import PointerGeneratorData",
+        ),
+        ("lightning_modules.graphsum.module", "from datamodules.rstformer import RSTformerBatch"),
+        ("lightning_modules.graphsum.module", "from lightning_modules.rstformer.led import LED"),
+        ("lightning_modules.summarizer", "from lightning_modules.rstformer.module import RSTformer"),
+        ("lightning_modules.pointer_generator.module", "from datamodules.summarization import SummarizationData"),
         ("lightning_modules.summarizer", "from callbacks import Previews"),
         ("datamodules.pointer_generator", "def later():\n    from lightning_modules.summarizer import Summary"),
         ("datamodules.corpora.files", "from datamodules.summarization import SummarizationData"),

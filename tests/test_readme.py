@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import commands, training
+from experiments import training
+from experiments.command_table import COMMANDS, TRAINING
 from experiments.sweeping.grid import compose, read_sweep
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +32,7 @@ def test_there_is_something_to_check():
 def test_a_command_that_is_shown_exists(line, monkeypatch):
     monkeypatch.chdir(ROOT)
     _, command, *arguments = shlex.split(line.split(" < ")[0])
-    assert command in (*training.TRAINING, *commands.COMMANDS)
+    assert command in (*TRAINING, *COMMANDS)
     if command == "fit" and "--run" not in arguments:
         training.fit_parser().parse_args(arguments)
     if command == "sweep" and arguments[0] not in ("status", "logs", "cancel", "retry"):

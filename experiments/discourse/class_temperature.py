@@ -31,7 +31,7 @@ from datamodules.documents import CorpusError
 from datamodules.treebank import TreebankData
 from experiments.discourse.parser_scores import Forecasts, calibration
 from experiments.discourse.score_parser import parsed, plain, request_of
-from lightning_modules.discourse_parser import SMALL, DiscourseParser
+from lightning_modules.discourse_parser.parser import SMALL, DiscourseParser
 from lightning_modules.metrics.calibration import BINS
 
 Recipe = dict[str, dict[str, Any]]  # arguments of `model`, `data` and `trainer`

@@ -1,24 +1,24 @@
-"""Parsers by name, for commands and for the DataModules that are given a name in the place of a parser."""
+"""Discourse parsers by name, for commands and for DataModules whose parser is given by name."""
 
 from pathlib import Path
 
-from pytorch_lightning import LightningModule
+from pytorch_lightning import LightningDataModule, LightningModule
 
 from datamodules.discourse.distributions import Rows
 from datamodules.documents import CorpusError
-from datamodules.parsing import name_parsers
+from datamodules.parsing import NeedsParser
+from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 
 
 def _shipped(rows: Rows, band: int) -> LightningModule:
-    from lightning_modules.discourse_parser import DiscourseParser
+    from lightning_modules.discourse_parser.parser import DiscourseParser
 
     return DiscourseParser.shipped(rows=rows, band=band)
 
 
 def _trained(path: Path, rows: Rows, band: int) -> LightningModule:
     """A parser of a run folder, of a checkpoint, or of a folder that `DiscourseParser.save` wrote."""
-    from experiments.run_folder import best_checkpoint, read_checkpoint
-    from lightning_modules.discourse_parser import DiscourseParser
+    from lightning_modules.discourse_parser.parser import DiscourseParser
 
     if (path / "model.safetensors").is_file():
         return DiscourseParser.load(path, rows=rows, band=band)
@@ -28,19 +28,19 @@ def _trained(path: Path, rows: Rows, band: int) -> LightningModule:
 
 
 def _small(rows: Rows, band: int) -> LightningModule:
-    from lightning_modules.discourse_parser import SMALL, DiscourseParser
+    from lightning_modules.discourse_parser.parser import SMALL, DiscourseParser
 
     return DiscourseParser.load(SMALL, rows=rows, band=band)
 
 
 def _right_branching(rows: Rows, band: int) -> LightningModule:
-    from lightning_modules.right_branching import RightBranchingParser
+    from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 
     return RightBranchingParser(rows, band)
 
 
 def _isanlp(rows: Rows, band: int) -> LightningModule:
-    from lightning_modules.isanlp import IsaNLPParser
+    from lightning_modules.discourse_parser.isanlp import IsaNLPParser
 
     return IsaNLPParser(rows, band)
 
@@ -68,4 +68,7 @@ def load_parser(name: str, rows: Rows = "side", band: int = 128) -> LightningMod
     return parser.eval()
 
 
-name_parsers(load_parser)
+def provide_parsers(data: LightningDataModule) -> None:
+    """Let a DataModule load the parser that its arguments name."""
+    if isinstance(data, NeedsParser):
+        data.load_parser = load_parser

@@ -228,8 +228,8 @@ def calibrated(
 def other_decodings(parser: LightningModule, documents: Sequence[TreebankDocument]) -> dict[str, list[Tree]]:
     """Minimum-Bayes-risk and most probable trees of the chart parser's scorer; of a mixture, of its first scorer, as
     the most probable tree of a mixture cannot be found in a chart. None of another parser."""
-    from lightning_modules.discourse_parser import DiscourseParser
-    from lightning_modules.networks.discourse_charts import ChartReader
+    from lightning_modules.discourse_parser.discourse_charts import ChartReader
+    from lightning_modules.discourse_parser.parser import DiscourseParser
 
     if not isinstance(parser, DiscourseParser):
         return {}
@@ -252,7 +252,7 @@ def other_decodings(parser: LightningModule, documents: Sequence[TreebankDocumen
 def _decoded(parser: Any, document: TreebankDocument, readers: dict[str, Any]) -> dict[str, Tree]:
     from datamodules.discourse.distributions import NUCLEARITIES
     from datamodules.discourse.features import ParserBatch, parser_features
-    from lightning_modules.networks.discourse_charts import document_tree
+    from lightning_modules.discourse_parser.discourse_charts import document_tree
 
     features = parser_features(document, document.edus, parser.subwords, name=document.id)
     batch, found = ParserBatch.of([features]).to(parser.device), {}

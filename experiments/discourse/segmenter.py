@@ -12,7 +12,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.segmentation import SegmentationData
-from lightning_modules.edu_segmenter import EduSegmenter
+from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.metrics.boundaries import BoundaryF1
 
 Places = tuple[set[int], set[int], set[int]]  # where EDUs were found to begin, where they do, and sentences

@@ -14,9 +14,9 @@ from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
 from experiments.evaluation.predictions import written_whole
 from experiments.run_folder import load_run
-from lightning_modules.baselines import BASELINES, predictions
-from lightning_modules.networks.extraction import POOLINGS
-from lightning_modules.networks.selection import SELECTORS
+from lightning_modules.extractive.baselines import BASELINES, predictions
+from lightning_modules.extractive.scoring import POOLINGS
+from lightning_modules.extractive.selection import SELECTORS
 
 OPTIONS = (
     "k", "seed", "stem", "damping", "threshold", "trade_off", "encoder", "encoding", "pooling", "scoring", "selector",

@@ -17,8 +17,8 @@ from datamodules.discourse.drawing import draw_svg
 from datamodules.documents import CorpusError
 from experiments.run_folder import load_run
 from experiments.texts import collect_texts
-from lightning_modules.networks.attention_maps import EduAttention, edu_attention
-from lightning_modules.rstformer import RSTformer
+from lightning_modules.rstformer.attention_maps import EduAttention, edu_attention
+from lightning_modules.rstformer.module import RSTformer
 
 _MOST = 200  # EDUs in a picture
 

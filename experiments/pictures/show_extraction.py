@@ -13,8 +13,8 @@ from rich.text import Text
 
 from callbacks.previews import marked
 from datamodules.documents import CorpusError
-from lightning_modules.extractive import ExtractiveSummary
-from lightning_modules.matchsum import MatchSum
+from lightning_modules.extractive.matchsum import MatchSum
+from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.summarizer import Summarizer, Summary
 
 _STYLE = """body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }

@@ -26,9 +26,10 @@ import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
+from experiments.command_table import COMMANDS, TRAINING
 from experiments.parse_errors import explain
 from experiments.sweeping.random_search import check_random, draws
-from experiments.training import TRAINING, fit_parser
+from experiments.training import fit_parser
 
 OWN_KEYS = ("run_dir", "resume", "ckpt_path")  # what the sweep itself gives to a run
 SEED = "seed_everything"
@@ -142,8 +143,6 @@ def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _check_keys(sweep: Sweep) -> None:
-    from experiments.commands import COMMANDS  # which import this module
-
     in_rows = set().union(*(overrides for _, overrides in sweep.rows))
     drawn = sweep.random.get("keys", {})
     varying = [*sweep.grid, *sweep.zipped, *in_rows, *drawn, *([SEED] if sweep.seeds else [])]

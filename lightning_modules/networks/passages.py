@@ -218,3 +218,21 @@ class ScratchEncoder(nn.Module):
 def visible(mask: Tensor) -> Tensor:
     """What attention may look at, [B, T] -> [B, 1, 1, T]; something even in a document without a token."""
     return never_empty(mask)[:, None, None]
+
+
+def whole_states(reader: Reader, tokens: Tensor, lengths: Tensor, segments: Tensor | None) -> Tensor:
+    """States of documents that are read in one pass, or in windows if they are longer than what the encoder reads.
+
+    Args:
+        reader: the encoder.
+        tokens: [B, T].
+        lengths: of the documents, in the host's memory.
+        segments: 0 or 1 a token, [B, T].
+
+    Returns:
+        [B, T, H].
+    """
+    if reader.room is not None and tokens.shape[1] > reader.room:
+        return reader.read(tokens, windows(lengths.tolist(), reader.room), segments)
+    mask = (torch.arange(tokens.shape[1]) < lengths[:, None]).to(tokens.device)
+    return reader(tokens, mask, segments)

@@ -6,7 +6,7 @@ import torch
 from benchmarks.graphsum import naive_loss, our_loss, uncached_search
 from datamodules.graphsum import GraphSumBatch
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.graphsum import GraphSum
+from lightning_modules.graphsum.module import GraphSum
 
 V = 50
 

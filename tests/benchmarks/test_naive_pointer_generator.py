@@ -9,7 +9,7 @@ import torch
 from datamodules.pointer_generator import PointerGeneratorBatch
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.pointer_generator import PointerGenerator
+from lightning_modules.pointer_generator.module import PointerGenerator
 
 BENCHMARK = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "pointer_generator.py"))
 V = 30

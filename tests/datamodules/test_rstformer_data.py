@@ -1,8 +1,6 @@
 import pytest
 import torch
 
-import experiments.discourse.parsers  # noqa: F401 - the names of parsers
-from datamodules import parsing
 from datamodules.corpora import Files, Texts
 from datamodules.corpora.corpus import as_document
 from datamodules.discourse.cache import MissingParse
@@ -10,7 +8,8 @@ from datamodules.discourse.distributions import decode, inside, random_ldd, tree
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.rstformer import RSTformerData
-from lightning_modules.right_branching import RightBranchingParser
+from experiments.discourse.parsers import provide_parsers
+from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 from tests.made_up_parses import RELATIONS, made_up_parse
 
 
@@ -25,7 +24,9 @@ class MadeUpParser:
 
 def data_of(files, tmp_path, **arguments) -> RSTformerData:
     settings = {"vocab_size": 300, "max_source": 40, "max_target": 12, "half_width": 8, "batch_size": 4}
-    return RSTformerData(Files(**files), cache_dir=tmp_path, **settings | {"parser": MadeUpParser()} | arguments)
+    data = RSTformerData(Files(**files), cache_dir=tmp_path, **settings | {"parser": MadeUpParser()} | arguments)
+    provide_parsers(data)
+    return data
 
 
 def ready(files, tmp_path, **arguments) -> RSTformerData:
@@ -191,7 +192,7 @@ def test_a_folder_that_was_named_has_the_parses_of_training(corpus_files, tmp_pa
     assert sorted(folder.glob("*.safetensors")) == before
 
 
-def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files, tmp_path, monkeypatch):
+def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files, tmp_path):
     given = ready(corpus_files, tmp_path, parser=RightBranchingParser(), half_width=8)
     before = sorted(given.parses.glob("*.safetensors"))
     named = ready(corpus_files, tmp_path, parser="right_branching", half_width=8)
@@ -201,9 +202,9 @@ def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files,
     assert data_of(corpus_files, tmp_path, parser="right_branching", half_width=200).parser.band == 200
     with pytest.raises(CorpusError, match="no parser 'nobody': there are default, small, right_branching"):
         ready(corpus_files, tmp_path, parser="nobody")
-    monkeypatch.setattr(parsing, "_loader", None)
-    with pytest.raises(CorpusError, match=r"no names are known: import experiments\.discourse\.parsers"):
-        ready(corpus_files, tmp_path, parser="right_branching")
+    alone = RSTformerData(Files(**corpus_files), cache_dir=tmp_path, vocab_size=300, parser="right_branching")
+    with pytest.raises(CorpusError, match="cannot load parsers by name; pass a parser, or set load_parser"):
+        _ = alone.parser
 
 
 def test_what_is_only_read_is_parsed_too(corpus_files, tmp_path):

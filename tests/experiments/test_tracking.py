@@ -179,7 +179,7 @@ def test_workspaces_ask_for_every_key():
 def test_reports_have_the_panels_and_the_rows_of_the_ablation():
     pytest.importorskip("wandb_workspaces", reason="needs the optional package wandb-workspaces")
     from experiments.dashboards.build import ablation_report, report
-    from lightning_modules.networks.discourse_attention import ABLATIONS as ROWS
+    from lightning_modules.rstformer.injection import ABLATIONS as ROWS
 
     dashboard = dashboard_of("RSTformer")
     panels = [panel for block in report(dashboard, "a", "b").blocks for panel in getattr(block, "panels", [])]

@@ -5,9 +5,9 @@ from datamodules.bertsum_abs import BertSumAbsData
 from datamodules.corpora import Texts
 from datamodules.documents import CorpusError, Document
 from datamodules.text.encoder_text import EncoderText
-from lightning_modules.bertsum import BertSum
 from lightning_modules.bertsum_abs import BertSumAbs
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.schedules import two_rates
 from lightning_modules.summarizer import Samples
 

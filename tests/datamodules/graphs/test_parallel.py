@@ -5,7 +5,7 @@ import pytest
 from datamodules.corpora import Files
 from datamodules.graphs import RST, ParagraphRule, Similarity, Topic
 from datamodules.graphsum import GraphSumData
-from lightning_modules.right_branching import RightBranchingParser
+from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 
 
 @pytest.mark.parametrize("name", ["topic", "rst"])

@@ -10,7 +10,7 @@ from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document
 from datamodules.graphs import RST, ParagraphRule, make_graph
 from datamodules.graphs.rst import lifted, owners
-from lightning_modules.right_branching import RightBranchingParser
+from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 from tests.datamodules.graphs.made_up import assert_is_graph
 from tests.made_up_parses import RELATIONS, made_up_parse
 

@@ -17,7 +17,7 @@ from experiments.discourse.class_temperature import (
     negative_log_likelihood,
     read_recipe,
 )
-from lightning_modules.discourse_parser import DiscourseParser
+from lightning_modules.discourse_parser.parser import DiscourseParser
 
 
 def calibrated_at(temperature: float, probs: list[int]) -> HeldOut:

@@ -23,8 +23,8 @@ from datamodules.documents import CorpusError, Document
 from datamodules.rstformer import RSTformerData
 from experiments.discourse import parse as command
 from experiments.discourse.draw_parse import heat_map, summed
-from lightning_modules.discourse_parser import DiscourseParser
-from lightning_modules.right_branching import RightBranchingParser, segment
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from lightning_modules.discourse_parser.right_branching import RightBranchingParser, segment
 
 ROOT = Path(__file__).parents[3]
 OURS = ("--parser", "right_branching", "--accelerator", "cpu")

@@ -25,7 +25,7 @@ from experiments.discourse.parser_scores import (
 )
 from experiments.discourse.score_parser import gold_documents, name_of, other_decodings, parsed, request_of
 from experiments.evaluation.statistics import resampled_sums
-from lightning_modules.discourse_parser import DiscourseParser
+from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.metrics.calibration import LDDCalibration
 from lightning_modules.metrics.parseval import parseval_counts, parseval_scores
 

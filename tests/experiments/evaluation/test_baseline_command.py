@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from lightning_modules.baselines import BASELINES
+from lightning_modules.extractive.baselines import BASELINES
 
 
 def read(path: Path) -> list[dict]:

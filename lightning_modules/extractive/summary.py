@@ -1,0 +1,73 @@
+"""Summaries made of sentences of the document."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from lightning_modules.extractive.selection import Relations, SelectionOptions, select
+from lightning_modules.summarizer import Summary
+
+
+@dataclass
+class ExtractiveSummary(Summary):
+    """A summary made of the document's sentences.
+
+    Attributes:
+        positions: which sentences, from 0, in the summary's order.
+        sentence_scores: of all sentences of the document, as the model ranks them.
+        document: the sentences of the document; neither it nor the attention is part of the record.
+        attention: between its sentences, [L, L], where somebody asked for it.
+    """
+
+    positions: list[int] = field(default_factory=list)
+    sentence_scores: list[float] = field(default_factory=list)
+    document: list[str] = field(default_factory=list)
+    attention: np.ndarray | None = None
+
+    def record(self) -> dict[str, Any]:
+        """A line of predictions.jsonl."""
+        return super().record() | {
+            "positions": self.positions,
+            "sentence_scores": [round(score, 6) for score in self.sentence_scores],
+        }
+
+
+def extract(
+    ids: list[str],
+    references: list[list[list[str]]],
+    documents: list[list[str]],
+    scores: Tensor,
+    candidates: Tensor,
+    relations: Relations | None,
+    options: SelectionOptions,
+) -> list[ExtractiveSummary]:
+    """Summaries of a batch.
+
+    Args:
+        ids: of the documents.
+        references: their summaries.
+        documents: their sentences.
+        scores: [B, L].
+        candidates: True at sentences that may be selected, [B, L].
+        relations: as in `select`.
+        options: the same.
+    """
+    taken = select(scores, candidates, relations, options).tolist()
+    summaries = []
+    for number, (row, values) in enumerate(zip(taken, scores.tolist())):
+        positions = [index for index in row if index >= 0]
+        positions = sorted(positions) if options.order == "document" else positions
+        sentences = documents[number]
+        summaries.append(
+            ExtractiveSummary(
+                ids[number],
+                [sentences[index] for index in positions],
+                references[number],
+                positions=positions,
+                sentence_scores=values[: len(sentences)],
+                document=sentences,
+            )
+        )
+    return summaries

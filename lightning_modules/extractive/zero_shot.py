@@ -1,0 +1,117 @@
+"""Extraction that nothing was learned for: sentence vectors of any encoder, or tf-idf, scored and selected."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from datamodules.batch import alike
+from datamodules.documents import Document
+from datamodules.text.encoder_text import EncoderText, by_token
+from datamodules.text.subwords import encoder_path
+from datamodules.text.trigrams import sharing
+from datamodules.text.words import tokenize
+from lightning_modules.extractive.scoring import Pooling, centrality, cosines, document_cosine
+from lightning_modules.extractive.selection import Relations, SelectionOptions, select
+from lightning_modules.extractive.sentence_network import Encoding, SentenceNetwork
+from lightning_modules.extractive.term_vectors import tf_idf
+from lightning_modules.networks.passages import Reader
+
+TF_IDF = "tfidf"
+
+
+class ZeroShot:
+    """Sentences that are near to their document, or to each other.
+
+    Args:
+        encoder: `tfidf` (idf counted over the document's own sentences; its document vector is their sum), `minilm`
+            (the optional package), Hugging Face name (downloaded if it is not there) or folder.
+        encoding: `joint` or `separate`, see `SentenceNetwork`; of encoders.
+        pooling: how tokens become a vector; of encoders. `self_attention` is `mean` while nothing is learned.
+        scoring: `document_cosine` or `centrality`.
+        batch_tokens: tokens that are read at a time, padding included, or one document.
+
+    Attributes:
+        fingerprint: digest of all that its scores depend on.
+    """
+
+    def __init__(
+        self,
+        encoder: str = TF_IDF,
+        encoding: Encoding = "joint",
+        pooling: Pooling = "mean",
+        scoring: Literal["document_cosine", "centrality"] = "document_cosine",
+        batch_tokens: int = 16_384,
+    ) -> None:
+        if scoring not in ("document_cosine", "centrality"):
+            raise ValueError(f"without training there is no scoring {scoring!r}: take document_cosine or centrality")
+        self.encoder, self.scoring, self.batch_tokens = encoder, scoring, batch_tokens
+        self.network: SentenceNetwork | None = None
+        self.text: EncoderText | None = None
+        settings = [encoder, scoring]
+        if encoder != TF_IDF:
+            self.text = EncoderText.of_checkpoint(encoder)
+            reader = Reader.pretrained(encoder_path(encoder))
+            self.network = SentenceNetwork(reader, encoding, pooling, "centrality", 0, 1, 1, 0.0, False).eval()
+            self.network.to("cuda" if torch.cuda.is_available() else "cpu")
+            settings += [encoding, pooling]
+        self.fingerprint = hashlib.sha256(repr(settings).encode()).hexdigest()
+
+    def sentence_scores(self, documents: list[Document]) -> list[list[float]]:
+        """A score for each sentence of each document, higher for better ones."""
+        found: list[list[float]] = [[]] * len(documents)
+        for group, scores, _, _ in self._scored(documents):
+            for index, row in zip(group, scores.tolist()):
+                found[index] = row[: len(documents[index].sentences)]
+        return found
+
+    def extract(self, documents: list[Document], options: SelectionOptions) -> list[list[int]]:
+        """The selected sentences of each document, in the order that the options ask for."""
+        found: list[list[int]] = [[]] * len(documents)
+        for group, scores, mask, (similarity, near) in self._scored(documents):
+            shared = torch.zeros_like(similarity, dtype=torch.bool)
+            if options.selector == "trigram_blocking":
+                for row, index in enumerate(group):
+                    for one, other in sharing([tokenize(text) for text in documents[index].sentences]):
+                        shared[row, one, other] = shared[row, other, one] = True
+            taken = select(scores, mask, Relations(similarity, near, shared), options)
+            for index, row in zip(group, taken.tolist()):
+                chosen = [sentence for sentence in row if sentence >= 0]
+                found[index] = sorted(chosen) if options.order == "document" else chosen
+        return found
+
+    @torch.no_grad()
+    def _scored(self, documents: list[Document]) -> Iterator[tuple[list[int], Tensor, Tensor, tuple[Tensor, Tensor]]]:
+        """Batches: documents, scores [B, L], mask [B, L], cosines between sentences and with the document."""
+        for group, vectors, whole, mask in self._vectors(documents):
+            near = document_cosine(vectors, whole)
+            scores = near if self.scoring == "document_cosine" else centrality(vectors, mask)
+            # equal sentences are to have equal scores, whatever the order of summation
+            yield group, (scores * 2**20).round() / 2**20, mask, (cosines(vectors, vectors), near)
+
+    def _vectors(self, documents: list[Document]) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor]]:
+        """Batches: documents, vectors of sentences [B, L, H] and documents [B, H], mask [B, L]."""
+        if self.network is None:
+            for index, document in enumerate(documents):
+                vectors = torch.from_numpy(tf_idf(document)).unsqueeze(0)
+                yield [index], vectors, vectors.sum(1), torch.ones(1, vectors.shape[1], dtype=torch.bool)
+            return
+        room = self.network.reader.room
+        read = [self.text.pieces(document.sentences, min(200, room or 200)) for document in documents]
+        device = next(self.network.parameters()).device
+        for group in alike([len(pieces.tokens) for pieces in read], self.batch_tokens):
+            chosen = [read[index] for index in group]
+            lengths = torch.tensor([len(pieces.tokens) for pieces in chosen])
+            width, count = max(1, int(lengths.max())), max(pieces.sentences for pieces in chosen)
+            tokens, owner = torch.full((len(group), width), self.text.pad), torch.full((len(group), width), -1)
+            heads = torch.zeros(len(group), width, dtype=torch.bool)
+            for row, (length, pieces) in enumerate(zip(lengths.tolist(), chosen)):
+                owners, firsts = by_token(length, pieces.starts, pieces.owners)
+                tokens[row, :length], owner[row, :length] = torch.tensor(pieces.tokens), torch.tensor(owners)
+                heads[row, :length] = torch.tensor(firsts, dtype=torch.bool)
+            mask = torch.arange(max(1, count)) < torch.tensor([pieces.sentences for pieces in chosen])[:, None]
+            inputs = (tokens.to(device), lengths, owner.to(device), heads.to(device))
+            scored = self.network(*inputs, [pieces.starts for pieces in chosen], mask.to(device), whole=True)
+            yield group, scored.vectors.cpu(), scored.document.cpu(), mask

@@ -1,0 +1,295 @@
+"""GraphSum, the Hierarchical Transformer and the flat Transformer: one network, three encoders."""
+
+from typing import Literal, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from lightning_modules.graphsum.decoder import GraphAttention, GraphMemory
+from lightning_modules.graphsum.graph_attention import (
+    GraphBias,
+    GraphEncoderLayer,
+    HierarchicalLayer,
+    MeanPooling,
+    MultiHeadPooling,
+)
+from lightning_modules.networks.dropout import Dropout
+from lightning_modules.networks.text_encoder import TextEncoder
+from lightning_modules.networks.transformer import DecoderLayer, EncoderLayer, KeyValues, Norm, never_empty, sinusoidal
+
+Encoder = Literal["graph", "hierarchical", "flat"]
+
+
+class Source(NamedTuple):
+    """Documents as the network reads them."""
+
+    ids: Tensor  # [B, L, n]
+    mask: Tensor  # True at tokens, [B, L, n]
+    graph: Tensor  # G in [0, 1], [B, L, L]
+    places: Tensor  # where in [L n] the document's tokens stand, one after the other, [B, S]
+    lengths: Tensor  # tokens of each document, [B], in the host's memory
+
+    @property
+    def paragraph_mask(self) -> Tensor:
+        """True at real paragraphs, [B, L]."""
+        return self.mask.any(-1)
+
+    @property
+    def visible(self) -> Tensor:
+        """Tokens that may be seen, [B, L, n]: padding paragraphs have one too, so that no softmax is empty."""
+        return never_empty(self.mask)
+
+    def row_mask(self) -> Tensor:
+        """True at the tokens of `places`, [B, S]."""
+        lengths = self.mask.flatten(1).sum(1, keepdim=True)
+        return torch.arange(self.places.shape[1], device=self.ids.device) < lengths
+
+    def in_a_row(self, x: Tensor) -> Tensor:
+        """Tokens of paragraphs one after the other: [B, L, n, ...] -> [B, S, ...]."""
+        rows = torch.arange(len(x), device=x.device).unsqueeze(1)
+        return x.flatten(1, 2)[rows, self.places]
+
+    def in_paragraphs(self, x: Tensor) -> Tensor:
+        """The other way, zeros at padding: [B, S, D] -> [B, L, n, D]."""
+        rows = torch.arange(len(x), device=x.device).unsqueeze(1)
+        x = x.masked_fill(~self.row_mask().unsqueeze(-1), 0)
+        spread = x.new_zeros(len(x), self.ids[0].numel(), x.shape[-1])
+        # padding of `places` adds zeros to a place that has its own token
+        return spread.index_put((rows, self.places), x, accumulate=True).unflatten(1, self.ids.shape[1:])
+
+
+class Memory(NamedTuple):
+    """What decoding keeps of the documents: of each layer, and the mask of flat ones."""
+
+    layers: list[GraphMemory] | list[KeyValues]
+    mask: Tensor | None  # True at tokens, [B, 1, 1, S]; None where the layers have masks
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As decoding moves it around, each tensor [B, ...]."""
+        named = {f"{n}.{name}": x for n, layer in enumerate(self.layers) for name, x in layer._asdict().items()}
+        return named | ({} if self.mask is None else {"mask": self.mask})
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor]) -> Self:
+        """What `tensors` gave."""
+        kind = KeyValues if "mask" in tensors else GraphMemory
+        count = len([name for name in tensors if name != "mask"]) // len(kind._fields)
+        layers = [kind(*(tensors[f"{n}.{name}"] for name in kind._fields)) for n in range(count)]
+        return cls(layers, tensors.get("mask"))
+
+
+class TokenEncoder(nn.Module):
+    """Transformer layers over sequences of vectors, normalised at the end where the layers are `pre`.
+
+    Args:
+        layers: how many.
+        size, heads, feed_forward, dropout, norm: of `EncoderLayer`.
+    """
+
+    def __init__(self, layers: int, size: int, heads: int, feed_forward: int, dropout: float, norm: Norm) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(size, heads, feed_forward, dropout, norm) for _ in range(layers))
+        self.norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x [..., n, D] with a mask [..., n] of which each row has a True -> [..., n, D]."""
+        rows, seen = x.flatten(0, -3), mask.flatten(0, -2)[:, None, None]
+        for layer in self.layers:
+            rows = layer(rows, seen)
+        return self.norm(rows).view(x.shape)
+
+
+class GraphSumNetwork(nn.Module):
+    """Tokens within paragraphs, paragraphs among each other, and a decoder that looks at both.
+
+    `graph`: token layers within each paragraph, pooling to a vector, graph layers over the vectors; the decoder attends
+    to paragraphs and to their tokens (`GraphAttention`). `hierarchical`: token layers, then layers in which tokens hear
+    of other paragraphs; `flat`: token layers over the concatenation. Their decoder attends to all tokens in a row.
+
+    Args:
+        vocab_size: V.
+        encoder: which of the three.
+        size: D, even (a multiple of four with paragraph positions).
+        heads: N.
+        feed_forward: width inside feed-forward networks.
+        token_layers: of the token encoder.
+        paragraph_layers: of the graph or hierarchical encoder.
+        decoder_layers: of the decoder.
+        dropout: of embeddings, attention weights, feed-forward networks, and what is added to a residual.
+        norm: `pre` or `post`.
+        sigma: of the graph's bias.
+        learn_sigma: learn it, one for each layer.
+        graph_encoder: the graph biases the encoder.
+        graph_decoder: the graph biases the decoder.
+        paragraph_positions: half of a token's position vector is that of its paragraph.
+        multi_head_pooling: otherwise the mean.
+        pretrained: encodes the tokens of the concatenated paragraphs in the token layers' stead.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        encoder: Encoder = "graph",
+        size: int = 256,
+        heads: int = 8,
+        feed_forward: int = 1024,
+        token_layers: int = 6,
+        paragraph_layers: int = 2,
+        decoder_layers: int = 8,
+        dropout: float = 0.1,
+        norm: Norm = "pre",
+        sigma: float = 1.0,
+        learn_sigma: bool = False,
+        graph_encoder: bool = True,
+        graph_decoder: bool = True,
+        paragraph_positions: bool = True,
+        multi_head_pooling: bool = True,
+        pretrained: TextEncoder | None = None,
+    ) -> None:
+        super().__init__()
+        if encoder not in ("graph", "hierarchical", "flat"):
+            raise ValueError(f"encoder must be graph, hierarchical or flat, got {encoder!r}")
+        if size % (4 if paragraph_positions else 2):
+            raise ValueError(f"size must be even, a multiple of four with paragraph positions; got {size}")
+        self.kind, self.size, self.heads, self.paragraph_positions = encoder, size, heads, paragraph_positions
+        self.embedding = nn.Embedding(vocab_size, size)  # of source, target and output layer
+        nn.init.normal_(self.embedding.weight, std=size**-0.5)
+        self.output_bias = nn.Parameter(torch.zeros(vocab_size))
+        self.dropout = Dropout(dropout)
+        common = (size, heads, feed_forward, dropout, norm)
+        self.pretrained = pretrained
+        if pretrained is None:
+            self.tokens = TokenEncoder(token_layers, *common)
+        else:
+            self.tokens, self.bridge = None, nn.Linear(pretrained.size, size)
+
+        def bias(wanted: bool) -> GraphBias | None:
+            return GraphBias(sigma, learn_sigma) if wanted and encoder == "graph" else None
+
+        self.paragraphs = nn.ModuleList()
+        if encoder == "graph":
+            self.pooling = MultiHeadPooling(size, heads) if multi_head_pooling else MeanPooling()
+            layers = (GraphEncoderLayer(*common, bias(graph_encoder)) for _ in range(paragraph_layers))
+            self.paragraphs.extend(layers)
+        elif encoder == "hierarchical":
+            self.paragraphs.extend(HierarchicalLayer(*common) for _ in range(paragraph_layers))
+        last = norm == "pre"
+        self.paragraph_norm = nn.LayerNorm(size) if last and self.paragraphs else nn.Identity()
+
+        def cross() -> GraphAttention | None:
+            return GraphAttention(size, heads, dropout, bias(graph_decoder)) if encoder == "graph" else None
+
+        self.decoder = nn.ModuleList(DecoderLayer(*common, cross_attention=cross()) for _ in range(decoder_layers))
+        self.decoder_norm = nn.LayerNorm(size) if last else nn.Identity()
+
+    # Encoding ----------------------------------------------------------------------------------------------------
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Embeddings times sqrt(D), and positions [..., T, D] that fit: ids [..., T] -> [..., T, D]."""
+        return self.dropout(self.embedding(ids) * self.size**0.5 + positions)
+
+    def positions(self, paragraphs: int, tokens: int, device: torch.device) -> Tensor:
+        """[token position; paragraph position], D / 2 each, or token position alone: [L, n, D]."""
+        if not self.paragraph_positions:
+            return sinusoidal(tokens, self.size, device).expand(paragraphs, -1, -1)
+        half = self.size // 2
+        within = sinusoidal(tokens, half, device).expand(paragraphs, -1, -1)                 # [L, n, D / 2]
+        of = sinusoidal(paragraphs, half, device).unsqueeze(1).expand(-1, tokens, -1)        # [L, n, D / 2]
+        return torch.cat([within, of], -1)
+
+    def _pretrained(self, source: Source) -> Tensor:
+        """Vectors of the concatenated paragraphs' tokens, [B, S, D]."""
+        documents = [row[:length] for row, length in zip(source.in_a_row(source.ids), source.lengths.tolist())]
+        return self.bridge(pad_sequence(self.pretrained(documents), batch_first=True))
+
+    def token_vectors(self, source: Source) -> Tensor:
+        """Tokens, of each paragraph by itself ([B, L, n, D]) or of the concatenation (`flat`: [B, S, D])."""
+        if self.kind == "flat":
+            if self.pretrained is not None:
+                return self._pretrained(source)
+            ids = source.in_a_row(source.ids)                                                # [B, S]
+            return self.tokens(self.embed(ids, sinusoidal(ids.shape[1], self.size, ids.device)), source.row_mask())
+        positions = self.positions(*source.ids.shape[1:], source.ids.device)                 # [L, n, D]
+        if self.pretrained is not None:
+            return self.dropout(source.in_paragraphs(self._pretrained(source)) + positions)
+        return self.tokens(self.embed(source.ids, positions), source.visible)
+
+    def encode(self, source: Source) -> Memory:
+        """What the decoder's layers look at."""
+        tokens, seen = self.token_vectors(source), source.paragraph_mask
+        if self.kind == "graph":
+            paragraphs, visible = self.pooling(tokens, source.visible), source.visible       # [B, L, D]
+            for layer in self.paragraphs:
+                paragraphs = layer(paragraphs, seen, source.graph)
+            known = (tokens, self.paragraph_norm(paragraphs), visible, seen, source.graph)
+            return Memory([layer.cross_attention.remember(*known) for layer in self.decoder], None)
+        if self.kind == "hierarchical":
+            for layer in self.paragraphs:
+                tokens = layer(tokens, source.visible, seen)
+            tokens = source.in_a_row(self.paragraph_norm(tokens))                            # [B, S, D]
+        mask = source.row_mask()[:, None, None]
+        return Memory([layer.cross_attention.project(tokens) for layer in self.decoder], mask)
+
+    # Decoding ----------------------------------------------------------------------------------------------------
+
+    def decode(self, inputs: Tensor, memory: Memory) -> Tensor:
+        """Features of all target positions at once, for the output layer: inputs [B, K, T] -> [B, K, T, D]."""
+        x = self.embed(inputs, sinusoidal(inputs.shape[-1], self.size, inputs.device))
+        for layer, known in zip(self.decoder, memory.layers):
+            x = layer(x, known, memory.mask)
+        return self.decoder_norm(x)
+
+    def start(self, documents: int, device: torch.device) -> list[KeyValues]:
+        """Keys and values of no position, of each decoder layer: [B, N, 0, D / N]."""
+        empty = self.embedding.weight.new_zeros(documents, self.heads, 0, self.size // self.heads).to(device)
+        return [KeyValues(empty, empty) for _ in self.decoder]
+
+    def step(self, tokens: Tensor, past: list[KeyValues], memory: Memory) -> tuple[Tensor, list[KeyValues]]:
+        """One more position of K hypotheses of each document.
+
+        Args:
+            tokens: [B, K].
+            past: of each layer, of the t positions before, [B, K, N, t, D / N].
+            memory: of the documents.
+
+        Returns:
+            Features [B, K, D], and the past of t + 1 positions.
+        """
+        x = self.embed(tokens, sinusoidal(1, self.size, tokens.device, start=past[0].keys.shape[-2]))
+        after = []
+        for layer, seen, known in zip(self.decoder, past, memory.layers):
+            x, seen = layer.step(x, seen, known, memory.mask)
+            after.append(seen)
+        return self.decoder_norm(x), after
+
+    @torch.no_grad()
+    def paragraph_attention(self, inputs: Tensor, source: Source) -> Tensor:
+        """How much each target token looks at each paragraph: the mean over layers and heads.
+
+        It is beta where there is one, and the sum over a paragraph's tokens elsewhere.
+
+        Args:
+            inputs: [B, K, T].
+
+        Returns:
+            [B, K, T, L].
+        """
+        found: list[Tensor] = []
+
+        def keep(attention: nn.Module, given: tuple, _: Tensor) -> None:
+            if isinstance(attention, GraphAttention):
+                found.append(attention.beta(given[0], given[1]).mean(1))                     # [B, K T, L]
+                return
+            weights = attention.weights(*given).mean(1)                                      # [B, K T, S]
+            paragraph = (source.places // source.ids.shape[2]).unsqueeze(1).expand_as(weights)
+            sums = weights.new_zeros(*weights.shape[:2], source.ids.shape[1])
+            found.append(sums.scatter_add(2, paragraph, weights))                            # padding weighs nothing
+
+        hooks = [layer.cross_attention.register_forward_hook(keep) for layer in self.decoder]
+        try:
+            self.decode(inputs, self.encode(source))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return torch.stack(found).mean(0).unflatten(1, inputs.shape[1:])

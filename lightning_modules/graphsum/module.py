@@ -1,0 +1,294 @@
+"""GraphSum: Li, Xiao, Liu, Wu, Wang and Du, ACL 2020. Beside it the Hierarchical Transformer (Liu and Lapata, ACL 2019)
+and the flat Transformer."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from datamodules.graphsum import GraphSumBatch
+from datamodules.text.subwords import Subwords, encoder_path
+from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.decoding.sampling import sample
+from lightning_modules.graphsum.encoder import Encoder, GraphSumNetwork, Memory, Source
+from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
+from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
+from lightning_modules.networks.text_encoder import TextEncoder
+from lightning_modules.networks.transformer import KeyValues, Norm
+from lightning_modules.schedules import noam_factor, rate_factor, scheduled, split_parameters
+from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
+
+MULTI_NEWS = DecodingOptions(
+    beam_size=5, min_length=60, max_length=300, length_penalty="gnmt", alpha=0.6, no_repeat_ngram=3,
+    early_stopping=False,
+)  # fmt: skip
+
+
+class GraphSum(Summarizer):
+    """Paragraphs, a graph between them, and a decoder that moves in the graph.
+
+    Loss terms: `nll`, the mean over each summary of -log P(y_t), weighs 1 - epsilon; `smoothing`, the mean over the
+    summary and over the vocabulary of -log P(v), weighs epsilon: together label smoothing.
+
+    The paper's baselines are one flag away: `encoder: hierarchical`, `encoder: flat`, and `graph: none` of the data (or
+    both `graph_encoder` and `graph_decoder` false) for GraphSum without a graph.
+
+    Args:
+        vocab_size: V, of source, target and output, which share their embedding.
+        checkpoint: Hugging Face name or folder of a pretrained encoder, or `minilm`; it reads the concatenated
+            paragraphs in windows, in the token layers' stead. Data and model are to be given the same one.
+        freeze_checkpoint: leave it as it is.
+        encoder_window: tokens that it reads at once, special ones included; the number of its positions (512 of
+            MiniLM and BERT) if not given.
+        encoder_learning_rate: its peak rate; the default is the paper's, 0.002 x 20,000^-0.5.
+        encoder_warmup_steps: steps over which its rate rises; it falls with step^-0.5 from there on.
+        encoder: `graph`, `hierarchical` or `flat`.
+        hidden_size: D.
+        heads: N.
+        inner_size: of the feed-forward networks.
+        token_layers: within paragraphs (`flat`: over all tokens).
+        paragraph_layers: over paragraphs.
+        decoder_layers: of the decoder.
+        dropout: of embeddings, attention weights, feed-forward networks, and what is added to a residual.
+        norm: `pre` as released, `post` as printed.
+        sigma: of the graph's bias -(1 - G)^2 / (2 sigma^2).
+        learn_sigma: learn it, one for each layer.
+        graph_encoder: the graph biases the encoder.
+        graph_decoder: the graph biases the decoder.
+        paragraph_positions: half of a token's position vector is that of its paragraph.
+        multi_head_pooling: tokens to a paragraph's vector by attention; otherwise their mean.
+        label_smoothing: epsilon.
+        learning_rate: factor of the Noam schedule of all else, where the command line names no other optimizer.
+        warmup_steps: of the Noam schedule.
+        decoding: how summaries are decoded; that of the paper for Multi-News if not given.
+        val_summaries: validation documents that are summarized at each validation in training; -1 for all.
+
+    Raises:
+        ValueError: if a size does not fit another, or an option has none of its values.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int = 32_000,
+        checkpoint: str | None = None,
+        freeze_checkpoint: bool = False,
+        encoder_window: int | None = None,
+        encoder_learning_rate: float = 1.4e-5,
+        encoder_warmup_steps: int = 20_000,
+        encoder: Encoder = "graph",
+        hidden_size: int = 256,
+        heads: int = 8,
+        inner_size: int = 1024,
+        token_layers: int = 6,
+        paragraph_layers: int = 2,
+        decoder_layers: int = 8,
+        dropout: float = 0.1,
+        norm: Norm = "pre",
+        sigma: float = 1.0,
+        learn_sigma: bool = False,
+        graph_encoder: bool = True,
+        graph_decoder: bool = True,
+        paragraph_positions: bool = True,
+        multi_head_pooling: bool = True,
+        label_smoothing: float = 0.1,
+        learning_rate: float = 2.0,
+        warmup_steps: int = 8000,
+        decoding: DecodingOptions | None = None,
+        val_summaries: int = 256,
+    ) -> None:
+        super().__init__(vocab_size, decoding or MULTI_NEWS, val_summaries)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing is at least 0 and below 1, got {label_smoothing}")
+        if encoder_warmup_steps < 1:
+            raise ValueError(f"encoder_warmup_steps is at least 1, got {encoder_warmup_steps}")
+        self.learning_rate, self.warmup_steps = learning_rate, warmup_steps
+        self.encoder_window = encoder_window
+        self.encoder_learning_rate, self.encoder_warmup_steps = encoder_learning_rate, encoder_warmup_steps
+        self.loss_weights |= {"nll": 1 - label_smoothing, "smoothing": label_smoothing}
+        pretrained = None
+        if checkpoint is not None:
+            tokens = Subwords(checkpoint)
+            options = {"frozen": freeze_checkpoint, "window": encoder_window, "pad_id": tokens.pad_id}
+            pretrained = TextEncoder.pretrained(encoder_path(checkpoint), tokens.special, **options)
+            if getattr(pretrained.model, "pooler", None) is not None:
+                pretrained.model.pooler = None  # nothing reads it, so nothing would train it
+        self.network = GraphSumNetwork(
+            vocab_size, encoder, hidden_size, heads, inner_size, token_layers, paragraph_layers, decoder_layers,
+            dropout, norm, sigma, learn_sigma, graph_encoder, graph_decoder, paragraph_positions, multi_head_pooling,
+            pretrained,
+        )  # fmt: skip
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        """Adam (0.9, 0.998): the Noam schedule, and for a pretrained encoder a rate and a warm-up of its own.
+
+        The paper does the same: "different optimizers for the pretrained part and other parts" (Li et al. 2020, section
+        3.1), as Liu and Lapata (2019). At the rate of a decoder from scratch, all states of a pretrained encoder
+        become one vector within some steps.
+        """
+        pretrained, rest = split_parameters(self, self.network.pretrained)
+        groups, factors = [{"params": rest}], [noam_factor(self.network.size, self.warmup_steps)]
+        if pretrained:
+            groups.append({"params": pretrained, "lr": self.encoder_learning_rate})
+            rising = {"schedule": "inverse_root", "steps": 0, "warm_up": self.encoder_warmup_steps}
+            factors.append(partial(rate_factor, **rising))
+        # elsewhere several tensors a kernel are the default; Lightning clips no gradients of a fused one under autocast
+        fused = self.device.type == "cpu" and "mixed" not in str(self.trainer.precision)
+        optimizer = torch.optim.Adam(groups, lr=self.learning_rate, betas=(0.9, 0.998), eps=1e-9, fused=fused)
+        return scheduled(optimizer, factors)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        if self.network.pretrained is not None:
+            checkpoint["encoder_window"] = self.network.pretrained.window
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """As in `Summarizer`; the label smoothing is this run's, which may be another than that of the weights.
+
+        Runs from before there was an argument `encoder_window` read windows of 256 tokens, and go on doing so.
+        """
+        label_smoothing_weights = dict(self.loss_weights)
+        super().on_load_checkpoint(checkpoint)
+        self.loss_weights |= label_smoothing_weights
+        pretrained = self.network.pretrained
+        if pretrained is not None and self.encoder_window is None:
+            pretrained.window = checkpoint.get("encoder_window", min(256, pretrained.window))
+
+    # Training ----------------------------------------------------------------------------------------------------
+
+    def source(self, batch: GraphSumBatch) -> Source:
+        """The documents of a batch.
+
+        Raises:
+            ValueError: if the graph has another size than there are paragraphs; with the documents' ids.
+        """
+        size = [*batch.source.shape[:2], batch.source.shape[1]]
+        if list(batch.graph.shape) != size:
+            raise ValueError(f"documents {', '.join(batch.ids)}: the graph is {list(batch.graph.shape)}, not {size}")
+        return Source(batch.source, batch.source_mask, batch.graph, batch.places, batch.lengths)
+
+    def _output_layer(self) -> tuple[Tensor, Tensor]:
+        """Weight [words, D] and bias [words] of the text's words; rows behind the last one are no words."""
+        layer = (self.network.embedding.weight, self.network.output_bias)
+        words = self.vocab_size if self.text is None else len(self.text)
+        return layer if words == self.vocab_size else (layer[0][:words], layer[1][:words])
+
+    def _features(self, batch: GraphSumBatch, inputs: Tensor, rows: Tensor) -> Tensor:
+        """The decoder's features of inputs [B, K, T] at flat positions rows [N]: [N, D]."""
+        memory = self.network.encode(self.source(batch))
+        return self.network.decode(inputs, memory).flatten(0, 2)[rows]
+
+    def loss_terms(self, batch: GraphSumBatch) -> dict[str, Tensor]:
+        """`nll` and `smoothing`: means over the target, then over the documents."""
+        rows = batch.target_rows
+        features, gold = self._features(batch, batch.target_input.unsqueeze(1), rows), batch.target.flatten()[rows]
+        log_probs, means = smoothed_log_probs(features, *self._output_layer(), gold)         # [N]
+        terms = {"nll": -log_probs, "smoothing": -means}
+        shares = 1 / batch.target_lengths.repeat_interleave(batch.target.shape[1], output_size=batch.target.numel())
+        shares = shares[rows] / batch.batch_size                                             # [N]
+        return {name: (term * shares).sum() for name, term in terms.items()}
+
+    # Generation --------------------------------------------------------------------------------------------------
+
+    def _step(
+        self, tokens: Tensor, state: State, memory: State, count: int | None, layer: VocabularySlices | None = None
+    ) -> tuple[Tensor | None, Tensor, State]:
+        """`decoding.Step` of the network, the keys and values of what was written being the state."""
+        past = [KeyValues(state[f"keys{n}"], state[f"values{n}"]) for n in range(len(state) // 2)]
+        features, past = self.network.step(tokens, past, Memory.of(memory))                  # [B, K, D]
+        return *self._scored(features, count, layer), as_state(past)
+
+    def _scored(
+        self, features: Tensor, count: int | None, layer: VocabularySlices | None
+    ) -> tuple[Tensor | None, Tensor]:
+        """Ids and log-probabilities of the likeliest words of features [B, K, D]; of all without a count."""
+        if count is None:
+            return None, vocabulary_logits(features, *self._output_layer()).log_softmax(-1)
+        best = best_words(features, layer, count)
+        return best.ids, best.log_probs
+
+    def generate(self, batch: GraphSumBatch, options: DecodingOptions) -> Hypotheses:
+        """Beam search or sampling."""
+        with evaluating(self):
+            network, text = self.network, self.text
+            memory = network.encode(self.source(batch)).tensors()
+            state = as_state(network.start(batch.batch_size, batch.source.device))
+            step = partial(self._step, layer=VocabularySlices.of(*self._output_layer()))
+            start = torch.full_like(batch.source[:, 0, 0], text.start)
+            decode = sample if options.sample else beam_search
+            return decode(step, state, memory, start, text.stop, options, (text.pad, text.start), text.pad)
+
+    def sample(self, batch: GraphSumBatch, options: DecodingOptions) -> Samples:
+        """Generated ids, [B, K, T], without gradient."""
+        hypotheses = self.generate(batch, options)
+        return Samples(hypotheses.tokens, hypotheses.lengths)
+
+    def _shifted(self, target: Tensor) -> Tensor:
+        """Decoder inputs of targets [..., T]: the start symbol in front."""
+        return torch.cat([torch.full_like(target[..., :1], self.text.start), target[..., :-1]], -1)
+
+    def log_probs(self, batch: GraphSumBatch, samples: Samples) -> Tensor:
+        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind their lengths."""
+        tokens = samples.tokens
+        places = torch.arange(tokens.shape[-1], device=tokens.device)
+        rows = (places < samples.lengths.unsqueeze(-1)).flatten().nonzero().squeeze(1)       # [N]
+        features = self._features(batch, self._shifted(tokens), rows)
+        log_probs = linear_log_prob(features, *self._output_layer(), tokens.flatten()[rows])
+        return log_probs.new_zeros(tokens.numel()).index_copy(0, rows, log_probs).view(tokens.shape)
+
+    # What was written --------------------------------------------------------------------------------------------
+
+    def sentences(self, ids: list[int]) -> list[tuple[str, list[int]]]:
+        """Sentences of generated ids, each with the positions of its tokens; sentences without text are left out."""
+        groups: list[list[int]] = [[]]
+        for place, token in enumerate(ids):
+            if token == self.text.sentence:
+                groups.append([])
+            else:
+                groups[-1].append(place)
+        found = [(self.text.decode([ids[place] for place in group]), group) for group in groups]
+        return [(sentence, group) for sentence, group in found if sentence]
+
+    def _kept(self, samples: Samples) -> list[list[list[int]]]:
+        """Ids up to the lengths, without the end symbol, of each sample [B][K]."""
+        lengths = samples.lengths.tolist()
+        return [
+            [[token for token in ids[:length] if token != self.text.stop] for ids, length in zip(*row)]
+            for row in zip(samples.tokens.tolist(), lengths)
+        ]
+
+    def texts(self, batch: GraphSumBatch, samples: Samples) -> list[list[str]]:
+        """Text of each sample, [B][K]."""
+        kept = self._kept(samples)
+        return [[" ".join(sentence for sentence, _ in self.sentences(ids)) for ids in row] for row in kept]
+
+    def source_ids(self, batch: GraphSumBatch) -> Tensor:
+        """The paragraphs' ids one after the other, [B, S]."""
+        source = self.source(batch)
+        return source.in_a_row(batch.source).masked_fill(~source.row_mask(), self.text.pad)
+
+    def paragraph_attention(self, batch: GraphSumBatch, samples: Samples) -> Tensor:
+        """How much each token of samples looked at each paragraph, mean over layers and heads: [B, K, T, L]."""
+        with evaluating(self):
+            return self.network.paragraph_attention(self._shifted(samples.tokens), self.source(batch))
+
+    def summarize(self, batch: GraphSumBatch) -> list[Summary]:
+        """The best hypothesis of each document as sentences; `extra` has how much each looked at each paragraph."""
+        hypotheses = self.generate(batch, self.decoding)
+        best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])
+        looked = self.paragraph_attention(batch, best)[:, 0].float().cpu()                   # [B, T, L]
+        sizes = batch.source_mask.any(-1).sum(1).tolist()
+        summaries = []
+        for b, (ids,) in enumerate(self._kept(best)):
+            found = self.sentences(ids)
+            rows = [looked[b, group, : sizes[b]].mean(0).tolist() for _, group in found]
+            sentences = [sentence for sentence, _ in found]
+            extra = {"paragraph_attention": [[round(share, 4) for share in row] for row in rows]}
+            summaries.append(Summary(batch.ids[b], sentences, batch.references[b], extra=extra))
+        return summaries
+
+
+def as_state(past: list[KeyValues]) -> State:
+    """Keys and values of each layer by name, as decoding moves them around."""
+    return {f"{name}{n}": x for n, layer in enumerate(past) for name, x in layer._asdict().items()}

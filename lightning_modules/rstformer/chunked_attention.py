@@ -1,0 +1,286 @@
+"""Sliding-window and global attention by chunks of queries: any device, linear in length, scores never stored."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from lightning_modules.networks.scratch import Scratch
+from lightning_modules.rstformer.injection import HeadTable, Operation, View, neutral
+
+# Queries at a time. On a CPU a chunk's scores stay in its cache so; other devices want fewer and larger steps.
+CHUNK = {"cpu": 64}
+_LARGE_CHUNK = 512
+
+
+class _Options(NamedTuple):
+    """What is the same for all chunks.
+
+    Attributes:
+        window: tokens to each side.
+        operation: of the table, None where there is none.
+        dropout: share of the weights that are set to zero.
+        seed: of what is dropped, so that the backward pass drops the same.
+        chunk: queries at a time.
+    """
+
+    window: int
+    operation: Operation | None
+    dropout: float
+    seed: int
+    chunk: int
+
+
+class _Document:
+    """One document's masks and table, and its chunks. What follows its last token is left out."""
+
+    def __init__(
+        self,
+        real: Tensor,
+        is_global: Tensor,
+        edu: Tensor,
+        table: Tensor | None,
+        options: _Options,
+        scratch: Scratch,
+    ) -> None:
+        tokens = real.nonzero()
+        self.length = int(tokens[-1]) + 1 if len(tokens) else 0
+        self.everywhere = is_global.nonzero().flatten()                               # [G]
+        self.real, self.hidden = real[: self.length], (~real | is_global)[: self.length]
+        self.hidden_at = self.hidden.nonzero().flatten().tolist()
+        self.edu, self.table, self.options, self.scratch = edu[: self.length], table, options, scratch
+
+    def chunks(self) -> Iterator[tuple[slice, slice]]:
+        """Queries, and the keys that their windows reach."""
+        for start in range(0, self.length, self.options.chunk):
+            end, side = min(start + self.options.chunk, self.length), self.options.window
+            yield slice(start, end), slice(max(0, start - side), min(self.length, end + side))
+
+    def products(self, name: str, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
+        """Scalar products with what global tokens have and with what the window's have, side by side.
+
+        Args:
+            name: of the memory for them.
+            rows: [H, Q, D].
+            columns: [H, T, D].
+
+        Returns:
+            [H, Q, G + K], in 32 bits or more.
+        """
+        first, count = len(self.everywhere), keys.stop - keys.start
+        out = self.scratch(name, rows, *rows.shape[:2], first + count)
+        torch.bmm(rows, columns[:, keys].transpose(1, 2), out=out[..., first:])
+        if first:
+            out[..., :first] = rows @ columns[:, self.everywhere].transpose(1, 2)
+        return out if out.dtype == torch.double else out.float()
+
+    def mixed(self, weights: Tensor, columns: Tensor, keys: slice) -> Tensor:
+        """Weighted sums of the same: [H, Q, G + K], [H, T, D] -> [H, Q, D]."""
+        first, weights = len(self.everywhere), weights.to(columns.dtype)
+        local = weights[..., first:] @ columns[:, keys]
+        return local + weights[..., :first] @ columns[:, self.everywhere] if first else local
+
+    def give_back_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
+        """Adds to `total` what each column gets: [H, Q, G + K], [H, Q, D] -> [H, T, D], 32 bits or more."""
+        first, turned = len(self.everywhere), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
+        if total.dtype == rows.dtype:
+            total[:, keys].baddbmm_(turned[:, first:], rows)
+        else:
+            total[:, keys] += turned[:, first:] @ rows
+        if first:
+            total[:, self.everywhere] += (turned[:, :first] @ rows).to(total.dtype)
+
+    def mask_(self, scores: Tensor, queries: slice, keys: slice) -> None:
+        """Hides what is outside the window, padding, and global tokens (which have columns of their own).
+
+        The lowest number rather than -inf: rows that see nothing (of padding, of a lonely global token) stay finite.
+        Only the first and the last of a chunk's keys can lie outside a window.
+
+        Args:
+            scores: [H, Q, K], changed in place.
+        """
+        side, low, at = self.options.window, torch.finfo(scores.dtype).min, scores.device
+        i = torch.arange(queries.start, queries.stop, device=at)[:, None]
+        before = torch.arange(keys.start, max(keys.start, queries.stop - 1 - side), device=at)
+        after = torch.arange(min(keys.stop, queries.start + side + 1), keys.stop, device=at)
+        scores[..., : len(before)].masked_fill_(before < i - side, low)
+        scores[..., scores.shape[-1] - len(after) :].masked_fill_(after > i + side, low)
+        if any(keys.start <= j < keys.stop for j in self.hidden_at):
+            scores.masked_fill_(self.hidden[keys], low)
+
+    def rows_of(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
+        """Where a chunk's values are in the table; None if no query is in an EDU.
+
+        Returns:
+            The first EDU of the queries; the row of each query behind it, the last for those in no EDU, [Q]; the
+            column of each key in each such row, [A, K], and whether there is one.
+        """
+        asking, asked = self.edu[queries], self.edu[keys]
+        known = asking[asking >= 0]
+        if self.table is None or not len(known):
+            return None
+        low, high = int(known.min()), int(known.max())
+        width = self.table.shape[-1]
+        column = asked - torch.arange(low, high + 1, device=asked.device)[:, None] + width // 2
+        within = (asked >= 0) & (column >= 0) & (column < width)
+        return low, torch.where(asking >= 0, asking - low, high - low + 1), column.clamp(0, width - 1), within
+
+    def look_up(self, queries: slice, keys: slice) -> Tensor | None:
+        """The table at the tokens of a chunk, [H, Q, K]; None if no query is in an EDU.
+
+        Keys are looked up for the EDUs of the queries, of which there are few; then the rows are copied.
+        """
+        if (places := self.rows_of(queries, keys)) is None:
+            return None
+        low, row, column, within = places
+        value = neutral(self.options.operation)
+        found = self.table[:, low : low + len(column)].gather(2, column.expand(len(self.table), -1, -1))
+        found = torch.nn.functional.pad(found.masked_fill_(~within, value), (0, 0, 0, 1), value=value)
+        shape = (len(found), len(row), found.shape[-1])
+        return torch.index_select(found, 1, row, out=self.scratch("values", found, *shape))
+
+    def look_up_gradient_(self, total: Tensor, grad: Tensor, queries: slice, keys: slice) -> None:
+        """Adds the gradient of a chunk's values, [H, Q, K], to that of the table, [H, E, 2b + 1]."""
+        if (places := self.rows_of(queries, keys)) is None:
+            return
+        low, row, column, within = places
+        belongs = (row == torch.arange(len(column), device=row.device)[:, None]).to(grad.dtype)    # [A, Q]
+        by_edu = (belongs @ grad) * within                                            # [H, A, K]
+        total[:, low : low + len(column)].scatter_add_(2, column.expand(len(total), -1, -1), by_edu)
+
+    def weights(self, q: Tensor, k: Tensor, queries: slice, keys: slice) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Attention of a chunk, [H, Q, G + K]; the table's values there, and the scores that they met, [H, Q, K]."""
+        scores, values = self.products("scores", q[:, queries], k, keys), self.look_up(queries, keys)
+        local, met = scores[..., len(self.everywhere) :], None
+        if values is not None:
+            if self.options.operation == "scale":
+                met = self.scratch("met", local, *local.shape).copy_(local) if self.table.requires_grad else None
+                local.mul_(values)
+            elif self.options.operation == "shift":
+                local.add_(values)
+            else:
+                local.copy_(torch.where(values.isnan(), local, values))
+        self.mask_(local, queries, keys)
+        return torch.softmax(scores, -1, out=self.scratch("weights", scores, *scores.shape)), values, met
+
+    def dropped(self, weights: Tensor, queries: slice) -> Tensor:
+        """The same with some set to zero and the others raised; the same ones whenever it is asked."""
+        if not self.options.dropout:
+            return weights
+        generator = torch.Generator(weights.device).manual_seed(self.options.seed + queries.start)
+        chance = torch.rand(weights.shape, generator=generator, device=weights.device)
+        return weights * (chance >= self.options.dropout) / (1 - self.options.dropout)
+
+    def mixture(self, q: Tensor, k: Tensor, v: Tensor, queries: slice, keys: slice) -> Tensor:
+        """A chunk's outputs, 0 at padding, [H, Q, D]."""
+        weights, *_ = self.weights(q, k, queries, keys)
+        return self.mixed(self.dropped(weights, queries), v, keys).masked_fill_(~self.real[queries, None], 0)
+
+    def gradients_(self, q, k, v, out, grad, dq, dk, dv, dtable: Tensor | None, queries: slice, keys: slice) -> None:
+        """Adds a chunk's part to the gradients of queries, keys and values, [H, T, D], and of the table."""
+        weights, values, met = self.weights(q, k, queries, keys)
+        g = grad[:, queries]
+        self.give_back_(dv, self.dropped(weights, queries), g, keys)
+        inner = (g * out[:, queries]).sum(-1, keepdim=True, dtype=weights.dtype)
+        scores = self.dropped(self.products("gradients", g, v, keys), queries).sub_(inner).mul_(weights)
+        if values is not None:
+            self.through_table_(scores[..., len(self.everywhere) :], values, met, dtable, queries, keys)
+        dq[:, queries] = self.mixed(scores, k, keys)
+        self.give_back_(dk, scores, q[:, queries], keys)
+
+    def through_table_(self, grad, values, met, dtable: Tensor | None, queries: slice, keys: slice) -> None:
+        """From the gradient of what the table made of the scores, [H, Q, K], to that of the scores, in place."""
+        operation = self.options.operation
+        kept = values.isnan() if operation == "replace" else None
+        if dtable is not None:
+            own = {"scale": met, "shift": None, "replace": None if kept is None else ~kept}[operation]
+            self.look_up_gradient_(dtable, grad if own is None else grad * own, queries, keys)
+        if operation != "shift":
+            grad.mul_(values if kept is None else kept)
+
+
+class _WindowAttention(torch.autograd.Function):
+    """Stores its inputs and outputs; the backward pass makes each chunk's weights anew."""
+
+    @staticmethod
+    def documents(real, is_global, edu, table: Tensor | None, options: _Options) -> Iterator[_Document]:
+        scratch = Scratch()
+        for n in range(len(real)):
+            own = options._replace(seed=options.seed + n * real.shape[1])
+            yield _Document(real[n], is_global[n], edu[n], None if table is None else table[n], own, scratch)
+
+    @staticmethod
+    def forward(ctx, q, k, v, table, real, is_global, edu, options: _Options) -> Tensor:
+        out = torch.zeros_like(v)
+        for n, document in enumerate(_WindowAttention.documents(real, is_global, edu, table, options)):
+            for queries, keys in document.chunks():
+                out[n, :, queries] = document.mixture(q[n], k[n], v[n], queries, keys)
+        ctx.save_for_backward(q, k, v, table, real, is_global, edu, out)
+        ctx.options = options
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        q, k, v, table, real, is_global, edu, out = ctx.saved_tensors
+        wide = torch.promote_types(q.dtype, torch.float32)
+        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
+        dtable = None
+        if ctx.needs_input_grad[3]:
+            dtable = torch.zeros_like(table, dtype=torch.promote_types(table.dtype, torch.float32))
+        grad = grad.masked_fill(~real[:, None, :, None], 0)
+        for n, document in enumerate(_WindowAttention.documents(real, is_global, edu, table, ctx.options)):
+            own = (q[n], k[n], v[n], out[n], grad[n], dq[n], dk[n], dv[n], None if dtable is None else dtable[n])
+            with torch.autocast(q.device.type, enabled=False):  # this may run inside of the caller's
+                for queries, keys in document.chunks():
+                    document.gradients_(*own, queries, keys)
+        dtable = None if dtable is None else dtable.to(table.dtype)
+        return dq, dk.to(k.dtype), dv.to(v.dtype), dtable, None, None, None, None
+
+
+@torch.compiler.disable
+def chunked_attention(
+    q: Tensor, k: Tensor, v: Tensor, view: View, table: HeadTable | None, window: int, dropout: float = 0.0
+) -> Tensor:
+    """Longformer's attention of tokens that are not global, with discourse.
+
+    Token i sees token j if |i - j| <= window or j is global, and j is no padding. Time and memory grow linearly with T:
+    scores exist for one chunk of queries at a time, in the backward pass as well, and so does the table's value for a
+    pair of tokens.
+
+    Args:
+        q: queries, divided by sqrt(D), [B, H, T, D].
+        k: keys, [B, H, T, D].
+        v: values, [B, H, T, D].
+        view: who sees whom.
+        table: of discourse, None for plain attention.
+        window: tokens to each side.
+        dropout: share of the weights that are dropped.
+
+    Returns:
+        [B, H, T, D]; 0 at padding. Rows of global tokens are those that they would have as usual tokens.
+    """
+    seed = int(torch.randint(2**31, ())) if dropout else 0
+    chunk = CHUNK.get(q.device.type, _LARGE_CHUNK)
+    options = _Options(window, table.operation if table else None, dropout, seed, chunk)
+    with torch.autocast(q.device.type, enabled=False):
+        values = table.values if table else None
+        return _WindowAttention.apply(q, k, v, values, view.real, view.is_global, view.token_edu, options)
+
+
+def global_attention(q: Tensor, k: Tensor, v: Tensor, real: Tensor, dropout: float = 0.0) -> Tensor:
+    """Plain attention of global tokens to all tokens.
+
+    Args:
+        q: queries of the global tokens, divided by sqrt(D), [H, G, D].
+        k, v: keys and values of all tokens, [H, T, D].
+        real: False at padding, bool [T].
+
+    Returns:
+        [H, G, D].
+    """
+    scores = (q @ k.transpose(1, 2)).to(torch.promote_types(q.dtype, torch.float32))
+    weights = scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(-1).to(v.dtype)
+    return torch.nn.functional.dropout(weights, dropout) @ v

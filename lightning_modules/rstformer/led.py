@@ -1,0 +1,276 @@
+"""LED (Longformer encoder-decoder) whose encoder attends with discourse.
+
+The model is Hugging Face's own, so that its parameters carry their usual names: released checkpoints load unchanged,
+and what was trained here is saved as a LED. Nothing but the computation of the encoder's attention is ours.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask
+from transformers import LEDForConditionalGeneration
+from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
+
+from lightning_modules.rstformer.chunked_attention import chunked_attention, global_attention
+from lightning_modules.rstformer.fused_attention import block_mask, fused_attention
+from lightning_modules.rstformer.injection import DiscourseInjection, HeadTable, View, check_band
+from lightning_modules.rstformer.lora import DiscourseAdapters
+
+AttentionPath = Literal["auto", "chunked", "fused"]
+_LINEAR = ("query", "key", "value", "query_global", "key_global", "value_global")
+
+
+@dataclass
+class Discourse:
+    """The discourse of a batch, on the model's device.
+
+    Attributes:
+        band: entry [n, a, b + d, l] is p(a, a + d, l) of document n, [B, E, 2b + 1, R].
+        token_edu: EDU of each token, -1 where there is none, [B, T].
+        ids: of the documents, for messages.
+        gamma: how much a document leans on each EDU as a nucleus, which adapters read, [B, E].
+    """
+
+    band: Tensor
+    token_edu: Tensor
+    ids: Sequence[str] = ()
+    gamma: Tensor | None = None
+
+
+class BatchView:
+    """What the layers of an encoder share: a view, and what is made of it once.
+
+    Args:
+        view: who sees whom.
+    """
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        rows = view.is_global.any(1).nonzero().flatten().tolist()
+        self.everywhere = [(n, view.is_global[n].nonzero().flatten()) for n in rows]
+        self.masks: dict[int, BlockMask] = {}
+
+    def blocks(self, window: int) -> BlockMask:
+        """The fused path's block mask of a window."""
+        if window not in self.masks:
+            self.masks[window] = block_mask(self.view, window)
+        return self.masks[window]
+
+
+class LayerView(NamedTuple):
+    """What a layer's attention gets in the place of Hugging Face's mask.
+
+    Attributes:
+        batch: what it shares with other layers.
+        table: gives the table of this layer; a function, so that a layer whose activations are computed once more makes
+            its table anew as well. None for plain attention.
+    """
+
+    batch: BatchView
+    table: Callable[[], HeadTable] | None = None
+
+
+class LEDWindowAttention(nn.Module):
+    """Self-attention of a LED's encoder layer, in the place and with the parameters of Hugging Face's.
+
+    Args:
+        original: the module that it takes the place of; its parameters are shared.
+        path: `fused` or `chunked`; `auto` is fused on CUDA unless attention is dropped in training, else chunked.
+
+    Raises:
+        ValueError: if there is no such path.
+    """
+
+    def __init__(self, original: nn.Module, path: AttentionPath = "auto") -> None:
+        super().__init__()
+        if path not in ("auto", "chunked", "fused"):
+            raise ValueError(f"no attention path {path!r}; there are auto, chunked, fused")
+        for name in _LINEAR:
+            setattr(self, name, getattr(original, name))
+        self.heads, self.window = original.num_heads, original.one_sided_attn_window_size
+        self.dropout, self.path = original.dropout, path
+
+    def fused(self, hidden: Tensor) -> bool:
+        """Whether the fused path is taken.
+
+        Raises:
+            ValueError: if it is asked for where weights are to be dropped.
+        """
+        drops = self.training and self.dropout > 0
+        if self.path == "fused" and drops:
+            raise ValueError(f"fused attention drops no weights: set attention_dropout to 0, not {self.dropout}")
+        return self.path == "fused" or (self.path == "auto" and hidden.is_cuda and not drops)
+
+    def split(self, layer: nn.Linear, hidden: Tensor) -> Tensor:
+        """A projection by heads: [..., T, D] -> [..., H, T, D / H]."""
+        return layer(hidden).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
+
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | LayerView, **others) -> tuple[Tensor]:
+        """Attention of one layer.
+
+        Args:
+            hidden_states: [B, T, D].
+            attention_mask: what `DiscourseLED.encode` hands through the layer; or, where Hugging Face's encoder calls,
+                its mask: 0 at tokens, below at padding, above at global tokens, [B, T].
+            others: what else Hugging Face's encoder hands over; follows from the mask.
+
+        Returns:
+            [B, T, D] alone.
+
+        Raises:
+            ValueError: if attention weights are asked for, which are never stored.
+        """
+        if others.get("output_attentions"):
+            raise ValueError("attention weights are never stored: leave output_attentions out")
+        given = attention_mask
+        if isinstance(given, Tensor):
+            given = LayerView(BatchView(View.of(given >= 0, given > 0)))
+        view, scale = given.batch.view, 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
+        q, k, v = (self.split(layer, hidden_states) for layer in (self.query, self.key, self.value))
+        table = None if given.table is None else given.table()
+        if self.fused(hidden_states):
+            out = fused_attention(q * scale, k, v, view, table, self.window, given.batch.blocks(self.window))
+        else:
+            out = chunked_attention(q * scale, k, v, view, table, self.window, self.dropout * self.training)
+        return (self.with_global_rows(out.transpose(1, 2).flatten(2), hidden_states, given.batch, scale),)
+
+    def with_global_rows(self, out: Tensor, hidden: Tensor, batch: BatchView, scale: float) -> Tensor:
+        """Rows of global tokens replaced by plain attention to all, with projections of their own: [B, T, D]."""
+        if not batch.everywhere:
+            # DDP wants a gradient for each parameter, whether or not a batch has global tokens
+            return out + 0 * sum(p.sum() for p in self.global_parameters()) if torch.is_grad_enabled() else out
+        rows, places = [], []
+        for n, at in batch.everywhere:
+            q = self.split(self.query_global, hidden[n, at]) * scale
+            k, v = (self.split(layer, hidden[n]) for layer in (self.key_global, self.value_global))
+            own = global_attention(q, k, v, batch.view.real[n], self.dropout * self.training)
+            rows.append(own.transpose(0, 1).flatten(1))
+            places.append(torch.stack([torch.full_like(at, n), at]))
+        return out.index_put(tuple(torch.cat(places, 1)), torch.cat(rows).to(out.dtype))
+
+    def global_parameters(self) -> list[nn.Parameter]:
+        """Parameters that only global tokens use."""
+        return [p for name in _LINEAR[3:] for p in getattr(self, name).parameters()]
+
+
+class DiscourseLED(nn.Module):
+    """A LED whose encoder attends with discourse (Pu, Wang and Demberg 2023).
+
+    `encode` is where discourse comes in; decoding, loss and generation are Hugging Face's, with `encoder_outputs=`.
+    Discourse has parameters of its own, if any, in `injections`: `led` is a LED, with a LED's names and no others, to
+    be loaded and saved as such (`led.load_state_dict`, `led.save_pretrained`). Called on its own, it is a plain LED.
+
+    Args:
+        led: of any size; its encoder's attention is replaced, its parameters stay.
+        injection: makes one layer's table; copied for each layer if it learns, else shared. None for no discourse.
+        path: of attention, see `LEDWindowAttention`.
+        adapters: where discourse enters low-rank adapters, not attention: they are put into this LED before.
+    """
+
+    def __init__(
+        self,
+        led: LEDForConditionalGeneration,
+        injection: DiscourseInjection | None = None,
+        path: AttentionPath = "auto",
+        adapters: DiscourseAdapters | None = None,
+    ) -> None:
+        super().__init__()
+        self.led, self.adapters = led, adapters
+        layers = led.led.encoder.layers
+        for layer in layers:
+            layer.self_attn.longformer_self_attn = LEDWindowAttention(layer.self_attn.longformer_self_attn, path)
+        injections = [] if injection is None or injection.ablation == "no_discourse" else [injection]
+        if injections and injection.learned:
+            injections = [copy.deepcopy(injection) for _ in layers]
+        self.injections = nn.ModuleList(injections)
+
+    @property
+    def encoder(self) -> nn.Module:
+        """Hugging Face's encoder."""
+        return self.led.led.encoder
+
+    @property
+    def reach(self) -> int:
+        """The widest layer's window, in tokens to each side."""
+        return max(layer.self_attn.longformer_self_attn.window for layer in self.encoder.layers)
+
+    def checkpoint_activations(self) -> None:
+        """Keeps no activations inside layers: they are computed once more in the backward pass, tables included."""
+        # reentrant checkpoints would give no gradient to what learns outside of a layer
+        self.led.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+    def encode(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
+        discourse: Discourse | None = None,
+    ) -> LEDEncoderBaseModelOutput:
+        """States of the encoder.
+
+        Args:
+            input_ids: [B, T].
+            attention_mask: 0 at padding, [B, T]; None for none.
+            global_attention_mask: 1 at global tokens, [B, T]; None for none. LEDs are trained with one, the first.
+            discourse: of the batch. Where the model was made without injection or with `no_discourse`, it is not read.
+
+        Returns:
+            Hugging Face's record, with `last_hidden_state` [B, T, D].
+
+        Raises:
+            ValueError: if there are more tokens than positions, discourse is missing, its band is narrower than the
+                window's reach, or a token's EDU is not in it.
+        """
+        encoder = self.encoder
+        if input_ids.shape[1] > encoder.max_source_positions:
+            most = f"the model has {encoder.max_source_positions} positions: cut the text"
+            raise ValueError(f"the longest document of the batch has {input_ids.shape[1]} tokens, {most}")
+        hidden = encoder.embed_tokens(input_ids) + encoder.embed_positions(input_ids.shape)
+        hidden = nn.functional.dropout(encoder.layernorm_embedding(hidden), encoder.dropout, self.training)
+        batch, tables = self.views(input_ids, attention_mask, global_attention_mask, discourse)
+        for layer, table in zip(encoder.layers, tables):
+            if not (self.training and encoder.layerdrop and torch.rand(()) < encoder.layerdrop):
+                hidden = layer(hidden, attention_mask=LayerView(batch, table))[0]
+        return LEDEncoderBaseModelOutput(last_hidden_state=hidden)
+
+    def views(
+        self, input_ids: Tensor, attention_mask: Tensor | None, is_global: Tensor | None, discourse: Discourse | None
+    ) -> tuple[BatchView, list[Callable[[], HeadTable] | None]]:
+        """Who sees whom, and what gives each layer its table; arguments and errors as in `encode`."""
+        count = len(self.encoder.layers)
+        attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        if discourse is None and (len(self.injections) or self.adapters is not None):
+            raise ValueError("this model attends with discourse: give the batch's, or make it with no_discourse")
+        if self.adapters is not None:
+            view = View.of(attention_mask, is_global, discourse.token_edu)
+            self.adapters.read(discourse.gamma, view.token_edu, discourse.band.shape[-1])
+        if not len(self.injections):
+            return BatchView(View.of(attention_mask, is_global)), [None] * count
+        view = View.of(attention_mask, is_global, discourse.token_edu)
+        check_band(view.token_edu, self.reach, discourse.band, discourse.ids)
+        if self.injections[0].learned:
+            return BatchView(view), [partial(injection, discourse.band) for injection in self.injections]
+        table = self.injections[0](discourse.band)
+        return BatchView(view), [lambda: table] * count
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
+        discourse: Discourse | None = None,
+        **decoder,
+    ):
+        """`encode`, then Hugging Face's decoder; arguments and errors as there.
+
+        Args:
+            decoder: what else `LEDForConditionalGeneration` takes, such as `labels` or `decoder_input_ids`.
+        """
+        states = self.encode(input_ids, attention_mask, global_attention_mask, discourse)
+        return self.led(attention_mask=attention_mask, encoder_outputs=states, **decoder)

@@ -1,0 +1,194 @@
+import agents_by_hand as by_hand
+import pytest
+import torch
+
+from lightning_modules.communicating_agents.encoder import Parts, last_states
+from lightning_modules.communicating_agents.messages import make_messages
+from lightning_modules.communicating_agents.network import CommunicatingAgentsNetwork
+from lightning_modules.networks.extended_output import every_word, sampling_memory
+
+V, E, H = 11, 5, 4
+
+
+def build(agents, **arguments):
+    torch.manual_seed(0)
+    network = CommunicatingAgentsNetwork(V, E, H, agents, **arguments)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.6)
+    return network.eval()
+
+
+def documents(lengths, seed=0):
+    """Ids of documents with agents of these lengths, [B, M, I], 0 at padding."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.tensor(lengths)
+    ids = torch.randint(1, V, (*lengths.shape, int(lengths.max())), generator=generator)
+    return ids * (torch.arange(ids.shape[2]) < lengths.unsqueeze(-1)), lengths
+
+
+def parts_of(source, lengths, b):
+    return [ids[:n].tolist() for ids, n in zip(source[b], lengths[b].tolist()) if n]
+
+
+ROWS = [
+    {"agents": 1},
+    {"agents": 1, "contextual_agent_attention": True, "multi_agent_pointer": False},
+    {"agents": 3, "messages": None, "multi_agent_pointer": False},
+    {"agents": 3},
+    {"agents": 3, "messages": "feed_forward", "contextual_agent_attention": True},
+    {"agents": 3, "messages": "attention", "contextual_agent_attention": True, "contextual_layers": 1},
+    {"agents": 3, "contextual_layers": 0, "multi_agent_pointer": False},
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_equals_a_plain_loop_over_the_formulas(row):
+    network = build(**row)
+    source, lengths = documents([[4, 2, 3], [5, 1, 0], [2, 0, 0]] if row["agents"] == 3 else [[4], [5], [1]])
+    extended = source.clone()
+    extended[:, 0, 0] = V  # a word that the vocabulary lacks
+    source[:, 0, 0] = 1
+    inputs = torch.randint(1, V, (3, 2, 4))
+    out = network(source, lengths, inputs)
+    memory = sampling_memory(extended.flatten(1), V)
+    every = every_word(network.output, V, *(x.flatten(1, 2) for x in (out.features, out.attention, out.gate)), memory)
+    probabilities = every.exp().view(3, 2, 4, V + 1)
+    for b in range(3):
+        agents = by_hand.encode(network, parts_of(source, lengths, b))
+        for k in range(2):
+            rows = by_hand.decode(network, agents, inputs[b, k].tolist())
+            for t, (s, g, p, vocabulary, _) in enumerate(rows):
+                torch.testing.assert_close(out.states[b, k, t], s)
+                torch.testing.assert_close(out.agents[b, k, t, : len(g)], g)
+                assert out.agents[b, k, t, len(g) :].eq(0).all()
+                torch.testing.assert_close(network.output(out.features[b, k, t]).softmax(-1), vocabulary)
+                torch.testing.assert_close(out.gate[b, k, t].sigmoid(), (g * p).sum())
+                expected = by_hand.distribution(rows[t], parts_of(extended, lengths, b), V + 1)
+                torch.testing.assert_close(probabilities[b, k, t], expected)
+    torch.testing.assert_close(out.attention.sum(-1), torch.ones(3, 2, 4))
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(3, 2, 4))
+
+
+def test_one_agent_hears_nothing():
+    network = build(1)
+    assert all(layer.messages is None and layer.received is None for layer in network.encoder.layers)
+    # and a document with one agent in a network for three: z = 0 in the formula
+    network = build(3)
+    source, lengths = documents([[4, 0, 0]])
+    states = network.encode(source, lengths)[0].states[:, 0]
+    for layer in network.encoder.layers:
+        torch.nn.init.normal_(layer.received.weight)
+    torch.testing.assert_close(network.encode(source, lengths)[0].states[:, 0], states)
+
+
+@pytest.mark.parametrize("kind", ["mean", "feed_forward", "attention"])
+def test_messages_equal_a_plain_loop_and_leave_out_padding_agents(kind):
+    torch.manual_seed(0)
+    messages, last = make_messages(kind, H), torch.randn(3, 4, H)
+    real = torch.tensor([[True] * 4, [True, True, False, False], [True, False, False, False]])
+    found = messages(last, real)
+    layer = type("Layer", (), {"messages": messages})
+    for b in range(3):
+        agents = int(real[b].sum())
+        for a in range(agents):
+            torch.testing.assert_close(found[b, a], by_hand.message_to(layer, a, list(last[b, :agents])))
+    assert found[2, 0].eq(0).all()
+    with pytest.raises(ValueError, match="mean, feed_forward or attention; got 'shout'"):
+        make_messages("shout", H)
+
+
+@pytest.mark.parametrize("messages", ["mean", "feed_forward", "attention", None])
+def test_padding_agents_and_padding_tokens_change_nothing(messages):
+    network = build(5, messages=messages)
+    source, lengths = documents([[4, 2], [3, 3]])
+    wide = torch.full((2, 5, 7), 9)  # padding may hold anything
+    wide[:, :2, :4] = torch.where(source > 0, source, 9)
+    more = torch.cat([lengths, torch.zeros(2, 3, dtype=torch.long)], 1)
+    inputs = torch.randint(1, V, (2, 1, 4))
+    one, other = network(source, lengths, inputs), network(wide, more, inputs)
+    torch.testing.assert_close(one.features, other.features)
+    torch.testing.assert_close(one.gate, other.gate)
+    torch.testing.assert_close(one.agents, other.agents[..., :2])
+    attention = other.attention.unflatten(-1, (5, 7))
+    torch.testing.assert_close(one.attention.unflatten(-1, (2, 4)), attention[..., :2, :4])
+    assert attention[..., 2:, :].eq(0).all() and attention[..., 4:].eq(0).all()
+
+
+def heard(network):
+    """[M, M]: whether the states of an agent change with the words of another."""
+    source, lengths = documents([[3, 2, 3]])
+    embedded = network.embedding(source).detach().requires_grad_()
+    states = network.encoder(embedded, Parts.of(lengths, 3, source.device))
+    listens = torch.zeros(3, 3, dtype=torch.bool)
+    for a in range(3):
+        (gradient,) = torch.autograd.grad(states[0, a].sum(), embedded, retain_graph=True)
+        listens[a] = gradient[0].ne(0).flatten(1).any(1)
+    return listens
+
+
+@pytest.mark.parametrize("messages", ["mean", "feed_forward", "attention"])
+def test_messages_reach_every_agent(messages):
+    assert heard(build(3, messages=messages)).all()
+    assert torch.equal(heard(build(3, messages=None)), torch.eye(3, dtype=torch.bool))
+    assert torch.equal(heard(build(3, messages=messages, contextual_layers=0)), torch.eye(3, dtype=torch.bool))
+
+
+def test_the_summary_s_gradient_reaches_the_words_of_every_agent():
+    network = build(3)
+    source, lengths = torch.arange(1, 10).view(1, 3, 3), torch.tensor([[3, 3, 2]])
+    out = network(source, lengths, torch.full((1, 1, 2), 10))
+    (out.features.sum() + out.gate.sum()).backward()
+    reached = network.embedding.weight.grad.ne(0).any(1)
+    assert reached[1:9].all() and not reached[9] and not reached[0]  # 9 is padding: the last agent has two words
+
+
+def test_steps_equal_the_teacher_forced_pass():
+    network = build(3, contextual_agent_attention=True)
+    source, lengths = documents([[4, 2, 3], [5, 1, 0]])
+    inputs = torch.randint(1, V, (2, 3, 5))
+    whole = network(source, lengths, inputs)
+    memory, state = network.encode(source, lengths)
+    state = type(state)(*(tensor.expand(-1, 3, -1) for tensor in state))
+    for t in range(5):
+        features, read, state = network.step(inputs[:, :, t], state, memory)
+        torch.testing.assert_close(features, whole.features[:, :, t])
+        torch.testing.assert_close(read.copying, whole.attention[:, :, t])
+        torch.testing.assert_close(read.gate, whole.gate[:, :, t])
+
+
+def test_contextual_agent_attention_starts_as_the_model_without_it():
+    torch.manual_seed(1)
+    plain = CommunicatingAgentsNetwork(V, E, H, 3)
+    contextual = CommunicatingAgentsNetwork(V, E, H, 3, contextual_agent_attention=True)
+    missing = contextual.load_state_dict(plain.state_dict(), strict=False).missing_keys
+    assert missing == ["decoder.combine_before.weight"]
+    source, lengths = documents([[4, 2, 3]])
+    inputs = torch.randint(1, V, (1, 1, 4))
+    torch.testing.assert_close(plain(source, lengths, inputs).features, contextual(source, lengths, inputs).features)
+
+
+def test_last_states_are_those_of_the_last_words():
+    states = torch.arange(24.0).view(1, 2, 4, 3)
+    found = last_states(states, torch.tensor([[3, 1]]))
+    assert torch.equal(found[0], torch.stack([states[0, 0, 3], states[0, 1, 1]]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16])
+def test_half_precision_keeps_probabilities_in_full(dtype):
+    network = build(3, contextual_agent_attention=True)
+    source, lengths = documents([[4, 2, 3], [5, 1, 0]])
+    inputs = torch.randint(1, V, (2, 1, 4))
+    exact = network(source, lengths, inputs)
+    with torch.autocast("cpu", dtype):
+        rounded = network(source, lengths, inputs)
+    assert rounded.attention.dtype == rounded.gate.dtype == rounded.agents.dtype == torch.float32
+    torch.testing.assert_close(rounded.attention, exact.attention, atol=0.05, rtol=0.1)
+    torch.testing.assert_close(rounded.gate, exact.gate, atol=0.1, rtol=0.1)
+
+
+def test_states_of_all_layers_start_at_one_size():
+    torch.manual_seed(0)
+    network = CommunicatingAgentsNetwork(500, 64, 64, 3, contextual_layers=4, embedding_std=0.1)
+    source, lengths = torch.randint(1, 500, (4, 3, 20)), torch.full((4, 3), 20)
+    spread = network.encode(source, lengths)[0].states.std(2).mean()  # from token to token
+    assert 0.05 < spread < 1, "fading states leave attention nothing to learn from"

@@ -1,0 +1,139 @@
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from lightning_modules.discourse_parser.chart import (
+    Chart,
+    Potentials,
+    best_trees,
+    likeliest_splits,
+    log_partition,
+    node_marginals,
+    span_marginals,
+)
+from tests.lightning_modules.discourse_parser.brute_trees import trees
+
+DEPTH = 3
+
+
+def random_potentials(batch, size, seed=0, fitted=True):
+    generator = torch.Generator().manual_seed(seed)
+    spans, *fits = (
+        torch.randn(batch, size, size, *shape, generator=generator, dtype=torch.double)
+        for shape in ([], [DEPTH], [DEPTH])
+    )
+    return Potentials(2 * spans, Chart(*fits) if fitted else None)
+
+
+def score(potentials, b, node):
+    """s(i, j) + u(i, k) . v(k + 1, j), looked up where charts file it."""
+    i, k, j = node
+    total = potentials.spans[b, i, j]
+    if potentials.fits is not None:
+        size = potentials.spans.shape[1]
+        u, v = potentials.fits.left[b, i, k - i], potentials.fits.right[b, j, size - 1 - (j - k - 1)]
+        total = total + u @ v
+    return total
+
+
+def weights(potentials, b, size):
+    """exp(score) of every tree of one document."""
+    return {tree: math.exp(sum(score(potentials, b, node).item() for node in tree)) for tree in trees(0, size - 1)}
+
+
+def test_there_are_catalan_many_trees():
+    assert [len(trees(0, n - 1)) for n in range(1, 7)] == [1, 1, 2, 5, 14, 42]
+
+
+def test_values_are_filed_under_start_and_end():
+    document, start, end = torch.ones(4, 4).triu().unsqueeze(0).nonzero(as_tuple=True)
+    left, right = torch.rand(10, 2), torch.rand(10, 2)
+    chart = Chart.of((document, start, end), left, right, 1, 4)
+    place = {span: n for n, span in enumerate(zip(start.tolist(), end.tolist()))}
+    for width in (1, 2, 3):
+        us, vs = chart.splits(width, 4 - width)
+        for i in range(4 - width):
+            for part in range(width):
+                assert us[0, i, part].equal(left[place[i, i + part]])
+                assert vs[0, i, part].equal(right[place[i + part + 1, i + width]])
+
+
+@pytest.mark.parametrize("fitted", [True, False])
+@pytest.mark.parametrize("seed", range(2))
+def test_partition_and_marginals_equal_enumeration_in_a_padded_batch(seed, fitted):
+    potentials, sizes = random_potentials(6, 6, seed, fitted), torch.arange(1, 7)
+    spans = span_marginals(potentials, sizes)
+    nodes = node_marginals(potentials, sizes)
+    table = torch.zeros(6, 6, 6, 6, dtype=torch.double)
+    table[nodes.document, nodes.start, nodes.split, nodes.end] = nodes.probability
+    for b, size in enumerate(sizes.tolist()):
+        weight = weights(potentials, b, size)
+        total = sum(weight.values())
+        assert_close(log_partition(potentials, sizes)[b].item(), math.log(total), atol=1e-9, rtol=0)
+        expected = torch.zeros(6, 6, 6, dtype=torch.double)
+        for tree, w in weight.items():
+            for node in tree:
+                expected[node] += w / total
+        assert_close(table[b], expected, atol=1e-9, rtol=0)
+        assert_close(spans[b], expected.sum(1), atol=1e-9, rtol=0)
+
+
+def plain_partition(potentials, b, size):
+    """The recursion span by span, which autograd can follow."""
+    table = {(i, i): torch.zeros((), dtype=torch.double) for i in range(size)}
+    for width in range(1, size):
+        for i in range(size - width):
+            j = i + width
+            table[i, j] = torch.stack(
+                [table[i, k] + table[k + 1, j] + score(potentials, b, (i, k, j)) for k in range(i, j)]
+            ).logsumexp(0)
+    return table[0, size - 1]
+
+
+def test_gradient_of_the_partition_equals_autograd_through_the_plain_recursion():
+    potentials, sizes = random_potentials(3, 9), torch.tensor([9, 4, 1])
+    tensors = [tensor.requires_grad_() for tensor in (potentials.spans, *potentials.fits)]
+    ours = torch.autograd.grad((log_partition(potentials, sizes) * torch.tensor([1.0, 2.0, 3.0])).sum(), tensors)
+    total = sum((b + 1) * plain_partition(potentials, b, size) for b, size in enumerate(sizes.tolist()))
+    for mine, theirs in zip(ours, torch.autograd.grad(total, tensors)):
+        assert_close(mine, theirs)
+    assert torch.autograd.gradcheck(lambda s, u, v: log_partition(Potentials(s, Chart(u, v)), sizes), tensors)
+
+
+@pytest.mark.parametrize("fitted", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_best_tree_is_the_best_of_all(seed, fitted):
+    potentials, sizes = random_potentials(6, 6, seed, fitted), torch.arange(1, 7)
+    for b, tree in enumerate(best_trees(potentials, sizes)):
+        weight = weights(potentials, b, b + 1)
+        assert tuple(map(tuple, tree.tolist())) == max(weight, key=weight.get)
+
+
+def test_marginals_of_a_long_document_in_single_precision():
+    potentials, sizes = Potentials(random_potentials(1, 300).spans.float()), torch.tensor([300])
+    spans = span_marginals(potentials, sizes)
+    assert_close(spans.sum().item(), 299.0, atol=1e-2, rtol=0)  # a tree has E - 1 nodes
+    assert spans.min() >= 0 and spans.max() <= 1 + 1e-4
+    kept = node_marginals(potentials, sizes, least=1e-6)
+    assert kept.probability.min() > 1e-6 and len(kept.probability) < 300**3 / 6
+
+
+def test_one_edu():
+    potentials, sizes = Potentials(torch.zeros(1, 1, 1)), torch.tensor([1])
+    assert log_partition(potentials, sizes).tolist() == [0]
+    assert len(node_marginals(potentials, sizes).start) == 0
+    assert best_trees(potentials, sizes)[0].shape == (0, 3)
+
+
+def test_likeliest_splits_are_those_of_the_best_marginals():
+    potentials, sizes = random_potentials(2, 8), torch.tensor([8, 6])
+    nodes = node_marginals(potentials, sizes)
+    best = likeliest_splits(potentials)
+    table = torch.zeros(2, 8, 8, 8, dtype=torch.double)
+    table[nodes.document, nodes.start, nodes.end, nodes.split] = nodes.probability
+    for b, size in enumerate(sizes.tolist()):
+        for i in range(size):
+            for j in range(i + 1, size):
+                assert best[b, i, j] == table[b, i, j].argmax()

@@ -1,0 +1,91 @@
+import itertools
+import sys
+
+import pytest
+import torch
+
+from lightning_modules.discourse_parser.crf import AllenNLPCRF, LinearChainCRF
+
+LENGTHS = [5, 1, 3]
+
+
+def made_up(tags: int = 3) -> tuple[LinearChainCRF, torch.Tensor, torch.Tensor]:
+    """A field with random parameters, scores [3, 5, K] with impossible tags, and the mask of three chains."""
+    torch.manual_seed(0)
+    crf = LinearChainCRF(tags).double()
+    for parameter in crf.parameters():
+        torch.nn.init.normal_(parameter)
+    emissions = torch.randn(3, 5, tags, dtype=torch.float64)
+    emissions[0, 0, 0] = emissions[0, 3, 1] = emissions[2, 2, 0] = float("-inf")
+    return crf, emissions, torch.arange(5) < torch.tensor(LENGTHS)[:, None]
+
+
+def score(crf: LinearChainCRF, emissions: torch.Tensor, tags: tuple[int, ...]) -> torch.Tensor:
+    """The definition, a term at a time."""
+    total = crf.start_transitions[tags[0]] + crf.end_transitions[tags[-1]]
+    for t, tag in enumerate(tags):
+        total = total + emissions[t, tag]
+    for one, next_one in itertools.pairwise(tags):
+        total = total + crf.transitions[one, next_one]
+    return total
+
+
+def all_scores(crf: LinearChainCRF, emissions: torch.Tensor, length: int) -> dict[tuple[int, ...], torch.Tensor]:
+    """Every sequence of tags and its score."""
+    return {tags: score(crf, emissions, tags) for tags in itertools.product(range(3), repeat=length)}
+
+
+def test_the_likelihood_equals_the_sum_over_all_sequences():
+    crf, emissions, mask = made_up()
+    tags, expected = torch.full((3, 5), 2), 0
+    for row, length in enumerate(LENGTHS):
+        tags[row, :length] = torch.tensor([2, 1, 0, 2, 1][:length])
+        scores = all_scores(crf, emissions[row], length)
+        everything = torch.logsumexp(torch.stack(list(scores.values())), 0)
+        chosen = tuple(tags[row, :length].tolist())
+        expected = expected + scores[chosen] - everything
+    torch.testing.assert_close(crf.log_likelihood(emissions, tags, mask), expected)
+
+
+def test_decoding_finds_the_best_of_all_sequences():
+    crf, emissions, mask = made_up()
+    found = crf.decode(emissions, mask)
+    for row, length in enumerate(LENGTHS):
+        scores = all_scores(crf, emissions[row], length)
+        assert tuple(found[row, :length].tolist()) == max(scores, key=lambda tags: scores[tags].item())
+        assert found[row, length:].eq(0).all()
+
+
+def test_what_is_behind_the_end_of_a_chain_does_not_matter():
+    crf, emissions, mask = made_up()
+    other = torch.where(mask[..., None], emissions, torch.randn_like(emissions) * 100)
+    tags = torch.full((3, 5), 2)
+    torch.testing.assert_close(crf.log_likelihood(emissions, tags, mask), crf.log_likelihood(other, tags, mask))
+    assert crf.decode(emissions, mask).equal(crf.decode(other, mask))
+
+
+def test_the_gradient_equals_finite_differences():
+    crf, emissions, mask = made_up()
+    tags = torch.full((3, 5), 2)
+    finite = emissions.clamp(min=-3).requires_grad_()
+    assert torch.autograd.gradcheck(lambda e, *_: crf.log_likelihood(e, tags, mask), (finite, *crf.parameters()))
+    crf.log_likelihood(emissions, tags, mask).backward()
+    assert all(parameter.grad.isfinite().all() for parameter in crf.parameters())
+
+
+def test_allennlp_says_the_same():
+    try:
+        allen = AllenNLPCRF(3).double()
+    except ImportError:
+        pytest.skip("allennlp-light is not installed, or not with an ai2-tango that has what it imports")
+    crf, emissions, mask = made_up()
+    allen.inner.load_state_dict(crf.state_dict(), strict=False)
+    tags = torch.full((3, 5), 2)
+    torch.testing.assert_close(allen.log_likelihood(emissions, tags, mask), crf.log_likelihood(emissions, tags, mask))
+    assert allen.decode(emissions, mask).equal(crf.decode(emissions, mask))
+
+
+def test_a_package_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "allennlp_light.modules.conditional_random_field", None)
+    with pytest.raises(ImportError, match=r"ai2-tango 1\.2\.1, or take crf: precis"):
+        AllenNLPCRF(2)

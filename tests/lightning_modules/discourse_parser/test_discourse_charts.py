@@ -1,0 +1,173 @@
+import math
+from itertools import permutations, product
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from lightning_modules.discourse_parser.discourse_charts import ChartReader, cut, document_ldd, document_tree
+from lightning_modules.discourse_parser.ldd import LabelClasses, band_of
+from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores
+from tests.lightning_modules.discourse_parser.brute_trees import ancestor, labelled, parent_is_nucleus, trees
+
+SIDES, RELATION = ["NS", "SN", "NN"], [0, 1, 0]  # of the classes
+CLASSES = LabelClasses.of(SIDES, RELATION, 2)
+
+
+def layout_of(size: int) -> Layout:
+    place = torch.arange(size).unsqueeze(0)
+    return Layout(place // 2, place // 5, torch.full_like(place, 4), torch.tensor([size]))
+
+
+def reader_with(members: int, **options) -> ChartReader:
+    torch.manual_seed(0)
+    scorers = nn.ModuleList(DiscourseScorer(6, 8, classes=3, fit_size=2) for _ in range(members)).eval()
+    for scorer in scorers:
+        for head in (scorer.span_score, scorer.class_score):
+            nn.init.normal_(head[-1].weight, std=2.0)  # scores that differ
+    return ChartReader(scorers, CLASSES, **options)
+
+
+@pytest.mark.parametrize("size, cap", [(5, 10), (10, 10), (11, 10), (64, 10), (1000, 7), (9, 2)])
+def test_chunks_cover_a_text_in_order_and_keep_to_the_cap(size, cap):
+    place = torch.arange(size)
+    chunks = cut(place // 2, place // 5, size, cap)
+    assert [at for start, end in chunks for at in range(start, end)] == list(range(size))
+    assert all(0 < end - start <= cap for start, end in chunks) and (len(chunks) == 1) == (size <= cap)
+
+
+def test_chunks_begin_where_paragraphs_or_sentences_do():
+    place = torch.arange(60)
+    assert {start for start, _ in cut(place // 4, place // 12, 60, 30)} <= set(range(0, 60, 12))
+    assert {start for start, _ in cut(place // 4, place * 0, 60, 30)} <= set(range(0, 60, 4))
+
+
+def members_by_hand(reader: ChartReader, vectors, layout, units: Units) -> list[list[tuple]]:
+    """Of each scorer, every labelled tree over the units of one chart: probability, nodes and their classes."""
+    found = []
+    for scorer in reader.scorers:
+        states = scorer.context(vectors, layout)
+        potentials = scorer.potentials(states, layout, units)
+        every = []
+        for nodes in trees(0, int(units.sizes[0]) - 1):
+            columns = torch.tensor(nodes, dtype=torch.long).view(-1, 3).T
+            zeros = torch.zeros(len(nodes), dtype=torch.long)
+            score = node_scores(potentials, zeros, *columns).sum().exp().item()
+            places = units.start[0][columns[0]], units.end[0][columns[1]], units.end[0][columns[2]]
+            logits = scorer.class_logits(states, layout, zeros, *places)
+            probs = (logits / reader.temperature).softmax(-1).tolist()
+            for classes in labelled(nodes, 3):
+                chance = math.prod(probs[n][c] for n, c in enumerate(classes))
+                every.append((score * chance, nodes, classes))
+        total = sum(weight for weight, *_ in every)
+        found.append([(weight / total, nodes, classes) for weight, nodes, classes in every])
+    return found
+
+
+def units_of(bounds: list[tuple[int, int]]) -> Units:
+    """A chart over units with these first and last EDUs."""
+    starts, ends = (torch.tensor([column]) for column in zip(*bounds))
+    return Units(torch.tensor([0]), starts, ends, torch.tensor([len(bounds)]))
+
+
+def distribution_by_hand(every: list[tuple], size: int, rows: str) -> torch.Tensor:
+    """p(a, b, l) summed over labelled trees of EDUs with their probabilities, [E, E, R]."""
+    p = torch.zeros(size, size, 2, dtype=torch.double)
+    for chance, nodes, classes in every:
+        sides = [SIDES[c] for c in classes]
+        for a, b in permutations(range(size), 2):
+            top = ancestor(nodes, a, b)
+            nucleus = sides[top][0 if a < b else 1] == "N"
+            if nucleus and (rows == "side" or parent_is_nucleus(nodes, sides, a)):
+                p[a, b, RELATION[classes[top]]] += chance
+    return p
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+def test_a_mixture_equals_the_sum_over_all_labelled_trees_of_its_members(rows):
+    reader, layout, vectors = reader_with(2, temperature=0.5), layout_of(5), torch.randn(1, 5, 6)
+    (charts,) = reader.read(vectors, layout, [[(0, 5)]])
+    members = members_by_hand(reader, vectors, layout, units_of([(i, i) for i in range(5)]))
+    expected = sum(distribution_by_hand(every, 5, rows) for every in members) / 2
+    found = document_ldd(charts, CLASSES, 4, rows)
+    assert_close(found.band, band_of(expected, 4), atol=1e-6, rtol=0)
+    narrow = document_ldd(charts, CLASSES, 1, rows)  # gamma is that of all pairs
+    assert_close(narrow.gamma, expected.sum((1, 2)) / 5, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+def test_a_mixture_over_chunks_equals_the_sum_over_all_nested_trees(rows):
+    """Chunks of 2, 1 and 2 EDUs: a member draws a tree of each chunk, and one over the chunks."""
+    reader, layout, vectors = reader_with(2), layout_of(5), torch.randn(1, 5, 6)
+    chunks = [(0, 2), (2, 3), (3, 5)]
+    (charts,) = reader.read(vectors, layout, [chunks])
+    bounds = [[(i, i) for i in range(start, end)] for start, end in chunks]
+    bounds.append([(start, end - 1) for start, end in chunks])
+    by_chart = [members_by_hand(reader, vectors, layout, units_of(units)) for units in bounds]
+    expected = 0
+    for member in range(2):
+        every = []
+        for drawn in product(*(chart[member] for chart in by_chart)):
+            nodes, classes = [], []
+            for units, (_, own, own_classes) in zip(bounds, drawn):
+                nodes += [(units[i][0], units[k][1], units[j][1]) for i, k, j in own]
+                classes += own_classes
+            every.append((math.prod(chance for chance, *_ in drawn), nodes, classes))
+        expected = expected + distribution_by_hand(every, 5, rows) / 2
+    found = document_ldd(charts, CLASSES, 4, rows)
+    assert_close(found.band, band_of(expected, 4), atol=1e-6, rtol=0)
+    narrow = document_ldd(charts, CLASSES, 1, rows)  # gamma is that of all pairs
+    assert_close(narrow.gamma, expected.sum((1, 2)) / 5, atol=1e-6, rtol=0)
+
+
+def test_chunked_reading_sums_to_a_distribution_over_nested_trees():
+    """Pairs within a chunk have their chunk's distribution, pairs across that of the chart over chunks."""
+    reader, layout, vectors = reader_with(1), layout_of(12), torch.randn(1, 12, 6)
+    chunks = [(0, 4), (4, 9), (9, 12)]
+    (charts,) = reader.read(vectors, layout, [chunks])
+    band = document_ldd(charts, CLASSES, 11, "side").band
+    for number, (start, end) in enumerate(chunks):
+        single = document_ldd([charts[number]], CLASSES, end - start, "side").band
+        for a in range(start, end):
+            for b in range(start, end):
+                assert_close(band[a, 11 + b - a], single[a - start, end - start + b - a])
+    over = document_ldd([charts[-1]], CLASSES, 2, "side").band
+    for a in range(12):
+        for b in range(12):
+            units = [next(n for n, (start, end) in enumerate(chunks) if start <= x < end) for x in (a, b)]
+            if units[0] != units[1]:
+                assert_close(band[a, 11 + b - a], over[units[0], 2 + units[1] - units[0]])
+    tree = document_tree(charts, CLASSES)
+    assert len(tree) == 11
+    spans = {(start, end) for start, _, end in tree[:, :3].tolist()}
+    assert {(0, 11), (0, 3), (4, 8), (9, 11)} <= spans
+
+
+def test_batches_of_different_sizes_say_what_each_alone_says():
+    reader = reader_with(1)
+    vectors = torch.randn(3, 8, 6)
+    place = torch.arange(8).expand(3, -1)
+    together = Layout(place // 2, place // 5, torch.full_like(place, 4), torch.tensor([8, 1, 5]))
+    found = reader.read(vectors, together, [[(0, 8)], [(0, 1)], [(0, 5)]])
+    for row, size in enumerate((8, 1, 5)):
+        (alone,) = reader.read(vectors[row : row + 1, :size], layout_of(size), [[(0, size)]])
+        one, other = (document_ldd(charts, CLASSES, 7, "side").band for charts in (found[row], alone))
+        assert_close(one, other, atol=1e-5, rtol=0)
+        assert document_tree(found[row], CLASSES).equal(document_tree(alone, CLASSES))
+
+
+def test_cky_takes_one_scorer():
+    assert reader_with(1, decoding="cky").read(torch.randn(1, 5, 6), layout_of(5), [[(0, 5)]])
+    with pytest.raises(ValueError, match="cky needs one scorer, there are 2"):
+        reader_with(2, decoding="cky")
+    with pytest.raises(ValueError, match="'best' is neither"):
+        reader_with(1, decoding="best")
+
+
+def test_band_of_a_whole_text_is_its_dense_distribution():
+    reader, layout = reader_with(1), layout_of(6)
+    (charts,) = reader.read(torch.randn(1, 6, 6), layout, [[(0, 6)]])
+    wide = document_ldd(charts, CLASSES, 5, "side").band
+    dense = torch.stack([wide[a, 5 - a : 11 - a] for a in range(6)])
+    assert_close(document_ldd(charts, CLASSES, 2, "side").band, band_of(dense, 2))

@@ -1,0 +1,324 @@
+import copy
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from made_up_treebank import made_up_treebank
+from pytorch_lightning import Trainer, seed_everything
+from scipy.stats import spearmanr
+from torch.testing import assert_close
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from datamodules.discourse.features import ParserBatch, label_classes, parser_features
+from datamodules.discourse.parses import ParseRequest
+from datamodules.discourse.relations import GUM
+from datamodules.documents import CorpusError
+from datamodules.treebank import TreebankData
+from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
+from lightning_modules.discourse_parser.span_scorer import Units, node_scores
+from tests.lightning_modules.discourse_parser.brute_trees import trees
+
+TINY = {"hidden_size": 24, "fit_size": 4}
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory):
+    return made_up_treebank(tmp_path_factory.mktemp("treebank") / "trees.jsonl")
+
+
+def data_of(treebank, **options) -> TreebankData:
+    return TreebankData(treebank, treebank, treebank, **options)
+
+
+def batch_of(data: TreebankData, split: str = "train") -> ParserBatch:
+    data.setup("fit")
+    return ParserBatch.of(data._features[split])
+
+
+def trainer_with(**options) -> Trainer:
+    return Trainer(**{
+        "accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
+        "enable_model_summary": False, "gradient_clip_val": 1.0, "num_sanity_val_steps": 0,
+    } | options)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(treebank):
+    seed_everything(1)
+    model = DiscourseParser(members=2, learning_rate=0.01, dropout=0.1, **TINY)
+    trainer = trainer_with(max_epochs=25, check_val_every_n_epoch=25)
+    trainer.fit(model, data_of(treebank, batch_size=3))
+    return model.eval(), trainer
+
+
+def requests(data: TreebankData, given: bool = True) -> list[ParseRequest]:
+    return [
+        ParseRequest(d.id, d.text, tuple(d.sentences), tuple(d.paragraphs), tuple(d.edus) if given else None)
+        for d in data.documents("train")
+    ]
+
+
+def test_the_loss_is_the_likelihood_among_all_trees(treebank):
+    """-log P(tree) against every tree of the shortest document, -log P(class) one node at a time."""
+    torch.manual_seed(0)
+    model = DiscourseParser(**TINY).eval()
+    data = data_of(treebank)
+    data.setup("fit")
+    features = min(data._features["train"], key=lambda text: text.size)
+    batch = ParserBatch.of([features])
+    terms = model.loss_terms(batch)
+    layout, scorer = layout_of(batch), model.scorers[0]
+    states = scorer.context(model.vectors(batch), layout)
+    potentials = scorer.potentials(states, layout, Units.edus(layout))
+
+    def total(tree) -> torch.Tensor:
+        columns = torch.tensor(tree).T
+        return node_scores(potentials, torch.zeros(len(tree), dtype=torch.long), *columns).sum()
+
+    gold = [tuple(node) for node in features.nodes[:, :3].tolist()]
+    every = torch.stack([total(tree) for tree in trees(0, features.size - 1)])
+    assert features.size == 6 and len(every) == 42
+    assert_close(terms["tree"], (every.logsumexp(0) - total(gold)) / 5)
+    wrong = 0.0
+    for start, split, end, label in features.nodes.tolist():
+        places = [torch.tensor([n]) for n in (0, start, split, end)]
+        wrong = wrong - scorer.class_logits(states, layout, *places).log_softmax(-1)[0, label]
+    assert_close(terms["classes"], wrong / 5)
+
+
+def test_two_documents_weigh_like_two_batches(treebank):
+    torch.manual_seed(0)
+    model = DiscourseParser(**TINY).eval()
+    data = data_of(treebank)
+    data.setup("fit")
+    texts = data._features["train"][:2]
+    together = model.loss_terms(ParserBatch.of(texts))
+    alone = [model.loss_terms(ParserBatch.of([text])) for text in texts]
+    for name, value in together.items():
+        assert_close(value, sum(terms[name] for terms in alone) / 2)
+
+
+def test_every_parameter_gets_a_gradient(treebank):
+    model = DiscourseParser(members=2, **TINY)
+    sum(model.loss_terms(batch_of(data_of(treebank))).values()).backward()
+    assert not [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
+
+
+def test_learns_a_treebank_by_heart(trained, treebank):
+    model, trainer = trained
+    (scores,) = trainer.test(model, data_of(treebank), verbose=False)
+    assert scores["test/original_parseval/F"] > 90
+    untrained = trainer_with().test(DiscourseParser(**TINY), data_of(treebank), verbose=False)[0]
+    assert untrained["test/original_parseval/F"] < 40
+
+
+def test_parses_hold_trees_and_distributions_of_their_documents(trained, treebank):
+    model, _ = trained
+    asked = requests(data_of(treebank))
+    together = model.predict_step(asked, 0)
+    for request, parse in zip(asked, together):
+        alone = model.parse(request)
+        assert parse.id == request.id and parse.edus.tolist() == [list(edu) for edu in request.edus]
+        assert alone.tree.equal(parse.tree) and (alone.ldd.int() - parse.ldd.int()).abs().max() <= 1
+        pairs = parse.dense().sum(-1)
+        both = (pairs + pairs.T)[~torch.eye(parse.size, dtype=torch.bool)]
+        assert both.min() > 0.95 and both.max() < 2.05  # one byte a value
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+def test_a_long_text_is_parsed_in_chunks(trained, treebank, rows):
+    model = copy.deepcopy(trained[0])
+    model.cap, model.rows = 4, rows
+    text = max(requests(data_of(treebank)), key=lambda request: len(request.edus))
+    parse = model.parse(text)
+    assert len(parse.tree) == parse.size - 1 == 9
+    pairs = parse.dense().sum(-1)
+    both = (pairs + pairs.T)[~torch.eye(parse.size, dtype=torch.bool)]
+    assert both.min() > (0.95 if rows == "side" else -0.05) and both.max() < 2.05
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+def test_gamma_of_an_edu_is_its_mean_over_all_trees(trained, treebank, rows):
+    """However narrow the band: against every tree of the shortest document, node by node."""
+    model = copy.deepcopy(trained[0])
+    for scorer in model.scorers:
+        torch.manual_seed(0)
+        torch.nn.init.normal_(scorer.span_score[-1].weight, std=0.5)  # many trees are likely
+    model.rows, model.band, model.least = rows, 1, 0
+    request = min(requests(data_of(treebank)), key=lambda request: len(request.edus))
+    features = parser_features(request, request.edus, None)
+    batch, size = ParserBatch.of([features]), features.size
+    layout, vectors = layout_of(batch), model.vectors(batch)
+    expected = torch.zeros(size)
+    for scorer in model.scorers:
+        states = scorer.context(vectors, layout)
+        potentials = scorer.potentials(states, layout, Units.edus(layout))
+        every = trees(0, size - 1)
+        columns = [(torch.zeros(len(tree), dtype=torch.long), *torch.tensor(tree).T) for tree in every]
+        weights = torch.stack([node_scores(potentials, *places).sum() for places in columns]).softmax(0)
+        for tree, weight, places in zip(every, weights, columns):
+            probs = scorer.class_logits(states, layout, *places).softmax(-1)
+            for a in range(size):
+                expected[a] += weight * leaning(tree, probs, model.classes, a, rows) / size / len(model.scorers)
+    parse = model.parse(request)
+    assert parse.half_width == 1
+    assert_close(parse.gamma, expected.detach(), atol=1e-5, rtol=0)
+    assert spearmanr(parse.gamma, expected.detach()).statistic == pytest.approx(1)
+
+
+def leaning(tree: tuple, probs: torch.Tensor, classes: list, a: int, rows: str) -> float:
+    """Expected number of EDUs whose nucleus `a` is in one tree, over all classes of its nodes."""
+    nucleus = [[sum(p for p, (name, _) in zip(row.tolist(), classes) if name[side] == "N") for row in probs]
+               for side in (0, 1)]  # fmt: skip
+    above = [n for n, (start, _, end) in enumerate(tree) if start <= a <= end]
+    parent = min(above, key=lambda n: tree[n][2] - tree[n][0])
+    total = 0.0
+    for n, (start, split, end) in enumerate(tree):
+        if start <= a <= end:
+            left = a <= split
+            others = end - split if left else split + 1 - start
+            share = nucleus[not left][n]
+            if rows == "nucleus" and n != parent:
+                share *= nucleus[a > tree[parent][1]][parent]
+            total += share * others
+    return total
+
+
+def test_odd_texts(trained):
+    model, _ = trained
+    for text in ("Yes.", "x", "Ça 😀 va\u200b ?\n\n— 𝔬𝔲𝔦 .", "a b " * 3000):
+        parse = model.parse(ParseRequest("odd", text, (), ()))
+        assert parse.size >= 1 and len(parse.tree) == parse.size - 1
+    with pytest.raises(ValueError, match="'blank' is empty"):
+        model.parse(ParseRequest("blank", " \n", (), ()))
+
+
+def test_saved_weights_give_the_same_parse(trained, treebank, tmp_path):
+    model, trainer = trained
+    model.save(tmp_path / "saved")
+    trainer.save_checkpoint(tmp_path / "parser.ckpt")
+    asked = requests(data_of(treebank))[:2]
+    expected = model.predict_step(asked, 0)
+    exact = DiscourseParser.from_checkpoint(tmp_path / "parser.ckpt")
+    assert exact.fingerprint == model.fingerprint
+    for one, other in zip(exact.predict_step(asked, 0), expected):
+        assert one.tree.equal(other.tree) and one.ldd.equal(other.ldd)
+    halved = DiscourseParser.load(tmp_path / "saved", rows="nucleus", band=3)
+    assert halved.fingerprint != model.fingerprint and halved.rows == "nucleus"
+    assert all(one.tree.equal(other.tree) for one, other in zip(halved.predict_step(asked, 0), expected))
+
+
+def test_training_can_start_from_another_parser(trained, treebank, tmp_path):
+    model, trainer = trained
+    trainer.save_checkpoint(tmp_path / "parser.ckpt")
+    begun = DiscourseParser(members=2, **TINY, start_from=tmp_path / "parser.ckpt")
+    begun.setup("fit")
+    assert all(value.equal(model.state_dict()[name]) for name, value in begun.state_dict().items() if "scorers" in name)
+    with pytest.raises(CorpusError, match="do not fit this parser's settings at"):
+        DiscourseParser(members=2, hidden_size=8, start_from=tmp_path / "parser.ckpt").setup("fit")
+    with pytest.raises(CorpusError, match="not there"):
+        DiscourseParser(**TINY, start_from=tmp_path / "other").setup("fit")
+
+
+def test_wrong_settings():
+    with pytest.raises(ValueError, match="inventory 'pdtb' is none of"):
+        DiscourseParser(inventory="pdtb")
+    with pytest.raises(ValueError, match="members 0"):
+        DiscourseParser(members=0)
+    with pytest.raises(CorpusError, match=r"name a folder with config\.json"):
+        DiscourseParser.load("nowhere")
+
+
+def test_broken_weights_are_named(tmp_path):
+    DiscourseParser(**TINY).save(tmp_path)
+    weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
+    whole, settings = weights.read_bytes(), json.loads(config.read_text())
+    weights.write_bytes(whole[:1000])
+    with pytest.raises(CorpusError, match="broken"):
+        DiscourseParser.load(tmp_path)
+    weights.write_bytes(whole)
+    config.write_text(json.dumps(settings | {"hidden_size": 7 * 2}))
+    with pytest.raises(CorpusError, match=r"do not fit config\.json at scorers"):
+        DiscourseParser.load(tmp_path)
+    config.write_text(json.dumps(settings | {"speed": 7}))
+    with pytest.raises(CorpusError, match="not a discourse parser's"):
+        DiscourseParser.load(tmp_path)
+
+
+def test_treebank_data_leaves_licences_out(treebank):
+    data = data_of(treebank, licences=["CC BY 4.0"])
+    assert len(data.documents("train")) == 4 and len(data.documents("val")) == 6
+    with pytest.raises(CorpusError, match=r"no document has one of data\.licences"):
+        data_of(treebank, licences=["CC0"]).documents("train")
+    with pytest.raises(ValueError, match="inventory 'pdtb'"):
+        data_of(treebank, inventory="pdtb")
+
+
+def test_features_are_tokens_units_and_nodes(treebank):
+    data = data_of(treebank)
+    data.setup("fit")
+    features, document = data._features["train"][2], data.documents("train")[2]
+    assert features.sentence.tolist() == [i // 2 for i in range(len(document.edus))]
+    assert features.paragraph.tolist() == [i // 4 for i in range(len(document.edus))]
+    classes = label_classes(GUM)
+    found = {(s, k, e, *classes[label]) for s, k, e, label in features.nodes.tolist()}
+    assert found == set(document.tree.binary().spans())
+    same = parser_features(document, document.edus, None)
+    assert same.token_edus.equal(features.token_edus) and features.token_edus.unique().numel() == len(document.edus)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory, treebank) -> str:
+    """A folder with an encoder that knows the treebank's words."""
+    folder = tmp_path_factory.mktemp("encoder")
+    words = sorted({word for d in data_of(treebank).documents("train") for word in d.text.split()})
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=5 + len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=32,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("how", ["frozen", "whole", "lora"])
+def test_over_a_pretrained_encoder(encoder, treebank, tmp_path, how):
+    if how == "lora":
+        pytest.importorskip("peft", reason="needs the extra lora")
+    options = {"lora_rank": 2} if how == "lora" else {"frozen": how == "frozen"}
+    model = DiscourseParser(encoder, layers=(0, 2), window=16, **options, **TINY)
+    data = data_of(treebank, encoder=encoder, batch_size=3)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trainer = trainer_with(max_epochs=1)
+    trainer.fit(model, data)
+    moved = {name for name, value in model.state_dict().items() if not value.equal(before[name])}
+    of_encoder = {name for name in moved if name.startswith("encoder.")}
+    kept = {name for name in model.state_to_keep() if name.startswith("encoder.")}
+    if how == "frozen":
+        assert not of_encoder and not kept
+    elif how == "lora":
+        assert of_encoder and all(".lora_" in name for name in of_encoder | kept)
+    else:
+        assert of_encoder and kept == {name for name in before if name.startswith("encoder.")}
+    model.eval()
+    model.save(tmp_path / "saved")
+    asked = requests(data)[:1]
+    again = DiscourseParser.load(tmp_path / "saved")
+    assert (again.parse(asked[0]).ldd.int() - model.parse(asked[0]).ldd.int()).abs().max() <= 3
+
+
+def test_a_frozen_encoder_reads_each_text_and_not_each_id(encoder, treebank):
+    """Different texts with one id, and one text with two segmentations, have vectors of their own."""
+    model = DiscourseParser(encoder, layers=(0, 2), window=16, **TINY).eval()
+    data = data_of(treebank, encoder=encoder)
+    data.setup("fit")
+    one, other = (replace(text, id="same") for text in data._features["train"][:2])
+    document = data.documents("train")[0]
+    whole = parser_features(document, [(0, len(document.text))], model.subwords, name="same")
+    for texts in ([one], [other], [whole], [other, one]):
+        batch = ParserBatch.of(texts)
+        assert_close(model._training_vectors(batch), model.vectors(batch), atol=2e-3, rtol=2e-3)
+    assert len(model._vector_cache) == 3

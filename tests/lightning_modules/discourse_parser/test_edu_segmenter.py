@@ -1,0 +1,225 @@
+import json
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import write_lines
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytorch_lightning import Trainer, seed_everything
+from safetensors.torch import load_file
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+import lightning_modules.discourse_parser.segmenter as segmenters
+from datamodules.documents import CorpusError
+from datamodules.segmentation import SegmentationData
+from datamodules.text.edu_features import SegmentationBatch, edu_features
+from lightning_modules.discourse_parser.segmenter import EduSegmenter
+
+GUM = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "gum"
+ANIMALS, DEEDS = ["otter", "heron", "badger", "lynx"], ["slept", "left", "ate", "sang"]
+quiet = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+
+
+@dataclass
+class Asked:
+    """A request."""
+
+    text: str
+    sentences: list = field(default_factory=list)
+    paragraphs: list = field(default_factory=list)
+
+
+def made_up(number: int, rng: random.Random, licence: str = "CC BY 4.0") -> dict:
+    """A document whose EDUs begin at sentences, and at `because`."""
+    text, edus, sentences = "", [], []
+    for _ in range(12):
+        start, clauses = len(text), [f"The {rng.choice(ANIMALS)} {rng.choice(DEEDS)}"]
+        if rng.random() < 0.6:
+            clauses.append(f"because the {rng.choice(ANIMALS)} {rng.choice(DEEDS)}")
+        clauses[-1] += "."
+        for clause in clauses:
+            edus.append([len(text), len(text) + len(clause)])
+            text += clause + " "
+        sentences.append([start, len(text) - 1])
+    paragraphs = [[0, len(text) - 1]]
+    return {
+        "id": f"doc-{number}", "text": text.strip(), "edus": edus, "sentences": sentences, "paragraphs": paragraphs,
+        "license": licence,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory) -> dict[str, Path]:
+    """Two files; a quarter of the training documents may not be used."""
+    folder, rng = tmp_path_factory.mktemp("treebank"), random.Random(0)
+    train = [made_up(i, rng, "CC BY-NC 4.0" if i % 4 == 3 else "CC BY (a note)") for i in range(24)]
+    val = [made_up(100 + i, rng) for i in range(4)]
+    return {"train": write_lines(folder / "train.jsonl", train), "val": write_lines(folder / "val.jsonl", val)}
+
+
+@pytest.fixture(scope="module")
+def tiny_bert(tmp_path_factory) -> str:
+    """A folder with a tiny encoder and its tokenizer."""
+    folder = tmp_path_factory.mktemp("encoder")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", "the", "because", *ANIMALS, "sle", "##pt", *DEEDS[1:]]
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=32,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+    BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(folder)
+    return str(folder)
+
+
+def made(encoder: str = "small", **options) -> EduSegmenter:
+    torch.manual_seed(1)
+    sizes = {"layers": (0, 2), "window": 32, "projection": 8, "hidden_size": 6}
+    return EduSegmenter(encoder, **sizes | options).eval()
+
+
+def fitted(model: EduSegmenter, data: SegmentationData, epochs: int) -> dict[str, float]:
+    """Scores after training."""
+    trainer = Trainer(max_epochs=epochs, enable_checkpointing=False, **quiet)
+    trainer.fit(model, data)
+    return {name: value.item() for name, value in trainer.callback_metrics.items()}
+
+
+@pytest.mark.parametrize("kind", ["small", "frozen", "fine-tuned"])
+def test_learns_where_edus_begin(kind, treebank, tiny_bert):
+    seed_everything(0)
+    encoder = "small" if kind == "small" else tiny_bert
+    data = SegmentationData(**treebank, encoder=encoder, licences=["CC BY"], batch_size=2)
+    model = made(encoder, frozen=kind == "frozen", learning_rate=0.02, encoder_learning_rate=0.002, dropout=0.0)
+    scores = fitted(model, data, 6)
+    assert scores["val/inner_f1"] > 95 and scores["val/f1"] > 97
+    assert len(data.documents("train")) == 18
+    record = made_up(7, random.Random(5))
+    assert [list(edu) for edu in model.segment([Asked(record["text"], record["sentences"])])[0]] == record["edus"]
+    assert bool(model._vector_cache) == (kind == "frozen")
+
+
+def test_a_frozen_encoder_reads_each_text_and_not_each_id(tiny_bert):
+    model, rng = made(tiny_bert), random.Random(0)
+    one, other = (edu_features(Asked(made_up(i, rng)["text"]), model.subwords, name="same") for i in range(2))
+    for texts in ([one], [other], [other, one]):
+        batch = SegmentationBatch.of(texts)
+        torch.testing.assert_close(model._cached_vectors(batch), model.vectors(batch), atol=2e-3, rtol=2e-3)
+
+
+def test_a_licence_is_spelt_as_it_is(treebank):
+    with pytest.raises(CorpusError, match="no document has one of"):
+        SegmentationData(**treebank, licences=["CC BY-SA"]).documents("train")
+    with pytest.raises(CorpusError, match="is not given; name a treebank"):
+        SegmentationData(**treebank).documents("test")
+
+
+def check(text: str, edus: list[tuple[int, int]]) -> None:
+    """All that is promised of any segmentation."""
+    assert all(text[a:b] == text[a:b].strip() != "" for a, b in edus)
+    assert [a for a, _ in edus] == sorted(a for a, _ in edus)
+    covered = [at for a, b in edus for at in range(a, b)]
+    assert len(set(covered)) == len(covered)
+    assert {at for at, letter in enumerate(text) if not letter.isspace()} <= set(covered)
+    assert bool(edus) == bool(text.strip())
+
+
+ANY = made()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(st.sampled_from("ab. !?,\n\t\u00a0\u200bé\u0301'\"A🧬\u3000\ud800"), max_size=60), st.data())
+def test_edus_cover_any_text(text, data):
+    check(text, ANY.segment([Asked(text)])[0])
+    places = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
+    sentences = list(zip([0, *places], [*places, len(text)]))
+    edus = ANY.segment([Asked(text, sentences)])[0]
+    check(text, edus)
+    firsts = {b - len(text[a:b].lstrip()) for a, b in sentences if text[a:b].strip()}
+    assert firsts <= {a for a, _ in edus}  # a sentence always begins an EDU
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "\u200b", "é", "🧬", "a" * 20_000])
+def test_a_blank_text_has_no_edu_every_other_one(text, tiny_bert):
+    for model in (ANY, made(tiny_bert)):
+        edus = model.segment([Asked(text)])[0]
+        check(text, edus)
+        assert len(edus) <= 1
+
+
+def test_a_hundred_thousand_words():
+    text = "otter, " * 50_000
+    check(text, ANY.segment([Asked(text, [(0, len(text))])])[0])
+
+
+def test_texts_do_not_depend_on_each_other(tiny_bert, monkeypatch):
+    rng = random.Random(3)
+    requests = [Asked(made_up(i, rng)["text"]) for i in range(3)]
+    for model in (ANY, made(tiny_bert)):
+        together = model.segment(requests)
+        assert together == [model.segment([request])[0] for request in requests]
+        features = [edu_features(request, model.subwords) for request in requests]
+        batch = SegmentationBatch.of(features)
+        with torch.no_grad():
+            vectors = model.vectors(batch)
+            tags = model._tags(batch, vectors)
+            monkeypatch.setattr(segmenters, "_CELLS", 20)  # chains one or two at a time
+            assert tags.equal(model._tags(batch, vectors))
+            emissions, mask = model.emissions(batch, vectors)
+        assert tags.equal(model.crf.decode(emissions, mask)[mask])
+        monkeypatch.undo()
+
+
+def test_segmenting_leaves_the_mode_as_it_was():
+    model = made().train()
+    model.segment([Asked("It rained.")])
+    assert model.training and model.network.training
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_weights_are_saved_without_a_frozen_encoder(frozen, tiny_bert, tmp_path):
+    model = made(tiny_bert, frozen=frozen)
+    model.save(tmp_path / "one")
+    loaded = EduSegmenter.load(tmp_path / "one")
+    loaded.save(tmp_path / "two")
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two and not loaded.training
+    names = load_file(tmp_path / "one" / "model.safetensors")
+    assert any(name.startswith("encoder.") for name in names) != frozen
+    text = [Asked("The otter slept because the lynx sang. The heron left.")]
+    assert loaded.segment(text) == EduSegmenter.load(tmp_path / "two").segment(text)
+
+
+def test_a_checkpoint_brings_the_weights_back(treebank, tiny_bert, tmp_path):
+    data = SegmentationData(**treebank, encoder=tiny_bert)
+    model, trainer = made(tiny_bert), Trainer(max_steps=2, enable_checkpointing=False, **quiet)
+    trainer.fit(model, data)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    other = made(tiny_bert, learning_rate=0.0)
+    Trainer(max_steps=3, enable_checkpointing=False, **quiet).fit(
+        other, data, ckpt_path=tmp_path / "last.ckpt", weights_only=True
+    )
+    assert not any(name.startswith("encoder.") for name in torch.load(tmp_path / "last.ckpt")["state_dict"])
+    assert other.trainer.global_step == 3
+
+
+def test_broken_weights_are_named(tmp_path):
+    with pytest.raises(CorpusError, match="no model"):
+        EduSegmenter.load(tmp_path)
+    made().save(tmp_path)
+    weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:1000])
+    with pytest.raises(CorpusError, match="broken"):
+        EduSegmenter.load(tmp_path)
+    weights.write_bytes(whole)
+    settings_ = json.loads(config.read_text())
+    config.write_text(json.dumps(settings_ | {"hidden_size": 7}))
+    with pytest.raises(CorpusError, match=r"do not fit config.json at network\.lstm"):
+        EduSegmenter.load(tmp_path)
+    config.write_text(json.dumps(settings_ | {"speed": 7}))
+    with pytest.raises(CorpusError, match="not a segmenter's"):
+        EduSegmenter.load(tmp_path)

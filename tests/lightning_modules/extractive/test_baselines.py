@@ -1,0 +1,150 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datamodules.documents import Document
+from lightning_modules.extractive.baselines import (
+    BASELINES,
+    lead,
+    lexrank,
+    mmr,
+    oracle,
+    predictions,
+    random_k,
+    textrank,
+)
+from lightning_modules.metrics.rouge import rouge_scores
+
+WORDS = ["storm", "storms", "coast", "coastal", "night", "town", "people", "rescue", "1990", "the"]
+SENTENCES = st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), max_size=8)
+STORM = Document(
+    "storm",
+    [["A storm hit the coast.", "Nobody had slept."], ["The storm hit the town at night.", "Boats sank."]],
+    [["The storm hit the town.", "Boats sank."]],
+)
+
+
+@given(SENTENCES, st.integers(1, 5), st.sampled_from(sorted(BASELINES)))
+@settings(max_examples=200, deadline=None)
+def test_every_baseline_chooses_at_most_k_different_sentences_in_order(sentences, k, name):
+    document = Document("d", [sentences], [["the storm at night", "people"]])
+    chosen = BASELINES[name](document, k=k)
+    assert chosen == sorted(set(chosen)) and all(0 <= index < len(sentences) for index in chosen)
+    assert len(chosen) == min(k, len(sentences)) or (name == "oracle" and len(chosen) < min(k, len(sentences)))
+
+
+@pytest.mark.parametrize("name", sorted(BASELINES))
+def test_edge_cases(name):
+    for sentences in ([], ["only one sentence"], ["the same"] * 5, ["...", "", "你好"], ["one", "two", "three four"]):
+        chosen = BASELINES[name](Document("d", [sentences], [["the same one sentence"]]), k=3)
+        assert len(chosen) <= min(3, len(sentences))
+    with pytest.raises(ValueError, match="k = 0"):
+        BASELINES[name](STORM, k=0)
+
+
+def test_identical_sentences_are_taken_from_the_first():
+    document = Document("d", [["the same words"] * 5])
+    assert textrank(document, 2) == lexrank(document, 2) == mmr(document, 2) == [0, 1]
+
+
+def test_lead_and_random():
+    assert lead(STORM, 3) == [0, 1, 2]
+    documents = [Document(str(number), [list("abcdefgh")]) for number in range(50)]
+    drawn = [random_k(document, 3, seed=1) for document in documents]
+    assert drawn == [random_k(document, 3, seed=1) for document in documents]
+    assert drawn != [random_k(document, 3, seed=2) for document in documents]
+    assert {index for chosen in drawn for index in chosen} == set(range(8))
+
+
+def greedy_oracle(document: Document, k: int | None) -> list[int]:
+    """The definition, with ROUGE from the texts themselves."""
+
+    def score(indices) -> float:
+        summary = [document.sentences[index] for index in sorted(indices)]
+        return max(
+            sum(score.fmeasure for score in rouge_scores(summary, [reference], ("rouge1", "rouge2")).values())
+            for reference in document.references
+        )
+
+    chosen, best = [], 0.0
+    while k is None or len(chosen) < k:
+        gains = {i: score([*chosen, i]) for i in range(len(document.sentences)) if i not in chosen}
+        if not gains or max(gains.values()) <= best + 1e-12:
+            return sorted(chosen)
+        best = max(gains.values())
+        chosen.append(next(i for i, gain in gains.items() if gain >= best - 1e-12))
+    return sorted(chosen)
+
+
+@given(SENTENCES, st.lists(SENTENCES.filter(any), min_size=1, max_size=2), st.none() | st.integers(1, 3))
+@settings(max_examples=100, deadline=None)
+def test_oracle_equals_its_definition(sentences, references, k):
+    document = Document("d", [sentences], references)
+    assert oracle(document, k) == greedy_oracle(document, k)
+
+
+def test_oracle_by_hand_stops_when_nothing_gains():
+    # Sentence 2: 5 of 7 and 7 words, 4 of 6 and 6 bigrams, 10/14 + 8/12 = 1.38. With sentence 3: 14/16 + 10/14 = 1.59.
+    assert oracle(STORM) == [2, 3]
+    assert oracle(STORM, k=1) == [2]
+    with pytest.raises(ValueError, match="document nothing: the oracle needs a reference"):
+        oracle(Document("nothing", [["a"]]))
+
+
+def stationary(weights: np.ndarray, damping: float) -> np.ndarray:
+    """PageRank as the solution of its linear system."""
+    size = len(weights)
+    steps = np.array([row / row.sum() if row.sum() else np.full(size, 1 / size) for row in weights])
+    return np.linalg.solve(np.eye(size) - damping * steps.T, np.full(size, (1 - damping) / size))
+
+
+def test_textrank_by_hand():
+    sentences = ["red green blue", "red green", "blue red white", "black"]
+    common = {(0, 1): 2, (0, 2): 2, (1, 2): 1}
+    sizes = np.log([3, 2, 3, 1])
+    weights = np.zeros((4, 4))
+    for (i, j), words in common.items():
+        weights[i, j] = weights[j, i] = words / (sizes[i] + sizes[j])
+    order = np.argsort(-stationary(weights, 0.85)).tolist()
+    for k in (1, 2, 3):
+        assert textrank(Document("d", [sentences]), k) == sorted(order[:k])
+
+
+@pytest.mark.parametrize("threshold", [0.1, None])
+def test_lexrank_equals_its_equations(threshold):
+    sentences = ["red green blue red", "red green", "blue white white", "black white", "green grey"]
+    bags = [sentence.split() for sentence in sentences]
+    terms = sorted(set(itertools.chain(*bags)))
+    idf = {term: np.log(5 / sum(term in bag for bag in bags)) for term in terms}
+    weights = np.zeros((5, 5))
+    for i, j in itertools.product(range(5), repeat=2):
+        dot = sum(bags[i].count(t) * bags[j].count(t) * idf[t] ** 2 for t in terms)
+        cosine = dot / np.sqrt(
+            sum((bags[i].count(t) * idf[t]) ** 2 for t in terms) * sum((bags[j].count(t) * idf[t]) ** 2 for t in terms)
+        )
+        weights[i, j] = cosine if threshold is None else cosine > threshold
+    order = np.argsort(-np.round(stationary(weights, 0.85), 9), kind="stable").tolist()
+    for k in (1, 2, 3, 4):
+        assert lexrank(Document("d", [sentences]), k, threshold) == sorted(order[:k])
+
+
+def test_mmr_leaves_out_what_it_has():
+    sentences = ["storm coast town", "storm coast town", "rescue boats people", "weather"]
+    document = Document("d", [sentences])
+    assert mmr(document, 2, trade_off=0.5) == [0, 2]
+    assert mmr(document, 2, trade_off=1.0) == [0, 1]
+
+
+def test_predictions_have_the_suites_format():
+    records = list(predictions([STORM], "lead", k=2))
+    assert records == [
+        {"id": "storm", "summary": ["A storm hit the coast.", "Nobody had slept."], "references": STORM.references}
+    ]
+    assert list(predictions([STORM], lambda document: [3])) == [
+        {"id": "storm", "summary": ["Boats sank."], "references": STORM.references}
+    ]
+    with pytest.raises(ValueError, match="unknown baseline 'first'"):
+        list(predictions([STORM], "first"))

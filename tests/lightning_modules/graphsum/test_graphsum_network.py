@@ -1,0 +1,190 @@
+"""The network as a whole: padding, the cache, the flat Transformer, where things stand."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lightning_modules.graphsum.encoder import GraphSumNetwork, Memory, Source
+from lightning_modules.networks.transformer import sinusoidal
+
+V, D = 30, 16
+every_encoder = pytest.mark.parametrize("encoder", ["graph", "hierarchical", "flat"])
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(8)
+
+
+def network(encoder: str = "graph", **changes) -> GraphSumNetwork:
+    small = {"size": D, "heads": 2, "feed_forward": 24, "token_layers": 1, "paragraph_layers": 1, "decoder_layers": 2}
+    made = GraphSumNetwork(V, encoder, **small | changes).double().eval()
+    for name, parameter in made.named_parameters():
+        if "sigma" not in name:
+            nn.init.normal_(parameter, std=0.3)
+    return made
+
+
+def source(sizes: list[list[int]], paragraphs: int | None = None, tokens: int | None = None) -> Source:
+    """Documents with paragraphs of so many tokens, equal whatever they are filled up to."""
+    L, n = paragraphs or max(map(len, sizes)), tokens or max(map(max, sizes))
+    ids, mask = torch.randint(V, (len(sizes), L, n)), torch.zeros(len(sizes), L, n, dtype=torch.bool)
+    graph = torch.rand(len(sizes), L, L, dtype=torch.float64)
+    for b, row in enumerate(sizes):
+        made = torch.Generator().manual_seed(b)
+        graph[b, : len(row), : len(row)] = torch.rand(len(row), len(row), generator=made, dtype=torch.float64)
+        for j, size in enumerate(row):
+            ids[b, j, :size], mask[b, j, :size] = torch.randint(V, (size,), generator=made), True
+    places = [row.nonzero().squeeze(1) for row in mask.flatten(1)]
+    lengths = torch.tensor([len(row) for row in places])
+    return Source(ids, mask, graph, nn.utils.rnn.pad_sequence(places, batch_first=True), lengths)
+
+
+SIZES = [[4, 1, 3], [2, 5]]
+
+
+@every_encoder
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_padding_of_tokens_and_paragraphs_changes_nothing(encoder, norm):
+    net, inputs = network(encoder, norm=norm), torch.randint(V, (2, 1, 6))
+    tight = net.decode(inputs, net.encode(source(SIZES)))
+    torch.testing.assert_close(net.decode(inputs, net.encode(source(SIZES, 5, 8))), tight)
+    for b in range(2):
+        alone = net.decode(inputs[b : b + 1], net.encode(_only(source(SIZES), b)))
+        torch.testing.assert_close(alone, tight[b : b + 1])
+
+
+def _only(given: Source, b: int) -> Source:
+    """One document of a batch, without its padding."""
+    L, n = int(given.paragraph_mask[b].sum()), int(given.mask[b].sum(-1).max())
+    mask = given.mask[b : b + 1, :L, :n]
+    places = mask.flatten(1)[0].nonzero().T
+    graph = given.graph[b : b + 1, :L, :L]
+    return Source(given.ids[b : b + 1, :L, :n], mask, graph, places, given.lengths[b : b + 1])
+
+
+@every_encoder
+def test_steps_with_a_cache_equal_all_positions_at_once(encoder):
+    net, given, inputs = network(encoder), source(SIZES), torch.randint(V, (2, 3, 5))
+    memory = net.encode(given)
+    again = Memory.of(memory.tensors())
+    start = net.start(2, inputs.device)
+    past = [type(seen)(*(x.unsqueeze(1).expand(-1, 3, -1, -1, -1) for x in seen)) for seen in start]
+    steps = []
+    for tokens in inputs.unbind(-1):
+        features, past = net.step(tokens, past, again)
+        steps.append(features)
+    torch.testing.assert_close(torch.stack(steps, 2), net.decode(inputs, memory))
+
+
+@every_encoder
+def test_later_target_tokens_are_not_seen(encoder):
+    net, given, inputs = network(encoder), source(SIZES), torch.randint(V, (2, 1, 6))
+    changed = inputs.clone()
+    changed[..., 4:] = (changed[..., 4:] + 1) % V
+    one, other = (net.decode(x, net.encode(given)) for x in (inputs, changed))
+    torch.testing.assert_close(one[:, :, :4], other[:, :, :4])
+    assert not torch.allclose(one[:, :, 4], other[:, :, 4])
+
+
+def test_flat_reads_the_concatenation():
+    """Whatever the paragraphs are: one paragraph of the same tokens is the same document."""
+    net, given = network("flat"), source(SIZES)
+    for b in range(2):
+        ids = given.ids[b][given.mask[b]]
+        mask = torch.ones(1, 1, len(ids), dtype=torch.bool)
+        graph, places = torch.ones(1, 1, 1).double(), torch.arange(len(ids)).unsqueeze(0)
+        whole = Source(ids.view(1, 1, -1), mask, graph, places, mask.sum(-1)[0])
+        inputs = torch.randint(V, (1, 1, 4))
+        expected = net.decode(inputs, net.encode(whole))
+        torch.testing.assert_close(net.decode(inputs, net.encode(_only(given, b))), expected)
+
+
+def test_positions_are_those_of_token_and_paragraph():
+    positions = network().positions(3, 5, torch.device("cpu"))
+    for j in range(3):
+        for i in range(5):
+            expected = torch.cat([sinusoidal(5, D // 2)[i], sinusoidal(3, D // 2)[j]])
+            assert positions[j, i].equal(expected)
+    alone = network(paragraph_positions=False).positions(3, 5, torch.device("cpu"))
+    assert all(row.equal(sinusoidal(5, D)) for row in alone)
+
+
+@pytest.mark.parametrize(
+    "change", ["graph_encoder", "graph_decoder", "both", "paragraph_positions", "multi_head_pooling"]
+)
+def test_each_part_can_be_left_out(change):
+    flags = {"graph_encoder": False, "graph_decoder": False} if change == "both" else {change: False}
+    torch.manual_seed(1)
+    without, given, inputs = network(**flags), source(SIZES), torch.randint(V, (2, 1, 4))
+    features = without.decode(inputs, without.encode(given))
+    other = without.decode(inputs, without.encode(given._replace(graph=torch.ones_like(given.graph))))
+    # without the graph in both places the graph is not read at all
+    assert torch.allclose(features, other) == (change == "both")
+    full = network()
+    parts = {name.split(".")[0] for name, _ in full.named_parameters()}
+    lacking = {name for name, _ in full.named_parameters()} - {name for name, _ in without.named_parameters()}
+    if change in ("graph_decoder", "both"):
+        assert lacking == {f"decoder.{n}.cross_attention.{p}" for n in range(2) for p in ("inner", "outer")}
+    elif change == "multi_head_pooling":
+        assert lacking and all(name.startswith("pooling.") for name in lacking) and "pooling" in parts
+    else:
+        assert not lacking
+
+
+def test_a_learned_sigma_of_each_layer_gets_a_gradient():
+    net = network(learn_sigma=True, sigma=0.5)
+    names = [name for name, _ in net.named_parameters() if "sigma" in name]
+    assert len(names) == 3
+    net.decode(torch.randint(V, (2, 1, 4)), net.encode(source(SIZES))).square().sum().backward()
+    for name in names:
+        parameter = net.get_parameter(name)
+        assert parameter.exp().item() == pytest.approx(0.5) and parameter.grad.abs() > 0
+
+
+@every_encoder
+def test_paragraph_attention_sums_to_one_and_skips_padding(encoder):
+    net, given = network(encoder), source(SIZES, 4, 6)
+    looked = net.paragraph_attention(torch.randint(V, (2, 2, 3)), given)
+    assert looked.shape == (2, 2, 3, 4) and looked[0, ..., 3:].eq(0).all() and looked[1, ..., 2:].eq(0).all()
+    torch.testing.assert_close(looked.sum(-1), torch.ones(2, 2, 3, dtype=torch.float64))
+    assert not any(layer.cross_attention._forward_hooks for layer in net.decoder)
+
+
+def test_in_paragraphs_undoes_in_a_row():
+    given, x = source(SIZES, 4, 6), torch.randn(2, 4, 6, 3)
+    back = given.in_paragraphs(given.in_a_row(x))
+    assert torch.equal(back, x.masked_fill(~given.mask.unsqueeze(-1), 0))
+
+
+class Windows(nn.Module):
+    """Stands for a pretrained encoder: a vector for each token of lists of documents."""
+
+    size = 6
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(V, self.size)
+        self.seen: list[list[int]] = []
+
+    def forward(self, documents: list[Tensor]) -> list[Tensor]:
+        self.seen = [document.tolist() for document in documents]
+        return [self.table(document) for document in documents]
+
+
+@every_encoder
+def test_a_pretrained_encoder_reads_the_concatenated_paragraphs(encoder):
+    net, given = network(encoder, pretrained=Windows()), source(SIZES, 4, 6)
+    inputs = torch.randint(V, (2, 1, 3))
+    wide = net.decode(inputs, net.encode(given))
+    assert net.pretrained.seen == [given.ids[b][given.mask[b]].tolist() for b in range(2)]
+    torch.testing.assert_close(wide, net.decode(inputs, net.encode(source(SIZES))))
+    wide.square().sum().backward()
+    assert net.pretrained.table.weight.grad.any()
+
+
+def test_errors_say_what_does_not_fit():
+    with pytest.raises(ValueError, match="graph, hierarchical or flat, got 'tree'"):
+        network("tree")
+    with pytest.raises(ValueError, match="a multiple of four with paragraph positions; got 18"):
+        network(size=18)

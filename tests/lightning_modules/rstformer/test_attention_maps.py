@@ -1,0 +1,86 @@
+import pytest
+import torch
+from transformers import LEDConfig, LEDForConditionalGeneration
+
+from lightning_modules.rstformer.attention_maps import between_edus, edu_attention, weights_of
+from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations
+from lightning_modules.rstformer.led import Discourse, DiscourseLED, LayerView
+
+T, EDUS, HEADS = 300, 60, 3
+
+
+def network_of(injection="product", ablation="none", window=16) -> DiscourseLED:
+    torch.manual_seed(0)
+    sizes = {"d_model": 12, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "encoder_layers": 2, "decoder_layers": 1}
+    sizes |= {"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS, "num_hidden_layers": 2}
+    sizes |= {"attention_window": [window] * 2, "vocab_size": 30, "max_encoder_position_embeddings": T}
+    injection = DiscourseInjection(head_relations(HEADS, 3), injection, ablation)
+    network = DiscourseLED(LEDForConditionalGeneration(LEDConfig(**sizes)), injection, "chunked").eval()
+    for parameter in network.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return network
+
+
+def inputs() -> dict:
+    """One document of 290 tokens, the first global, EDUs of five tokens with a gap behind each tenth."""
+    torch.manual_seed(1)
+    edu = (torch.arange(T) - 1).div(5, rounding_mode="floor")
+    edu[0] = -1
+    edu[edu % 10 == 9] = -1
+    mask = (torch.arange(T) < 290).long()
+    edu[mask == 0] = -1
+    is_global = torch.zeros(1, T, dtype=torch.long)
+    is_global[0, 0] = 1
+    band = torch.rand(1, EDUS, 2 * 6 + 1, 3)
+    return {
+        "input_ids": torch.randint(4, 30, (1, T)),
+        "attention_mask": mask[None],
+        "global_attention_mask": is_global,
+        "discourse": Discourse(band, edu[None]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("injection", "ablation"), [("product", "none"), ("log_bias", "none"), ("product", "wac"), ("one_plus", "none")]
+)
+def test_the_weights_are_those_that_the_layer_mixes_its_values_with(injection, ablation):
+    network, given = network_of(injection, ablation), inputs()
+    module = network.encoder.layers[0].self_attn.longformer_self_attn
+    hidden = torch.randn(1, T, 12)
+    batch, tables = network.views(
+        given["input_ids"], given["attention_mask"], given["global_attention_mask"], given["discourse"]
+    )
+    rows = torch.arange(1, 290)  # the first is global and has projections of its own
+    for table in (tables[0], None):
+        (out,) = module(hidden, attention_mask=LayerView(batch, table))
+        weights = weights_of(module, hidden, batch.view, table and table(), rows)
+        values = module.split(module.value, hidden)[0]
+        torch.testing.assert_close((weights @ values).transpose(0, 1).flatten(1), out[0, rows], atol=1e-5, rtol=1e-5)
+
+
+def test_maps_are_sums_over_keys_and_means_over_queries():
+    network, given = network_of(), inputs()
+    module, hidden = network.encoder.layers[0].self_attn.longformer_self_attn, torch.randn(1, T, 12)
+    edu = given["discourse"].token_edu[0]
+    view = View.of(given["attention_mask"], given["global_attention_mask"], edu[None])
+    table = network.injections[0](given["discourse"].band)
+    weights = weights_of(module, hidden, view, table, torch.arange(T))
+    found = between_edus(module, hidden, view, table, edu, EDUS)
+    for a, b in ((0, 0), (3, 4), (20, 18), (55, 57), (9, 8)):
+        queries, keys = (edu == a).nonzero().flatten(), (edu == b).nonzero().flatten()
+        expected = sum(weights[:, q, k] for q in queries for k in keys) / max(1, len(queries))
+        torch.testing.assert_close(found[:, a, b], torch.as_tensor(expected).expand(HEADS), atol=1e-6, rtol=1e-5)
+
+
+def test_both_kinds_in_every_layer_and_head():
+    network, given = network_of(), inputs()
+    maps = edu_attention(network, EDUS, **given)
+    assert maps.with_discourse.shape == maps.without.shape == (2, HEADS, EDUS, EDUS)
+    assert maps.without.sum(-1).le(1 + 1e-5).all() and not torch.allclose(maps.without, maps.with_discourse)
+    started = network_of("log_bias")
+    for injection in started.injections:
+        injection.beta.data.zero_()
+    same = edu_attention(started, EDUS, **given)
+    torch.testing.assert_close(same.with_discourse, same.without)
+    with pytest.raises(ValueError, match="of one document with discourse"):
+        edu_attention(network, EDUS, **given | {"discourse": None})

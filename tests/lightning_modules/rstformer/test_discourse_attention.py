@@ -1,0 +1,426 @@
+"""The table of each injection and ablation, and both paths against attention written out pair by pair."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from lightning_modules.rstformer import chunked_attention as chunked
+from lightning_modules.rstformer.chunked_attention import chunked_attention
+from lightning_modules.rstformer.fused_attention import BLOCK, block_mask, fused_attention, rounded
+from lightning_modules.rstformer.injection import (
+    ABLATIONS,
+    INJECTIONS,
+    DiscourseInjection,
+    HeadTable,
+    View,
+    check_band,
+    head_relations,
+    reach,
+)
+from tests.lightning_modules.rstformer.dense_attention import (
+    band_of,
+    dense_attention,
+    made_up_edus,
+    made_up_ldd,
+    weights_of,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+
+HEADS, RELATIONS, WIDTH, WINDOW = 3, 2, 4, 6
+BETA = torch.tensor([0.7, -0.4, 1.3], dtype=torch.double)
+VARIANTS = [*((injection, "none") for injection in INJECTIONS), ("product", "wac"), ("one_plus", "no_labels")]
+VARIANTS += [("log_bias", "no_labels"), ("bias", "no_discourse")]
+GLOBALS = {"none": [], "first": [0], "several": [0, 7, 20]}
+
+
+class Case(NamedTuple):
+    """A batch of made-up documents of different lengths, the last one short, padding also in the middle of it."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    view: View
+    edu: Tensor
+    ldds: list[Tensor]
+    band: Tensor
+
+
+def case(length=29, which="first", half=None, seed=0, dtype=torch.double):
+    g = torch.Generator().manual_seed(seed)
+    q, k, v = (torch.randn(2, HEADS, length, WIDTH, generator=g, dtype=dtype) for _ in range(3))
+    real = torch.ones(2, length, dtype=torch.bool)
+    real[1, length * 2 // 3 :] = False
+    real[1, 5] = False
+    is_global = torch.zeros_like(real)
+    is_global[:, [n for n in GLOBALS[which] if n < length]] = True
+    edu = torch.stack([made_up_edus(length, g) for _ in range(2)])
+    view = View.of(real, is_global, edu)
+    ldds = [made_up_ldd(int(row.max()) + 1, RELATIONS, g).to(dtype) for row in edu]
+    half = reach(view.token_edu, WINDOW) if half is None else half
+    bands = [band_of(p, half) for p in ldds]
+    most = max(len(band) for band in bands)
+    band = torch.stack([torch.nn.functional.pad(b, (0, 0, 0, 0, 0, most - len(b))) for b in bands])
+    return Case(q, k, v, view, edu, ldds, band)
+
+
+def injection_of(injection, ablation, dtype=torch.double, **options):
+    module = DiscourseInjection(head_relations(HEADS, RELATIONS), injection, ablation, **options).to(dtype)
+    if module.beta is not None:
+        module.beta.data.copy_(BETA)
+    return module
+
+
+def expected(c: Case, injection, ablation, q, k, v, own_edu_neutral=True):
+    out = []
+    for n, p in enumerate(c.ldds):
+        heads = weights_of(p, HEADS, ablation)
+        masks = (c.view.real[n], c.view.is_global[n], c.edu[n])
+        how = (WINDOW, injection, ablation, BETA, 1e-3, own_edu_neutral)
+        out.append(dense_attention(q[n], k[n], v[n], *masks, heads, *how))
+    return torch.stack(out)
+
+
+def usual(c: Case, x: Tensor) -> Tensor:
+    """Rows of tokens that are not global."""
+    return x.masked_fill(c.view.is_global[:, None, :, None], 0)
+
+
+@pytest.fixture(params=[64, 7])
+def chunk(request, monkeypatch):
+    monkeypatch.setitem(chunked.CHUNK, "cpu", request.param)
+
+
+@pytest.mark.parametrize("which", GLOBALS)
+@pytest.mark.parametrize("injection, ablation", VARIANTS)
+def test_chunked_equals_the_formula_forward_and_backward(injection, ablation, which, chunk):
+    c = case(which=which)
+    module = injection_of(injection, ablation)
+    inputs = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
+    others = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
+    out = usual(c, chunked_attention(*inputs, c.view, module(c.band), WINDOW))
+    want = usual(c, expected(c, injection, ablation, *others))
+    assert_close(out, want)
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=out.dtype)
+    (out * weight).sum().backward()
+    (want * weight).sum().backward()
+    for own, other in zip(inputs, others):
+        assert_close(own.grad, other.grad)
+
+
+@pytest.mark.parametrize("ablation", ["none", "no_labels"])
+@pytest.mark.parametrize("neutral", [True, False])
+def test_log_bias_inside_of_an_edu_in_both_paths(neutral, ablation):
+    c = case(which="first")
+    module = injection_of("log_bias", ablation, own_edu_neutral=neutral)
+    inputs = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
+    others = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
+    want = usual(c, expected(c, "log_bias", ablation, *others, neutral))
+    out = usual(c, chunked_attention(*inputs, c.view, module(c.band), WINDOW))
+    assert_close(out, want)
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=out.dtype)
+    (out * weight).sum().backward()
+    (want * weight).sum().backward()
+    for own, other in zip(inputs, others):
+        assert_close(own.grad, other.grad)
+    with torch.no_grad():
+        fused = fused_attention(c.q, c.k, c.v, c.view, module(c.band), WINDOW, compiled=False)
+        assert_close(usual(c, fused), want)
+        differ = (want - usual(c, expected(c, "log_bias", ablation, c.q, c.k, c.v, not neutral))).abs().max()
+    assert differ > 0.01
+
+
+@pytest.mark.parametrize("neutral", [True, False])
+def test_the_gradient_of_beta_where_own_edus_are_neutral(neutral):
+    c = case(length=17)
+    module = injection_of("log_bias", "none", own_edu_neutral=neutral)
+
+    def attend(beta):
+        table = torch.func.functional_call(module, {"beta": beta}, (c.band,))
+        return usual(c, chunked_attention(c.q, c.k, c.v, c.view, table, WINDOW))
+
+    assert torch.autograd.gradcheck(attend, (BETA.clone().requires_grad_(),), fast_mode=True)
+
+
+@pytest.mark.parametrize("operation", ["scale", "shift", "replace"])
+def test_gradient_of_the_table(operation, monkeypatch):
+    monkeypatch.setitem(chunked.CHUNK, "cpu", 5)
+    c = case(length=17)
+    values = torch.rand(2, HEADS, *c.band.shape[1:3], dtype=torch.double, requires_grad=True)
+
+    def attend(values, q, k, v):
+        return usual(c, chunked_attention(q, k, v, c.view, HeadTable(values, operation), WINDOW))
+
+    inputs = (values, *(x.clone().requires_grad_() for x in (c.q, c.k, c.v)))
+    assert torch.autograd.gradcheck(attend, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("injection", ["bias", "log_bias", "product"])
+def test_learned_weights_get_the_gradient_of_finite_differences(injection):
+    c = case(length=17)
+    module = DiscourseInjection(head_relations(HEADS, RELATIONS) + 0.1, injection, learn_weights=True).double()
+    if module.beta is not None:
+        module.beta.data.copy_(BETA)
+
+    def attend(*values):
+        made = torch.func.functional_call(module, dict(zip(names, values)), (c.band,))
+        return usual(c, chunked_attention(c.q, c.k, c.v, c.view, made, WINDOW))
+
+    names = [name for name, _ in module.named_parameters()]
+    assert names == (["weights"] if injection == "product" else ["weights", "beta"])
+    assert torch.autograd.gradcheck(attend, tuple(module.parameters()), fast_mode=True)
+
+
+@pytest.mark.parametrize("which", GLOBALS)
+@pytest.mark.parametrize("injection, ablation", VARIANTS)
+def test_fused_equals_the_formula(injection, ablation, which):
+    c = case(which=which)
+    with torch.no_grad():
+        table = injection_of(injection, ablation)(c.band)
+        out = fused_attention(c.q, c.k, c.v, c.view, table, WINDOW, compiled=False)
+        assert_close(usual(c, out), usual(c, expected(c, injection, ablation, c.q, c.k, c.v)))
+
+
+@pytest.mark.parametrize("length, window", [(300, 20), (2 * BLOCK, BLOCK), (5 * BLOCK + 3, 150), (90, 400)])
+def test_the_two_paths_agree_over_several_blocks(length, window):
+    c = case(length, "several", half=200)
+    table = HeadTable(torch.rand(2, HEADS, *c.band.shape[1:3], dtype=torch.double), "scale")
+    with torch.no_grad():
+        one = chunked_attention(c.q, c.k, c.v, c.view, table, window)
+        assert_close(usual(c, fused_attention(c.q, c.k, c.v, c.view, table, window, compiled=False)), usual(c, one))
+
+
+@pytest.mark.parametrize("length, window", [(300, 20), (2 * BLOCK, BLOCK), (5 * BLOCK + 3, 150), (90, 400)])
+def test_blocks_hold_every_visible_pair_and_whole_ones_nothing_else(length, window):
+    c = case(length, "several")
+    mask = block_mask(c.view, window)
+    full = rounded(length, BLOCK)
+    count = full // BLOCK
+    assert mask.seq_lengths == (full, full)
+    i = torch.arange(length)
+    near = (i[:, None] - i).abs() <= window
+    visible = c.view.real[:, None] & (near | c.view.is_global[:, None])
+    visible = visible & c.view.real[:, :, None]
+    for n in range(2):
+        partial, whole = (
+            {(row, int(col)) for row in range(count) for col in indices[n, 0, row, : int(counts[n, 0, row])]}
+            for counts, indices in (
+                (mask.kv_num_blocks, mask.kv_indices),
+                (mask.full_kv_num_blocks, mask.full_kv_indices),
+            )
+        )
+        assert not partial & whole
+        for row in range(count):
+            for col in range(count):
+                part = visible[n, row * BLOCK : (row + 1) * BLOCK, col * BLOCK : (col + 1) * BLOCK]
+                own = near[row * BLOCK : (row + 1) * BLOCK, col * BLOCK : (col + 1) * BLOCK]
+                assert not part.any() or (row, col) in partial | whole
+                if (row, col) in whole:
+                    assert part.shape == (BLOCK, BLOCK) or row == length // BLOCK
+                    assert own.all() and c.view.real[n, col * BLOCK : (col + 1) * BLOCK].all()
+
+
+def test_few_sizes_stand_for_many():
+    sizes = [rounded(size, 128) for size in range(1, 16385)]
+    assert len(set(sizes)) == 24 and sizes == sorted(sizes) and all(size % 128 == 0 for size in sizes)
+    assert all(size <= full <= max(128, -(-size // 128) * 128, 1.25 * size) for size, full in enumerate(sizes, 1))
+
+
+@pytest.mark.parametrize("length", [200, 150])
+def test_compiled_fused_equals_chunked(length):
+    c = case(length, "several", half=length, dtype=torch.float32)
+    table = injection_of("log_bias", "none", torch.float32)(c.band)
+    with torch.no_grad():
+        q, k, v = (torch.nn.functional.pad(x, (0, 12)) for x in (c.q, c.k, c.v))  # the kernel wants 16 values a head
+        try:
+            out = fused_attention(q, k, v, c.view, table, 30)
+        except (torch._dynamo.exc.BackendCompilerFailed, torch._inductor.exc.InductorError) as error:
+            pytest.skip(f"nothing can be compiled here: {type(error).__name__}")
+        assert_close(usual(c, out), usual(c, chunked_attention(q, k, v, c.view, table, 30)), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the fused path's backward pass needs CUDA")
+@pytest.mark.parametrize("injection, ablation", VARIANTS)
+def test_fused_gradients_equal_chunked_ones(injection, ablation):
+    c = case(length=300, which="several", half=300, dtype=torch.float32)
+    module = injection_of(injection, ablation, torch.float32).cuda()
+    view = View.of(c.view.real.cuda(), c.view.is_global.cuda(), c.view.token_edu.cuda())
+    grads = []
+    for attend in (chunked_attention, fused_attention):
+        module.zero_grad()
+        inputs = [torch.nn.functional.pad(x, (0, 12)).cuda().requires_grad_() for x in (c.q, c.k, c.v)]
+        out = attend(*inputs, view, module(c.band.cuda()), 30).masked_fill(view.is_global[:, None, :, None], 0)
+        out.square().sum().backward()
+        grads.append([x.grad for x in [*inputs, *module.parameters()]])
+    for one, other in zip(*grads):
+        assert_close(one, other, atol=1e-4, rtol=1e-3)
+
+
+def test_fused_refuses_gradients_on_a_cpu():
+    c = case()
+    with pytest.raises(RuntimeError, match="use the chunked path"):
+        fused_attention(c.q.requires_grad_(), c.k, c.v, c.view, None, WINDOW)
+
+
+def test_every_variant_differs_from_the_others():
+    c = case()
+    outs = {}
+    for injection, ablation in [*VARIANTS, ("product", "no_labels"), ("one_plus", "no_discourse")]:
+        table = injection_of(injection, ablation)(c.band)
+        outs[injection, ablation] = usual(c, chunked_attention(c.q, c.k, c.v, c.view, table, WINDOW)).detach()
+    plain = outs.pop(("one_plus", "no_discourse"))
+    assert_close(outs.pop(("bias", "no_discourse")), plain)
+    found = [plain, *outs.values()]
+    for n, one in enumerate(found):
+        assert all((one - other).abs().max() > 1e-3 for other in found[:n])
+
+
+@pytest.mark.parametrize("injection", ["bias", "log_bias"])
+def test_untrained_beta_is_plain_attention(injection):
+    c = case()
+    table = DiscourseInjection(head_relations(HEADS, RELATIONS), injection).double()(c.band)
+    plain = chunked_attention(c.q, c.k, c.v, c.view, None, WINDOW)
+    assert torch.equal(chunked_attention(c.q, c.k, c.v, c.view, table, WINDOW), plain)
+
+
+def test_one_edu_alone_and_no_edu_at_all():
+    c = case(length=9, which="none")
+    inside = View.of(c.view.real, None, torch.zeros(2, 9))
+    outside = View.of(c.view.real, None, torch.full((2, 9), -1))
+    table = injection_of("product", "none")(torch.zeros(2, 1, 1, RELATIONS, dtype=torch.double))
+    plain = chunked_attention(c.q, c.k, c.v, outside, None, 20)
+    assert_close(chunked_attention(c.q, c.k, c.v, outside, table, 20), plain)
+    # p(a, a) = 0: every score of the window is 0, so that all tokens weigh the same
+    mean = c.v[0].mean(1, keepdim=True).expand(-1, 9, -1)
+    assert_close(chunked_attention(c.q, c.k, c.v, inside, table, 20)[0], mean)
+
+
+def test_documents_that_are_nothing_but_padding():
+    c = case(length=9, which="none")
+    view = View.of(torch.zeros(2, 9), None, torch.zeros(2, 9))
+    q = c.q.clone().requires_grad_()
+    out = chunked_attention(q, c.k, c.v, view, injection_of("product", "none")(c.band), 3)
+    assert out.eq(0).all()
+    out.sum().backward()
+    assert q.grad.eq(0).all()
+
+
+def test_dropout_keeps_the_mean_and_drops_the_same_in_both_passes():
+    torch.manual_seed(0)
+    c = case(length=20, which="first")
+    plain = chunked_attention(c.q, c.k, c.v, c.view, None, WINDOW)
+    many = torch.stack([chunked_attention(c.q, c.k, c.v, c.view, None, WINDOW, 0.3) for _ in range(300)])
+    assert (many.std(0)[0] > 0.01).all()
+    assert ((many.mean(0) - plain).abs() <= 5 * many.std(0) / 300**0.5 + 1e-12).all()
+
+    def attend(q, k, v):
+        torch.manual_seed(3)
+        return chunked_attention(q, k, v, c.view, None, WINDOW, 0.3)
+
+    assert torch.autograd.gradcheck(attend, tuple(x.clone().requires_grad_() for x in (c.q, c.k, c.v)), fast_mode=True)
+
+
+def test_half_precision_and_autocast():
+    c = case(dtype=torch.float32)
+    table = HeadTable(torch.rand(2, HEADS, *c.band.shape[1:3]), "shift")
+    inputs = [x.bfloat16().requires_grad_() for x in (c.q, c.k, c.v)]
+    with torch.autocast("cpu", torch.bfloat16):
+        out = chunked_attention(*inputs, c.view, table, WINDOW)
+    assert out.dtype == torch.bfloat16
+    out.float().sum().backward()
+    assert all(x.grad.dtype == torch.bfloat16 and x.grad.isfinite().all() for x in inputs)
+    assert_close(out.float(), chunked_attention(c.q, c.k, c.v, c.view, table, WINDOW), atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("learn_weights", [True, False])
+@pytest.mark.parametrize("ablation", ["none", "wac"])
+@pytest.mark.parametrize("injection", INJECTIONS)
+def test_tables_under_autocast_and_in_half_precision(injection, ablation, learn_weights):
+    """Under autocast the table is that of 32 bits; parameters of 16 bits get gradients of 16 bits."""
+    c = case(dtype=torch.float32)
+    module = DiscourseInjection(torch.rand(HEADS, c.band.shape[-1]), injection, ablation, learn_weights)
+    expected = module(c.band)
+    inputs = [x.bfloat16() for x in (c.q, c.k, c.v)]
+    for autocast in (True, False):
+        module = module if autocast else module.bfloat16()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            table = module(c.band)
+            if autocast:
+                assert_close(table.values, expected.values)
+            out = chunked_attention(*inputs, c.view, table, WINDOW)
+        if module.learned:
+            out.float().sum().backward()
+            assert all(p.grad.dtype == p.dtype and p.grad.isfinite().all() for p in module.parameters())
+            module.zero_grad()
+
+
+def test_backward_keeps_memory_linear():
+    """What autograd keeps does not grow with the window: no score is stored."""
+    kept = []
+    c = case(length=60)
+    inputs = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
+    for window in (2, 50):
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: s.append(t.numel()) or t, lambda t: t):
+            chunked_attention(*inputs, c.view, None, window)
+        kept.append(sum(sizes))
+    assert kept[0] == kept[1] <= 4 * c.q.numel() + 3 * c.view.real.numel()
+
+
+def test_heads_and_relations():
+    assert_close(head_relations(2, 2), torch.eye(2))
+    assert_close(head_relations(4, 2), torch.tensor([[1.0, 0], [0, 1], [1, 1], [1, 1]]))
+    assert_close(head_relations(2, 4, [5, 1, 2, 9]), torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 1]]))
+    with pytest.raises(ValueError, match="2 heads for 3 relations: say how frequent"):
+        head_relations(2, 3)
+    with pytest.raises(ValueError, match="2 frequencies of 3 relations"):
+        head_relations(4, 3, [1, 2])
+
+
+def test_reach_is_the_widest_pair_of_any_window():
+    g = torch.Generator().manual_seed(0)
+    for _ in range(30):
+        length, window = int(torch.randint(1, 25, (), generator=g)), int(torch.randint(0, 30, (), generator=g))
+        edu = made_up_edus(length, g)[None]
+        row = edu[0].tolist()
+        pairs = [abs(a - b) for i, a in enumerate(row) for b in row[max(0, i - window) : i + 1] if min(a, b) >= 0]
+        assert reach(edu, window) == max(pairs, default=0)
+
+
+def test_a_band_that_the_window_leaves_is_refused():
+    edu = torch.arange(12)[None] // 2
+    band = torch.zeros(1, 6, 5, RELATIONS)
+    check_band(edu, 4, band)
+    check_band(torch.full((1, 12), -1), 4, band)
+    with pytest.raises(ValueError, match=r"document 'a': the window of 5 .* reaches 3 EDUs, .* holds 2 .* band of 3"):
+        check_band(edu, 5, band, ["a"])
+    with pytest.raises(ValueError, match="document 0 of the batch: a token is in EDU 5, its discourse has 4"):
+        check_band(edu, 4, band[:, :4])
+    with pytest.raises(ValueError, match=r"are \[B, E, 2b \+ 1, R\], got \[1, 6, 4, 2\]"):
+        check_band(edu, 4, band[:, :, :4])
+
+
+def test_what_is_no_choice_is_refused():
+    weights = head_relations(HEADS, RELATIONS)
+    with pytest.raises(ValueError, match="no injection 'sum'; there are product"):
+        DiscourseInjection(weights, "sum")
+    with pytest.raises(ValueError, match="no ablation 'all'"):
+        DiscourseInjection(weights, ablation="all")
+    with pytest.raises(ValueError, match="eps"):
+        DiscourseInjection(weights, eps=0.0)
+    with pytest.raises(ValueError, match="the discourse has 5 relations, the model 2"):
+        DiscourseInjection(weights)(torch.zeros(1, 3, 3, 5))
+    with pytest.raises(ValueError, match="masks and EDUs are of the same tokens"):
+        View.of(torch.ones(2, 5), None, torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS)
+def test_only_biases_learn_unless_asked(ablation):
+    for injection in INJECTIONS:
+        module = DiscourseInjection(head_relations(HEADS, RELATIONS), injection, ablation)
+        biased = "bias" in injection and ablation not in ("wac", "no_discourse")
+        assert module.learned == biased == bool(list(module.parameters()))
+        assert list(module.state_dict()) == (["beta"] if biased else [])

@@ -1,0 +1,199 @@
+"""A LED with our attention against Hugging Face's own, and with discourse."""
+
+import copy
+
+import pytest
+import torch
+from torch.testing import assert_close
+from transformers import LEDConfig, LEDForConditionalGeneration
+
+from lightning_modules.rstformer.injection import DiscourseInjection, head_relations
+from lightning_modules.rstformer.led import Discourse, DiscourseLED
+from tests.lightning_modules.rstformer.dense_attention import made_up_edus
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable. is deprecated")
+
+HEADS, RELATIONS, VOCABULARY, WINDOWS = 2, 3, 40, [8, 16]
+
+
+def config(**changes) -> LEDConfig:
+    sizes = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "num_hidden_layers": 2, "vocab_size": VOCABULARY}
+    heads = {"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS}
+    sizes |= heads | {"encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "attention_window": list(WINDOWS), "dropout": 0.0}
+    positions = {"max_encoder_position_embeddings": 96, "max_decoder_position_embeddings": 20}
+    return LEDConfig(**(sizes | positions | {"activation_dropout": 0.0, "attention_dropout": 0.0} | changes))
+
+
+def plain(seed=0, **changes) -> LEDForConditionalGeneration:
+    torch.manual_seed(seed)
+    led = LEDForConditionalGeneration(config(**changes))
+    for p in led.parameters():
+        p.data += 0.2 * torch.randn_like(p)  # freshly made, biases are 0 and weights so small that attention is even
+    return led
+
+
+class Batch:
+    """Made-up tokens, the second document shorter; global tokens differ in number."""
+
+    def __init__(self, length=45, padded=True, everywhere=((0,), (0, 3, 17)), seed=1):
+        g = torch.Generator().manual_seed(seed)
+        self.input_ids = torch.randint(3, VOCABULARY, (2, length), generator=g)
+        self.labels = torch.randint(3, VOCABULARY, (2, 7), generator=g)
+        self.attention_mask = torch.ones(2, length, dtype=torch.long)
+        if padded:
+            self.attention_mask[1, 26:] = 0
+            self.input_ids[1, 26:] = 1
+        self.global_attention_mask = torch.zeros(2, length, dtype=torch.long)
+        for row, at in zip(self.global_attention_mask, everywhere):
+            row[list(at)] = 1
+        self.edu = torch.stack([made_up_edus(length, g) for _ in range(2)])
+        edus = int(self.edu.max()) + 1
+        self.discourse = Discourse(torch.rand(2, edus, 2 * edus + 1, RELATIONS, generator=g), self.edu, ["a", "b"])
+
+    @property
+    def source(self):
+        return {n: getattr(self, n) for n in ("input_ids", "attention_mask", "global_attention_mask")}
+
+
+def injection(name="bias", **others) -> DiscourseInjection:
+    return DiscourseInjection(head_relations(HEADS, RELATIONS, [3, 1, 2]), name, **others)
+
+
+BATCHES = {
+    "global tokens and padding": {},
+    "one global token": {"everywhere": ((0,), (0,)), "padded": False},
+    "global tokens in one document": {"everywhere": ((), (2,))},
+    "no global tokens": {"everywhere": ((), ())},
+    "windows fit": {"length": 48},
+    "shorter than a window": {"length": 27, "everywhere": ((1,), (2, 1))},
+}
+
+
+@pytest.mark.parametrize("which", BATCHES)
+def test_without_discourse_equals_hugging_face_forward_and_backward(which):
+    batch, theirs = Batch(**BATCHES[which]), plain()
+    ours = DiscourseLED(copy.deepcopy(theirs))
+    out, want = (model(**batch.source, labels=batch.labels) for model in (ours, theirs))
+    assert_close(out.encoder_last_hidden_state, want.encoder_last_hidden_state, atol=1e-5, rtol=1e-5)
+    assert_close(out.logits, want.logits, atol=1e-5, rtol=1e-5)
+    out.loss.backward()
+    want.loss.backward()
+    for (name, one), (other_name, other) in zip(ours.led.named_parameters(), theirs.named_parameters()):
+        assert name == other_name and one.grad is not None
+        assert_close(one.grad, torch.zeros_like(one) if other.grad is None else other.grad, atol=1e-5, rtol=1e-4)
+
+
+def test_called_by_hugging_faces_encoder_it_is_a_led():
+    batch, theirs = Batch(), plain().eval()
+    ours = DiscourseLED(copy.deepcopy(theirs), injection()).eval()
+    with torch.no_grad():
+        out, want = (led(**batch.source, labels=batch.labels).logits for led in (ours.led, theirs))
+    assert_close(out, want, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bias", "log_bias"])
+def test_untrained_biases_are_the_led_and_learn(name):
+    batch, theirs = Batch(), plain()
+    ours = DiscourseLED(copy.deepcopy(theirs), injection(name))
+    out = ours(**batch.source, discourse=batch.discourse, labels=batch.labels)
+    assert_close(out.logits, theirs(**batch.source, labels=batch.labels).logits, atol=1e-5, rtol=1e-5)
+    out.loss.backward()
+    betas = [module.beta for module in ours.injections]
+    assert len(betas) == 2 and all(beta.grad.abs().min() > 0 for beta in betas)
+
+
+def test_weights_travel_both_ways(tmp_path):
+    theirs = plain()
+    theirs.save_pretrained(tmp_path / "released")
+    ours = DiscourseLED(plain(seed=1), injection("bias"))
+    state = LEDForConditionalGeneration.from_pretrained(tmp_path / "released").state_dict()
+    assert not any(ours.led.load_state_dict(state))  # no key is missing, none is unexpected
+    for beta in (module.beta for module in ours.injections):
+        beta.data.fill_(0.5)
+    ours.led.save_pretrained(tmp_path / "exported")
+    back, info = LEDForConditionalGeneration.from_pretrained(tmp_path / "exported", output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]
+    for (name, one), (other_name, other) in zip(back.state_dict().items(), theirs.state_dict().items()):
+        assert name == other_name and torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["product", "log_bias"])
+def test_recomputed_activations_change_nothing(name):
+    grads = []
+    for checkpointed in (False, True):
+        ours = DiscourseLED(plain(), injection(name, learn_weights=True)).train()
+        for module in ours.injections:
+            if module.beta is not None:
+                module.beta.data.fill_(0.3)
+        if checkpointed:
+            ours.checkpoint_activations()
+        batch, other = Batch(), Batch(seed=5, length=33)
+        loss = ours(**batch.source, discourse=batch.discourse, labels=batch.labels).loss
+        ours(**other.source, discourse=other.discourse, labels=other.labels)  # another batch between the two passes
+        loss.backward()
+        grads.append([p.grad for p in ours.parameters()])
+    for one, other in zip(*grads):
+        assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
+def test_the_fused_path_is_the_same_model():
+    batch = Batch()
+    ours = DiscourseLED(plain(attention_window=[8, 8]), injection("one_plus")).eval()
+    fused = DiscourseLED(plain(attention_window=[8, 8]), injection("one_plus"), path="fused").eval()
+    with torch.no_grad():
+        states = [model.encode(**batch.source, discourse=batch.discourse).last_hidden_state for model in (ours, fused)]
+    assert_close(*states, atol=1e-5, rtol=1e-5)
+
+
+def test_discourse_is_used_in_training_validation_and_generation():
+    batch, model = Batch(), DiscourseLED(plain(), injection("product"))
+    assert not list(model.injections.parameters())
+    found = {}
+    for training in (True, False):
+        model.train(training)
+        found[training] = model.encode(**batch.source, discourse=batch.discourse).last_hidden_state
+    assert_close(found[True], found[False])
+    led = DiscourseLED(plain()).eval()
+    assert (led.encode(**batch.source).last_hidden_state - found[False]).abs().max() > 1e-2
+    with torch.no_grad():
+        states = model.encode(**batch.source, discourse=batch.discourse)
+        own = {"encoder_outputs": type(states)(states.last_hidden_state), "attention_mask": batch.attention_mask}
+        made = model.led.generate(**own, num_beams=1, do_sample=False, max_new_tokens=6, eos_token_id=None)
+        forced = model(**batch.source, discourse=batch.discourse, decoder_input_ids=made[:, :-1]).logits
+        beams = model.led.generate(**own, num_beams=2, max_new_tokens=6, eos_token_id=None)
+    assert torch.equal(forced.argmax(-1), made[:, 1:])
+    assert beams.shape == made.shape
+
+
+def test_a_parse_that_does_not_fit_is_refused():
+    batch, model = Batch(), DiscourseLED(plain(), injection("product"))
+    with pytest.raises(ValueError, match="attends with discourse: give the batch's"):
+        model.encode(**batch.source)
+    narrow = Discourse(batch.discourse.band[:, :, batch.discourse.band.shape[1] :][:, :, :1], batch.edu, ["a", "b"])
+    with pytest.raises(ValueError, match=r"document 'a': the window of 8 .* take a band of \d"):
+        model.encode(**batch.source, discourse=narrow)
+    long = Batch(length=97)
+    with pytest.raises(ValueError, match="has 97 tokens, the model has 96 positions: cut the text"):
+        model.encode(**long.source, discourse=long.discourse)
+    full = Batch(length=95)  # Hugging Face would pad it to more positions than there are
+    assert model.encode(**full.source, discourse=full.discourse).last_hidden_state.shape[1] == 95
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="no attention path 'dense'"):
+        DiscourseLED(plain(), path="dense")
+    dropping = DiscourseLED(plain(attention_dropout=0.1), path="fused").train()
+    batch = Batch()
+    with pytest.raises(ValueError, match="fused attention drops no weights"):
+        dropping.encode(**batch.source)
+    with pytest.raises(ValueError, match="leave output_attentions out"):
+        DiscourseLED(plain()).led(**batch.source, labels=batch.labels, output_attentions=True)
+
+
+def test_no_discourse_needs_none():
+    batch = Batch()
+    model = DiscourseLED(plain(), injection("bias", ablation="no_discourse")).eval()
+    assert not len(model.injections)
+    with torch.no_grad():
+        states = model.encode(**batch.source).last_hidden_state
+        assert_close(states, DiscourseLED(plain()).eval().encode(**batch.source).last_hidden_state)

@@ -1,0 +1,424 @@
+import re
+
+import pytest
+import torch
+from pytorch_lightning import Trainer, seed_everything
+from transformers import AutoTokenizer, LEDForConditionalGeneration
+
+from datamodules.corpora import Files
+from datamodules.documents import CorpusError
+from datamodules.rstformer import RSTformerData
+from datamodules.text.subword_text import SMALLEST, SubwordText
+from lightning_modules.decoding.hugging_face import generation_options
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.discourse_parser.right_branching import RightBranchingParser
+from lightning_modules.rstformer.injection import ABLATIONS, INJECTIONS
+from lightning_modules.rstformer.module import RSTformer
+from lightning_modules.summarizer import Samples
+from tests.datamodules.test_rstformer_data import MadeUpParser
+
+DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=30)
+DRAWING = DecodingOptions(beam_size=3, min_length=0, max_length=9, sample=True, greedy_first=True, allow_unknown=True)
+SMALL = {"vocab_size": 320, "hidden_size": 16, "heads": 3, "layers": 2, "inner_size": 24, "window": 16}
+SMALL |= {"positions": 64, "target_positions": 48, "dropout": 0.0, "relations": 3, "decoding": DECODING}
+
+
+def model_of(**changes) -> RSTformer:
+    torch.manual_seed(0)
+    settings = SMALL | changes
+    if settings["hidden_size"] % settings["heads"]:
+        settings["hidden_size"] = 6 * settings["heads"]
+    return RSTformer(**settings)
+
+
+def data_of(files, folder, **changes) -> RSTformerData:
+    settings = {"vocab_size": 320, "max_source": 60, "max_target": 40, "half_width": 8, "batch_size": 4}
+    return RSTformerData(Files(**files), cache_dir=folder, **settings | {"parser": MadeUpParser()} | changes)
+
+
+def trainer(**arguments) -> Trainer:
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    quiet |= {"enable_model_summary": False, "use_distributed_sampler": False, "accelerator": "cpu"}
+    return Trainer(**quiet | arguments)
+
+
+def ready(files, folder, **changes) -> RSTformerData:
+    data = data_of(files, folder, **changes)
+    data.prepare_data()
+    data.setup("test")
+    return data
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("rstformer")
+
+
+@pytest.fixture(scope="module")
+def batch_and_text(corpus_files, folder):
+    data = ready(corpus_files, folder)
+    return next(iter(data.test_dataloader())), data.text
+
+
+def randomized(model, text):
+    torch.manual_seed(3)
+    for parameter in model.parameters():
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    model.use_text(text)
+    return model.eval()
+
+
+def test_the_loss_is_the_mean_over_each_summary(batch_and_text):
+    batch, text = batch_and_text
+    model = randomized(model_of(), text)
+    with torch.no_grad():
+        logits = model.network(
+            batch.source, batch.source_mask, batch.global_mask, model.discourse(batch),
+            decoder_input_ids=batch.target_input,
+        ).logits  # fmt: skip
+        means = []
+        for n in range(batch.batch_size):
+            steps = range(int(batch.target_mask[n].sum()))
+            means.append(sum(-logits[n, t].log_softmax(-1)[batch.target[n, t]] for t in steps) / len(steps))
+        torch.testing.assert_close(model.loss_terms(batch)["nll"], sum(means) / len(means))
+
+
+def test_the_ablations_differ_and_no_discourse_is_the_led(corpus_files, folder, batch_and_text):
+    _, text = batch_and_text
+    losses = {}
+    for ablation in ABLATIONS:
+        data = ready(corpus_files, folder, ablation=ablation)
+        model = randomized(model_of(injection="product", ablation=ablation), text)
+        batch = next(iter(data.test_dataloader()))
+        with torch.no_grad():
+            losses[ablation] = model.loss_terms(batch)["nll"].item()
+    assert len({round(loss, 5) for loss in losses.values()}) == len(losses), losses
+    with torch.no_grad():
+        led = model.network.led
+        plain = led(
+            batch.source, attention_mask=batch.source_mask, global_attention_mask=batch.global_mask,
+            decoder_input_ids=batch.target_input,
+        ).logits  # fmt: skip
+        nll = -plain.log_softmax(-1).gather(2, batch.target.unsqueeze(-1)).squeeze(-1) * batch.target_mask
+    assert (nll.sum(1) / batch.target_mask.sum(1)).mean().item() == pytest.approx(losses["no_discourse"], abs=1e-5)
+
+
+@pytest.mark.parametrize("ablation", ["ria", "permuted", "other"])
+def test_controls_train_validate_and_write_with_every_injection(ablation, corpus_files, folder):
+    for injection in INJECTIONS:
+        seed_everything(5, verbose=False)
+        data, model = data_of(corpus_files, folder, ablation=ablation), model_of(injection=injection, ablation=ablation)
+        running = trainer(max_epochs=1, limit_train_batches=2, limit_val_batches=1)
+        running.fit(model, data)
+        assert running.callback_metrics["val/loss"].isfinite()
+        (scores,) = running.test(model, data, verbose=False)
+        assert 0 <= scores["test/rouge1"] <= 100
+
+
+def test_greedy_summaries_follow_the_teacher_forced_distribution(batch_and_text):
+    batch, text = batch_and_text
+    model = randomized(model_of(injection="one_plus"), text)
+    samples = model.sample(batch, DecodingOptions(beam_size=1, min_length=0, max_length=8))
+    assert samples.tokens.shape[:2] == (batch.batch_size, 1)
+    log_probs = model.log_probs(batch, samples)
+    target = samples.tokens[:, 0]
+    inputs = torch.cat([torch.full_like(target[:, :1], text.stop), target[:, :-1]], 1)
+    with torch.no_grad():
+        logits = model.network(
+            batch.source, batch.source_mask, batch.global_mask, model.discourse(batch), decoder_input_ids=inputs
+        ).logits
+    logits[..., [text.start, text.pad, *range(len(text), 320)]] = float("-inf")
+    for n, length in enumerate(samples.lengths[:, 0].tolist()):
+        assert torch.equal(logits[n, :length].argmax(-1), target[n, :length])
+        assert log_probs[n, 0, :length].lt(0).all() and log_probs[n, 0, length:].eq(0).all()
+        assert target[n, length:].eq(text.pad).all()
+
+
+@pytest.mark.parametrize("injection", ["log_bias", "product"])
+def test_a_gradient_in_every_parameter_and_it_learns_by_heart(injection, corpus_files, folder):
+    seed_everything(5, verbose=False)
+    data = data_of(corpus_files, folder, parser=RightBranchingParser(band=8), max_train=4)
+    model = model_of(hidden_size=48, heads=3, inner_size=96, relations=15, injection=injection,
+                     relation_frequency=[1.0] * 15, learning_rate=5e-3, checkpoint_activations=True)  # fmt: skip
+    missing = []
+
+    def look(optimizer):
+        missing.append([name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()])
+
+    model.on_before_optimizer_step = look
+    trainer(max_epochs=60, limit_val_batches=0, gradient_clip_val=2.0).fit(model, data)
+    assert missing[-1] == []
+    summaries = model.eval().summarize(next(iter(data.train_dataloader())))
+    assert len(summaries) == 4
+    for summary in model.scored(summaries):
+        assert summary.scores["rouge2"] == 100 and summary.scores["rougeLsum"] == 100, summary
+
+
+def test_a_pretrained_led_is_taken_as_it_is(tmp_path, corpus_files, folder, batch_and_text):
+    batch, text = batch_and_text
+    small = randomized(model_of(ablation="no_discourse"), text)
+    small.network.led.save_pretrained(tmp_path / "released")
+    large = RSTformer(**SMALL | {"checkpoint": str(tmp_path / "released"), "hidden_size": 999, "injection": "bias"})
+    assert all(module.training for module in large.modules())  # with the dropout that the checkpoint says
+    large.use_text(text)
+    with torch.no_grad():  # beta starts at 0
+        loss = large.eval().loss_terms(batch)["nll"]
+        torch.testing.assert_close(loss, small.loss_terms(ready_batch(corpus_files, folder))["nll"], atol=1e-5, rtol=0)
+
+
+def ready_batch(files, folder):
+    return next(iter(ready(files, folder, parser=None, ablation="no_discourse").test_dataloader()))
+
+
+def test_what_does_not_fit_is_refused(corpus_files, folder, batch_and_text):
+    batch, text = batch_and_text
+    with pytest.raises(CorpusError, match="give both the same ablation"):
+        model_of().loss_terms(ready_batch(corpus_files, folder))
+    with pytest.raises(ValueError, match="2 heads for 3 relations: say how frequent"):
+        model_of(heads=2)
+    with pytest.raises(ValueError, match="the discourse has 3 relations, the model 5"):
+        model_of(heads=5, relations=5).loss_terms(batch)
+    with pytest.raises(CorpusError, match="raise --model"):
+        model_of(vocab_size=len(text) - 1).use_text(text)
+    with pytest.raises(ValueError, match="length_penalty gnmt"):
+        model_of(decoding=DecodingOptions(length_penalty="gnmt"))
+    other = SubwordText.build(["otter"], SMALLEST)
+    other.start, other.stop = other.stop, other.start
+    with pytest.raises(CorpusError, match="others in the pretrained model"):
+        model_of().use_text(other)
+
+
+def test_what_is_too_long_is_named_with_its_remedy(corpus_files, folder, batch_and_text):
+    batch, text = batch_and_text
+    longest = batch.ids[int(batch.source_mask.sum(1).argmax())]
+    short = model_of(positions=20)
+    short.use_text(text)
+    with pytest.raises(CorpusError, match=rf"'{longest}' has \d+ tokens, .* 20 positions: lower data\.max_source"):
+        short.loss_terms(batch)
+    data = data_of(corpus_files, folder)
+    with pytest.raises(CorpusError, match=r"document 'doc-\d+' has \d+ tokens, .* 20 positions"):
+        trainer(max_steps=1, limit_train_batches=0).fit(short, data)  # before the first batch
+    short = model_of(target_positions=5, decoding=DecodingOptions(min_length=1, max_length=5))
+    short.use_text(text)
+    with pytest.raises(CorpusError, match=r"a summary has \d+ tokens, .* 5 positions: lower data\.max_target"):
+        short.loss_terms(batch)
+    with pytest.raises(ValueError, match=r"decoding\.max_length 30: the decoder has 20 positions"):
+        model_of(target_positions=20)
+    for window in (7, 0):
+        with pytest.raises(ValueError, match=rf"model\.window {window}: .* even and at least 2"):
+            model_of(window=window)
+    with pytest.raises(ValueError, match=r"model\.hidden_size 16 does not divide into 3 heads"):
+        RSTformer(**SMALL)
+    narrow = next(iter(ready(corpus_files, folder, half_width=1).test_dataloader()))
+    with pytest.raises(ValueError, match=r"document 'doc-.*the window of 8 tokens .* reaches \d EDUs"):
+        model_of().loss_terms(narrow)
+
+
+def test_the_relations_of_another_parser_are_refused_at_the_start(corpus_files, folder):
+    data = data_of(corpus_files, folder, parser=RightBranchingParser())
+    with pytest.raises(CorpusError, match=r"data\.parser has 15 relations, the model 3: give model\.relations"):
+        trainer(max_epochs=1).fit(model_of(), data)
+
+
+@pytest.mark.parametrize("ours, theirs", [("ria", "none"), ("none", "permuted"), ("no_discourse", "one_best")])
+def test_model_and_data_of_different_ablations_are_refused_at_the_start(ours, theirs, corpus_files, folder):
+    data, model = data_of(corpus_files, folder, ablation=theirs), model_of(ablation=ours)
+    said = rf"model\.ablation is '{ours}', data\.ablation '{theirs}': give both the same ablation"
+    for start in (trainer(max_steps=1).fit, trainer().test, trainer().predict):
+        with pytest.raises(CorpusError, match=said):
+            start(model, data)
+
+
+def test_a_pretrained_led_needs_its_own_tokenizer(tmp_path, corpus_files, folder, batch_and_text):
+    randomized(model_of(ablation="no_discourse"), batch_and_text[1]).export(tmp_path / "led")
+    model = RSTformer(**SMALL | {"checkpoint": str(tmp_path / "led")})
+    with pytest.raises(CorpusError, match=r"model\.checkpoint is '.*led', data\.checkpoint None: give both the same"):
+        trainer(max_steps=1).fit(model, data_of(corpus_files, folder))
+
+
+def test_a_window_that_leaves_the_band_is_found_before_training(corpus_files, folder):
+    data = data_of(corpus_files, folder, half_width=1)
+    steps = trainer(max_steps=1)
+    with pytest.raises(CorpusError) as caught:
+        steps.fit(model_of(), data)
+    said = str(caught.value)
+    found = re.search(
+        r"document '(doc-\d+)' of train: the window of 8 tokens .* reaches (\d+) EDUs .* is 1: raise", said
+    )
+    assert found, said
+    widest = 0
+    for row in data.features("train"):  # pair by pair
+        parse = data.cache.get(row["parse"])
+        offsets = zip(row["starts"], row["ends"])
+        edus = [next((e for e, (a, b) in enumerate(parse.edus.tolist()) if a < end and start < b), -1) if end else -1
+                for start, end in offsets]  # fmt: skip
+        pairs = [abs(a - b) for i, a in enumerate(edus) for b in edus[max(0, i - 8) : i] if min(a, b) >= 0]
+        own = max(pairs, default=0)
+        widest = max(widest, own)
+        if row["id"] == found[1]:
+            assert own == int(found[2])
+    assert widest == int(found[2]) > 1
+    data = data_of(corpus_files, folder, half_width=widest)
+    trainer(max_steps=1, limit_val_batches=0).fit(model_of(), data)
+    # what reads no window does not mind
+    trainer(max_steps=1, limit_val_batches=0).fit(
+        model_of(ablation="no_discourse"), no_discourse_data(corpus_files, folder)
+    )
+
+
+def no_discourse_data(files, folder):
+    return data_of(files, folder, half_width=1, ablation="no_discourse", parser=None)
+
+
+def test_samples_are_drawn_from_the_distribution_that_is_rescored(batch_and_text):
+    batch, text = batch_and_text
+    model = randomized(model_of(injection="one_plus"), text)
+    many = DecodingOptions(
+        beam_size=2000, min_length=0, max_length=1, sample=True, greedy_first=True, allow_unknown=True
+    )
+    torch.manual_seed(1)
+    made = model.sample(batch, many)
+    assert made.tokens.shape == (batch.batch_size, 2000, 1) and made.lengths.eq(1).all()
+    with torch.no_grad():
+        start = torch.full_like(batch.target[:, :1], text.stop)
+        logits = model.network(
+            batch.source, batch.source_mask, batch.global_mask, model.discourse(batch), decoder_input_ids=start
+        ).logits[:, 0].double()  # fmt: skip
+    for n, expected in enumerate(logits.softmax(-1) * 1999):
+        assert made.tokens[n, 0, 0] == logits[n].argmax()
+        drawn = torch.bincount(made.tokens[n, 1:, 0], minlength=320)
+        chi_square = ((drawn - expected).square() / expected).sum()
+        assert chi_square < 320 + 6 * (2 * 320) ** 0.5  # mean and six standard deviations
+
+
+def test_several_samples_are_rescored_one_by_one_and_written_up_to_their_lengths(batch_and_text):
+    batch, text = batch_and_text
+    model = randomized(model_of(injection="one_plus"), text)
+    torch.manual_seed(2)
+    drawing = DecodingOptions(
+        beam_size=3, min_length=0, max_length=9, sample=True, greedy_first=True, allow_unknown=True
+    )
+    for options in (drawing, DecodingOptions(beam_size=3, min_length=2, max_length=9)):
+        made = model.sample(batch, options)
+        assert made.tokens.shape[:2] == (batch.batch_size, 3)
+        together = model.log_probs(batch, made)
+        for k in range(3):
+            alone = model.log_probs(batch, Samples(made.tokens[:, k : k + 1], made.lengths[:, k : k + 1]))
+            torch.testing.assert_close(together[:, k : k + 1], alone)
+        for n, row in enumerate(model.texts(batch, Samples(made.tokens, made.lengths.clamp(max=4)))):
+            for k, written in enumerate(row):
+                length = min(4, int(made.lengths[n, k]))
+                assert written == text.decode(made.tokens[n, k, :length].tolist())
+                assert together[n, k, made.lengths[n, k] :].eq(0).all()
+    whole = torch.full_like(batch.source[:, :1], batch.source.shape[1])
+    sources = model.texts(batch, Samples(model.source_ids(batch).unsqueeze(1), whole))
+    assert sources[0][0].split()[1:4] == ["is", "a", sources[0][0].split()[3]]
+
+
+class Letters:
+    """A reward that a model without any training gets, too."""
+
+    reads_source = False
+
+    def __call__(self, written):
+        return [len(text) / 10 for text in written.texts]
+
+
+def test_self_critical_training_moves_what_discourse_has_learned(corpus_files, folder):
+    SelfCritical = pytest.importorskip("callbacks.self_critical").SelfCritical
+    seed_everything(5, verbose=False)
+    model = model_of(injection="log_bias", decoding=DecodingOptions(beam_size=1, min_length=0, max_length=8))
+    before = [injection.beta.clone() for injection in model.network.injections]
+    critical = SelfCritical(Letters(), samples=2, gamma=1.0)
+    trainer(max_steps=2, callbacks=[critical], limit_val_batches=0).fit(model, data_of(corpus_files, folder))
+    assert all((injection.beta != old).any() for injection, old in zip(model.network.injections, before))
+
+
+def test_a_checkpoint_without_the_choice_pushes_tokens_away_from_their_own_edu(tmp_path, corpus_files, folder):
+    data, model = data_of(corpus_files, folder), model_of(injection="log_bias")
+    fitting = trainer(max_steps=1, limit_val_batches=0)
+    fitting.fit(model, data)
+    fitting.save_checkpoint(tmp_path / "new.ckpt")
+    old = torch.load(tmp_path / "new.ckpt", weights_only=True)
+    assert old.pop("own_edu_neutral") is True
+    torch.save(old, tmp_path / "old.ckpt")
+    neutral = []
+    for name in ("new", "old"):
+        again = model_of(injection="log_bias")
+        again.on_load_checkpoint(torch.load(tmp_path / f"{name}.ckpt", weights_only=True))
+        neutral.append({injection.own_edu_neutral for injection in again.network.injections})
+    assert neutral == [{True}, {False}]
+
+
+def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, corpus_files, folder, batch_and_text):
+    batch, text = batch_and_text
+    model = randomized(model_of(injection="log_bias"), text)
+    model.export(tmp_path / "led")
+    led = LEDForConditionalGeneration.from_pretrained(tmp_path / "led").eval()
+    names = model.network.led.state_dict()
+    assert all(torch.equal(value, names[name]) for name, value in led.state_dict().items())
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "led")
+    for written in ("Tamsel7 is a lynx.", "naïve 😀"):
+        assert tokenizer(written, add_special_tokens=False).input_ids == text(written)[0]
+    again = RSTformer(**SMALL | {"checkpoint": str(tmp_path / "led"), "ablation": "no_discourse"})
+    data = ready(
+        corpus_files, folder / "exported", parser=None, ablation="no_discourse", checkpoint=str(tmp_path / "led")
+    )
+    again.use_text(data.text)
+    ours = next(iter(data.test_dataloader()))
+    assert torch.equal(ours.source, batch.source)
+    again.eval()
+    with torch.no_grad():
+        logits = led(
+            batch.source, attention_mask=batch.source_mask, global_attention_mask=batch.global_mask,
+            decoder_input_ids=batch.target_input,
+        ).logits  # fmt: skip
+        nll = -logits.log_softmax(-1).gather(2, batch.target.unsqueeze(-1)).squeeze(-1) * batch.target_mask
+        expected = (nll.sum(1) / batch.target_mask.sum(1)).mean()
+        torch.testing.assert_close(again.loss_terms(ours)["nll"], expected, atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match="no tokenizer to export"):
+        model_of().export(tmp_path / "other")
+
+
+def test_discourse_goes_on_from_a_plain_led_and_not_the_other_way(batch_and_text):
+    batch, text = batch_and_text
+    plain = randomized(model_of(ablation="no_discourse"), text)
+    saved = {"state_dict": plain.state_dict(), "text": text.state()}
+    branch = model_of(injection="log_bias")
+    branch.use_text(text)
+    with pytest.raises(CorpusError, match="absent there"):  # as `precis test` would, of another run
+        branch.on_load_checkpoint(saved)
+    branch.on_load_checkpoint(saved | {"start": True})
+    branch.load_state_dict(saved["state_dict"])
+    with torch.no_grad():  # beta is 0: where the plain LED was
+        ours, theirs = (model.eval().loss_terms(batch)["nll"] for model in (branch, plain))
+    assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
+    learned = {"state_dict": model_of(injection="log_bias").state_dict()}
+    with pytest.raises(CorpusError, match=r"network\.injections.* absent here"):
+        plain.on_load_checkpoint(learned)
+
+
+def test_initial_weights_have_the_deviation_that_is_asked_for():
+    for std in (0.02, 0.1):
+        led = model_of(init_std=std).network.led
+        assert led.led.encoder.layers[0].fc1.weight.std().item() == pytest.approx(std, rel=0.15)
+        assert led.led.shared.weight.std().item() == pytest.approx(0.02, rel=0.1)
+        assert led.lm_head.weight is led.led.shared.weight
+
+
+def test_what_discourse_learns_has_a_rate_of_its_own():
+    model = model_of(injection="log_bias", learn_weights=True, schedule="constant", learning_rate=1e-3)
+    led, own = model.configure_optimizers()["optimizer"].param_groups
+    assert (led["lr"], own["lr"], own["weight_decay"]) == (1e-3, 1e-2, 0)
+    assert {id(p) for p in own["params"]} == {id(p) for p in model.network.injections.parameters()}
+    assert len(led["params"]) + len(own["params"]) == len(list(model.parameters()))
+
+
+def test_options_in_hugging_faces_names():
+    beams = generation_options(DecodingOptions(beam_size=4, alpha=2.0, no_repeat_ngram=3, early_stopping=True))
+    assert (beams["num_beams"], beams["length_penalty"], beams["no_repeat_ngram_size"]) == (4, 2.0, 3)
+    assert generation_options(DecodingOptions(length_penalty="none"))["length_penalty"] == 0
+    drawn = generation_options(DecodingOptions(sample=True, temperature=0.5, top_k=7, top_p=0.9))
+    assert drawn["do_sample"] and (drawn["temperature"], drawn["top_k"], drawn["top_p"]) == (0.5, 7, 0.9)
+    with pytest.raises(ValueError, match="prefer_finished is not available for pretrained decoders"):
+        generation_options(DecodingOptions(prefer_finished=True))
