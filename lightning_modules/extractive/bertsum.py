@@ -18,7 +18,7 @@ from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder
 from lightning_modules.schedules import Schedule, two_rates
 from lightning_modules.summarizer import Summarizer, evaluating
 
-Loss = Literal["labels", "soft_labels", "expected_rouge"]
+Loss = Literal["labels", "soft_labels"]
 
 
 class BertSum(Summarizer):
@@ -31,8 +31,7 @@ class BertSum(Summarizer):
 
     - `labels`: binary cross-entropy with the oracle's labels, mean over the sentences (the paper's);
     - `soft_labels`: cross-entropy of the softmax over the document's sentences with softmax(g_i / temperature), where
-      g_i is the sentence's own (ROUGE-1 F + ROUGE-2 F) / 2;
-    - `expected_rouge`: -10 sum_i p_i g_i with that softmax p: the expected score of one sentence that is drawn from it.
+      g_i is the sentence's own (ROUGE-1 F + ROUGE-2 F) / 2.
 
     Args:
         vocab_size: tokens; with `encoder` at least its tokenizer's.
@@ -138,10 +137,8 @@ class BertSum(Summarizer):
             return (each.masked_fill(~real, 0).sum(1) / real.sum(1).clamp_min(1)).mean()
         # a large negative number, not -inf: a document without a sentence has a finite loss
         log_probs = logits.masked_fill(~real, -1e4).log_softmax(1)
-        if self.loss == "soft_labels":
-            target = (batch.gains.to(logits) / self.temperature).masked_fill(~real, -1e4).softmax(1)
-            return -(target * log_probs).masked_fill(~real, 0).sum(1).mean()
-        return -10 * (log_probs.exp() * batch.gains.to(logits)).masked_fill(~real, 0).sum(1).mean()
+        target = (batch.gains.to(logits) / self.temperature).masked_fill(~real, -1e4).softmax(1)
+        return -(target * log_probs).masked_fill(~real, 0).sum(1).mean()
 
     # Summaries ---------------------------------------------------------------------------------------------------
 
