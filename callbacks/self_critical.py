@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 
 import torch
@@ -32,9 +33,12 @@ class SelfCritical(Scheduled):
     documents. The models' own `nll` is a mean over tokens: beside it, a gamma that was set for a sum over tokens weighs
     the likelihood as many times less as a summary has tokens.
 
-    Samples are drawn without gradient and rescored in one teacher-forced pass, both without dropout: the distribution
-    that is drawn from is the one that is learned. It is not shaped by `min_length` and the like. The rescoring is
-    started before rewards are computed, so that an accelerator works meanwhile.
+    Samples are drawn without gradient and rescored in one teacher-forced pass, both without dropout and both with the
+    constraints of the model's own `decoding`: what is forbidden when summaries are decoded (the unknown word, an end
+    before `min_length`, repeated n-grams) is neither drawn nor given probability, and the rest is renormalised. The
+    distribution that is drawn from is therefore the one that is learned and the one that is decoded from. Beams, the
+    length penalty and `prefer_finished` choose between whole hypotheses and are no part of it. The rescoring is started
+    before rewards are computed, so that an accelerator works meanwhile.
 
     Logged as train/: `reward`, `reward_baseline`, `advantage` (means), `advantage_positive` (share), `advantage_rms`,
     `entropy` (estimated by the samples, nats a token), `sample_length`, `baseline_length`, `gamma`, and `reward_time`,
@@ -50,6 +54,8 @@ class SelfCritical(Scheduled):
         start_step: optimizer step at which it begins.
         ramp_steps: steps over which gamma grows linearly; 0 switches at once.
         max_length: tokens of a sample; the model's own decoding's if not given.
+        temperature: of the distribution that is drawn from and learned; the model's own decoding's (usually 1) if not
+            given. The greedy baseline does not depend on it.
         sentence_ends: what ends a sentence, for `reward_to_go` and `myopic`.
         collapse: a warning is given when `advantage_rms`, averaged over `window` batches, falls below this.
         window: see `collapse`.
@@ -72,6 +78,7 @@ class SelfCritical(Scheduled):
         start_step: int = 0,
         ramp_steps: int = 0,
         max_length: int | None = None,
+        temperature: float | None = None,
         sentence_ends: Sequence[str] = SENTENCE_ENDS,
         collapse: float = 1e-3,
         window: int = 50,
@@ -84,13 +91,14 @@ class SelfCritical(Scheduled):
             (start_step < 0 or ramp_steps < 0, f"steps are at least 0, got {start_step}, {ramp_steps}"),
             (window < 1, f"window is at least 1, got {window}"),
             (max_length is not None and max_length < 1, f"max_length is at least 1, got {max_length}"),
+            (temperature is not None and temperature <= 0, f"temperature is positive, got {temperature}"),
         ]
         for wrong, message in problems:
             if wrong:
                 raise ValueError(f"SelfCritical: {message}")
         self.reward, self.samples, self.baseline, self.credit = reward or RougeReward(), samples, baseline, credit
         self.gamma, self.start_step, self.ramp_steps, self.max_length = gamma, start_step, ramp_steps, max_length
-        self.sentence_ends, self.collapse = tuple(sentence_ends), collapse
+        self.temperature, self.sentence_ends, self.collapse = temperature, tuple(sentence_ends), collapse
         self._spread: deque[float] = deque(maxlen=window)
         self._ends: Tensor | None = None
         self.seconds = {"reward": 0.0, "step": 0.0}
@@ -110,7 +118,8 @@ class SelfCritical(Scheduled):
         """Registers the term.
 
         Raises:
-            ValueError: if the model does not write, or cannot give the documents that the reward reads.
+            ValueError: if the model does not write, or cannot give the documents that the reward reads, or if
+                `max_length` is below the `min_length` of its decoding.
         """
         if stage != "fit":
             return
@@ -118,6 +127,7 @@ class SelfCritical(Scheduled):
         missing = [name for name in needed if not hasattr(pl_module, name)]
         if missing:
             raise ValueError(f"SelfCritical: {type(pl_module).__name__} has no {', '.join(missing)}; see `Generative`")
+        self.options(pl_module)  # complains about lengths that exclude each other
         self._ends = None  # of this model's text, which is not there yet
         pl_module.extra_terms[TERM] = self.term
 
@@ -143,27 +153,37 @@ class SelfCritical(Scheduled):
     # The term ----------------------------------------------------------------------------------------------------
 
     def options(self, module: Generative) -> DecodingOptions:
-        """How samples are drawn: nothing that is not in `log_probs` shapes the distribution."""
-        greedy = self.baseline == "greedy"
-        return DecodingOptions(
+        """How samples are drawn and rescored: with the constraints of the model's own decoding.
+
+        Raises:
+            ValueError: if `max_length` is not above the `min_length` of that decoding.
+        """
+        greedy, decoding = self.baseline == "greedy", module.decoding
+        if self.max_length is not None and self.max_length <= decoding.min_length:
+            raise ValueError(
+                f"SelfCritical: max_length {self.max_length} is not above model.decoding.min_length "
+                f"{decoding.min_length}, which samples obey too; change one of them"
+            )
+        return replace(
+            decoding,
             beam_size=self.samples + greedy,
-            min_length=0,
-            max_length=module.decoding.max_length if self.max_length is None else self.max_length,
-            allow_unknown=True,
+            max_length=decoding.max_length if self.max_length is None else self.max_length,
+            temperature=decoding.temperature if self.temperature is None else self.temperature,
             sample=True,
             greedy_first=greedy,
         )
 
     def term(self, module: Generative, batch: Batch) -> Tensor:
         """-(1 / K) sum_k sum_t advantage_kt log P(y_kt), the mean over the documents of the batch."""
-        made = module.sample(batch, self.options(module))
+        options = self.options(module)
+        made = module.sample(batch, options)
         on_host = Samples(made.tokens.cpu(), made.lengths.cpu())
         width = int(on_host.lengths.max())
         on_host = on_host._replace(tokens=on_host.tokens[..., :width])
         first = int(self.baseline == "greedy")
         drawn = Samples(made.tokens[:, first:, :width].contiguous(), made.lengths[:, first:])
         with without_dropout(module):
-            log_probs = module.log_probs(batch, drawn)                               # [B, K, T]
+            log_probs = module.log_probs(batch, drawn, options)                      # [B, K, T]
         advantage = self.advantages(module, batch, on_host).to(log_probs)            # [B, K, T]
         real = torch.arange(width, device=log_probs.device) < drawn.lengths.unsqueeze(-1)
         log_probs = log_probs.masked_fill(~real, 0)

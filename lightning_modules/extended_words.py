@@ -12,7 +12,8 @@ from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from datamodules.text.words import sentences_of
 from lightning_modules.decoding.beam_search import Hypotheses, State, Step, beam_search
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.decoding.sampling import sample
+from lightning_modules.decoding.sampling import rescore, sample
+from lightning_modules.networks.extended_output import every_word, sampling_memory
 from lightning_modules.networks.output_layer import ScreenedVocabulary, VocabularySlices
 from lightning_modules.summarizer import Samples
 
@@ -44,6 +45,11 @@ def decoding_layer(output: nn.Linear, words: int, screening: bool) -> Vocabulary
     return form.of(output.weight[:words], output.bias[:words])
 
 
+def forbidden_words(options: DecodingOptions) -> tuple[int, ...]:
+    """Special symbols that are never generated."""
+    return (PAD, START) if options.allow_unknown else (PAD, UNK, START)
+
+
 def write(
     step: Step,
     state: State,
@@ -57,11 +63,47 @@ def write(
         state: before the first step, each tensor [B, ...].
         memory: of the documents, with their extended ids as `source`.
     """
-    forbidden = (PAD, START) if options.allow_unknown else (PAD, UNK, START)
+    forbidden = forbidden_words(options)
     first = torch.full_like(memory["source"][:, 0], START)
     if options.sample:
         return sample(step, state, memory, first, STOP, options, forbidden, PAD, generator)
     return beam_search(step, state, memory, first, STOP, options, forbidden, PAD)
+
+
+def drawn_log_probs(
+    output: nn.Linear,
+    words: int,
+    features: Tensor,
+    attention: Tensor,
+    gate: Tensor | None,
+    source: Tensor,
+    samples: Samples,
+    options: DecodingOptions,
+) -> Tensor:
+    """Return the log-probabilities of samples under the distribution that `write` draws them from.
+
+    Args:
+        output: the output layer, V rows.
+        words: how many of its rows have a word.
+        features: what it reads at each position, [B, K, T, H].
+        attention: from where words are copied, [B, K, T, S].
+        gate: logit of the probability to generate, [B, K, T]; None for a model that does not copy.
+        source: extended ids of the documents, [B, S].
+        samples: extended ids.
+        options: those that the samples were drawn with.
+
+    Returns:
+        [B, K, T]; 0 behind the samples' lengths.
+    """
+    positions = samples.tokens[0].numel()  # of a document, K T
+    extra = sampling_memory(source, output.out_features)["extra"]
+
+    def distribution(rows: Tensor) -> Tensor:
+        at_rows = [None if x is None else x.flatten(0, 2)[rows].unsqueeze(1) for x in (features, attention, gate)]
+        memory = {"source": source[rows // positions], "extra": extra}
+        return every_word(output, words, *at_rows, memory).squeeze(1)                # [n, V + OOV]
+
+    return rescore(distribution, samples.tokens, samples.lengths, STOP, options, forbidden_words(options))
 
 
 def words_of(text: Vocabulary, ids: Iterable[int], added: Sequence[str], vocab_size: int) -> list[str]:

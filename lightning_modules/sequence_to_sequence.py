@@ -10,7 +10,7 @@ from datamodules.batch import Batch
 from datamodules.text.sentences import split_sentences
 from lightning_modules.decoding.beam_search import Hypotheses, beam_search
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.decoding.sampling import sample
+from lightning_modules.decoding.sampling import rescore, sample
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder
 from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
@@ -85,10 +85,15 @@ class SequenceToSequence(Summarizer):
         hypotheses = self.generate(batch, options)
         return Samples(hypotheses.tokens, hypotheses.lengths)
 
-    def log_probs(self, batch: Batch, samples: Samples) -> Tensor:
-        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind `lengths`."""
+    def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
+        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind `lengths`. With `options` the distribution
+        is the one that `sample` draws from with them."""
         B, K, T = samples.tokens.shape
         states, mask = (tensor.repeat_interleave(K, 0) for tensor in self.encode(batch))     # [B K, S, ..]
+        if options is not None:
+            inputs = self.shifted(samples.tokens).flatten(0, 1)                              # [B K, T]
+            distribution = self.decoder.distribution(states, mask, inputs, len(self.text))
+            return rescore(distribution, *samples, self.text.stop, options, tuple(self.never))
         real = torch.arange(T, device=mask.device) < samples.lengths.unsqueeze(-1)           # [B, K, T]
         rows = real.flatten().nonzero().squeeze(1)
         return self._log_likelihood(states, mask, samples.tokens.flatten(0, 1), rows).view(B, K, T)

@@ -66,14 +66,16 @@ class Generative(Protocol):
         """Draws (`options.sample`) or searches K = `options.beam_size` summaries of each document, without gradient, in
         eval mode, from torch's own generator.
 
-        With `options.greedy_first` the first of those drawn is the greedy one. Without constraints (`min_length` 0,
-        `allow_unknown`) the distribution drawn from is that of `log_probs`.
+        With `options.greedy_first` the first of those drawn is the greedy one. The distribution drawn from is that of
+        `log_probs` with the same options.
         """
 
-    def log_probs(self, batch: Batch, samples: Samples) -> Tensor:
+    def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
         """Log-probabilities of given tokens in one teacher-forced pass, [B, K, T], with gradient; 0 behind `lengths`.
 
-        The end symbol's step is included. It works in eval mode too, for any K and T, and logs nothing.
+        Without options they are the model's own; with options those of the distribution that `sample` draws from,
+        which is sharpened by the temperature and renormalised over the tokens that are not forbidden. The end symbol's
+        step is included. It works in eval mode too, for any K and T, and logs nothing.
         """
 
     def texts(self, batch: Batch, samples: Samples) -> list[list[str]]:

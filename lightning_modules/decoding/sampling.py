@@ -1,10 +1,15 @@
-"""Sampling over the same step function as beam search."""
+"""Sampling over the same step function as beam search, and the log-probabilities of what was drawn."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from lightning_modules.decoding.beam_search import Hypotheses, State, Step
 from lightning_modules.decoding.options import DecodingOptions, forbid, repeated_continuations
+
+CHUNK = 256  # positions whose distributions over all words are in memory at once when samples are rescored
 
 
 def truncate(log_probs: Tensor, options: DecodingOptions) -> Tensor:
@@ -79,6 +84,58 @@ def sample(
             memory = {name: tensor[going_on] for name, tensor in memory.items()}
     penalties = torch.tensor([options.penalty(max(1, n)) for n in range(T + 1)], device=start.device)
     return Hypotheses(drawn, lengths, sums / penalties[lengths])
+
+
+def rescore(
+    distribution: Callable[[Tensor], Tensor],
+    tokens: Tensor,
+    lengths: Tensor,
+    stop: int,
+    options: DecodingOptions,
+    forbidden: tuple[int, ...] = (),
+) -> Tensor:
+    """Return the log-probabilities of tokens under the distribution that `sample` draws them from.
+
+    Constraints, temperature, top-k and top-p are applied to the model's distributions as `sample` applies them. The
+    distributions are computed for a chunk of the positions at a time, and again in the backward pass, so that no
+    [B, K, T, C] tensor is kept.
+
+    Args:
+        distribution: log P of all C words at flat positions [n] in B K T: [n, C], with gradient.
+        tokens: drawn ids, [B, K, T].
+        lengths: tokens of each sample, the end symbol included, [B, K].
+        stop: the end symbol.
+        options: those that the samples were drawn with.
+        forbidden: tokens that are never generated.
+
+    Returns:
+        [B, K, T]; 0 behind `lengths`, -inf for a token that the options forbid.
+    """
+    T = tokens.shape[-1]
+    blocked = _blocked_tokens(tokens, stop, options, forbidden).flatten(0, 2)        # [B K T, F]
+    positions = (torch.arange(T, device=tokens.device) < lengths.unsqueeze(-1)).flatten().nonzero().squeeze(1)
+
+    def chosen(rows: Tensor) -> Tensor:
+        log_probs = distribution(rows)                                               # [n, C]
+        allowed = forbid(log_probs.unsqueeze(1), None, blocked[rows].unsqueeze(1)).squeeze(1)
+        return truncate(allowed, options).gather(-1, tokens.flatten()[rows].unsqueeze(1)).squeeze(1)
+
+    log_probs = torch.cat([checkpoint(chosen, rows, use_reentrant=False) for rows in positions.split(CHUNK)])
+    return log_probs.new_zeros(tokens.numel()).index_copy(0, positions, log_probs).view(tokens.shape)
+
+
+def _blocked_tokens(tokens: Tensor, stop: int, options: DecodingOptions, forbidden: tuple[int, ...]) -> Tensor:
+    """Tokens that may not follow the beginnings of samples [B, K, T]: [B, K, T, F], -1 where nothing is blocked."""
+    T = tokens.shape[-1]
+    blocked = tokens.new_tensor(forbidden).expand(*tokens.shape, -1)
+    too_short = torch.arange(T, device=tokens.device) < options.min_length
+    ends = torch.where(too_short, stop, -1).expand(tokens.shape).unsqueeze(-1)       # [B, K, T, 1]
+    blocked = torch.cat([blocked, ends], -1)
+    if options.no_repeat_ngram:
+        found = [repeated_continuations(tokens[..., :t], options.no_repeat_ngram) for t in range(T)]
+        repeats = [torch.nn.functional.pad(ids, (0, T - ids.shape[-1]), value=-1) for ids in found]
+        blocked = torch.cat([blocked, torch.stack(repeats, 2)], -1)
+    return blocked
 
 
 def _allowed(

@@ -11,7 +11,7 @@ from datamodules.graphsum import GraphSumBatch
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.decoding.sampling import sample
+from lightning_modules.decoding.sampling import rescore, sample
 from lightning_modules.graphsum.encoder import Encoder, GraphSumNetwork, Memory, Source
 from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
 from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
@@ -217,7 +217,12 @@ class GraphSum(Summarizer):
             step = partial(self._step, layer=VocabularySlices.of(*self._output_layer()))
             start = torch.full_like(batch.source[:, 0, 0], text.start)
             decode = sample if options.sample else beam_search
-            return decode(step, state, memory, start, text.stop, options, (text.pad, text.start), text.pad)
+            return decode(step, state, memory, start, text.stop, options, self._forbidden, text.pad)
+
+    @property
+    def _forbidden(self) -> tuple[int, int]:
+        """Tokens that are never generated."""
+        return self.text.pad, self.text.start
 
     def sample(self, batch: GraphSumBatch, options: DecodingOptions) -> Samples:
         """Generated ids, [B, K, T], without gradient."""
@@ -228,9 +233,17 @@ class GraphSum(Summarizer):
         """Decoder inputs of targets [..., T]: the start symbol in front."""
         return torch.cat([torch.full_like(target[..., :1], self.text.start), target[..., :-1]], -1)
 
-    def log_probs(self, batch: GraphSumBatch, samples: Samples) -> Tensor:
-        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind their lengths."""
+    def log_probs(
+        self, batch: GraphSumBatch, samples: Samples, options: DecodingOptions | None = None
+    ) -> Tensor:
+        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind their lengths. With `options` the
+        distribution is the one that `sample` draws from with them."""
         tokens = samples.tokens
+        if options is not None:
+            every = torch.arange(tokens.numel(), device=tokens.device)
+            features, layer = self._features(batch, self._shifted(tokens), every), self._output_layer()
+            distribution = lambda rows: vocabulary_logits(features[rows], *layer).log_softmax(-1)  # noqa: E731
+            return rescore(distribution, *samples, self.text.stop, options, self._forbidden)
         places = torch.arange(tokens.shape[-1], device=tokens.device)
         rows = (places < samples.lengths.unsqueeze(-1)).flatten().nonzero().squeeze(1)       # [N]
         features = self._features(batch, self._shifted(tokens), rows)

@@ -1,5 +1,7 @@
 """An encoder-decoder Transformer of a given size, built on the suite's Transformer brick."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -95,6 +97,12 @@ class EncoderDecoder(nn.Module):
         features = self.decode(inputs, states, mask).flatten(0, 1)[rows]  # [N, D]
         weight, bias = self.embedding.weight[:words], self.no_bias[:words]
         return linear_log_prob(features, weight, bias, target.flatten()[rows])
+
+    def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
+        """log P of every token at flat positions [n] in [B T]: [n, words]; arguments as in `log_prob`."""
+        features = self.decode(inputs, states, mask).flatten(0, 1)  # [B T, D]
+        weight, bias = self.embedding.weight[:words], self.no_bias[:words]
+        return lambda rows: vocabulary_logits(features[rows], weight, bias).log_softmax(-1)
 
     # One position after another ----------------------------------------------------------------------------------
 

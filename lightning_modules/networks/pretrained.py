@@ -1,5 +1,7 @@
 """A pretrained encoder-decoder of Hugging Face's, with what `EncoderDecoder` offers."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
@@ -57,6 +59,11 @@ class PretrainedEncoderDecoder(nn.Module):
         """log P of targets, teacher-forced; see `EncoderDecoder.log_prob`."""
         logits = self._run(states, mask, inputs, None, False).logits.flatten(0, 1)[rows, :words]
         return logits.float().log_softmax(-1).gather(1, target.flatten()[rows].unsqueeze(1)).squeeze(1)
+
+    def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
+        """log P of every token at given positions; see `EncoderDecoder.distribution`."""
+        logits = self._run(states, mask, inputs, None, False).logits.flatten(0, 1)[:, :words]
+        return lambda rows: logits[rows].float().log_softmax(-1)
 
     # One position after another ----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extended_words import (
     as_sentences,
     decoding_layer,
+    drawn_log_probs,
     real_rows,
     shifted,
     texts_of,
@@ -165,10 +166,16 @@ class PointerGenerator(Summarizer):
         hypotheses = self.generate(batch, options)
         return Samples(hypotheses.tokens, hypotheses.lengths)
 
-    def log_probs(self, batch: PointerGeneratorBatch, samples: Samples) -> Tensor:
-        """log P of given extended ids in one teacher-forced pass, [B, K, T]; 0 at padding."""
+    def log_probs(
+        self, batch: PointerGeneratorBatch, samples: Samples, options: DecodingOptions | None = None
+    ) -> Tensor:
+        """log P of given extended ids in one teacher-forced pass, [B, K, T]; 0 at padding. With `options` the
+        distribution is the one that `sample` draws from with them."""
         decoded = self._decode(batch, shifted(samples.tokens, self.vocab_size))
-        return self._log_likelihood(batch, decoded, samples.tokens, real_rows(samples.tokens))
+        if options is None:
+            return self._log_likelihood(batch, decoded, samples.tokens, real_rows(samples.tokens))
+        outputs = (decoded.features, decoded.attention, decoded.gate, batch.source_extended)
+        return drawn_log_probs(self.network.output, len(self.text), *outputs, samples, options)
 
     def texts(self, batch: PointerGeneratorBatch, samples: Samples) -> list[list[str]]:
         """Text of extended ids [B, K, T], K a document."""

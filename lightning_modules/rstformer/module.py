@@ -19,6 +19,7 @@ from datamodules.text.sentences import split_sentences
 from datamodules.text.subword_text import SubwordText
 from lightning_modules.decoding.hugging_face import Without, generation_options
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.decoding.sampling import rescore
 from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection, head_relations
 from lightning_modules.rstformer.led import AttentionPath, Discourse, DiscourseLED
 from lightning_modules.rstformer.lora import DiscourseAdapters
@@ -304,16 +305,19 @@ class RSTformer(Summarizer):
         more = {"source": "model.positions", "target": "model.target_positions"}[side]
         return f"the model has {most} positions: lower data.max_{side}, or raise {more} of a model from scratch"
 
-    def _log_likelihood(self, states: Tensor, mask: Tensor, target: Tensor, real: Tensor) -> Tensor:
-        """log P(y_t) of targets [B, T] that follow from the encoder's states [B, S, D]; 0 where not real."""
+    def _logits(self, states: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        """The decoder's logits at targets [B, T] that follow from the encoder's states [B, S, D]: [B, T, V]."""
         if target.shape[1] > (most := self.network.led.config.max_decoder_position_embeddings):
             raise CorpusError(f"a summary has {target.shape[1]} tokens, {self._remedy('target', most)}")
         inputs = torch.cat([torch.full_like(target[:, :1], self.text.stop), target[:, :-1]], 1)
         led = self.network.led
         encoded = LEDEncoderBaseModelOutput(last_hidden_state=states)
-        logits = led(encoder_outputs=encoded, attention_mask=mask, decoder_input_ids=inputs, use_cache=False).logits
-        log_probs = logits.float().log_softmax(-1).gather(2, target.unsqueeze(-1)).squeeze(-1)  # [B, T]
-        return log_probs.masked_fill(~real, 0)
+        return led(encoder_outputs=encoded, attention_mask=mask, decoder_input_ids=inputs, use_cache=False).logits
+
+    def _log_likelihood(self, states: Tensor, mask: Tensor, target: Tensor, real: Tensor) -> Tensor:
+        """log P(y_t) of targets [B, T]; 0 where not real."""
+        log_probs = self._logits(states, mask, target).float().log_softmax(-1)  # [B, T, V]
+        return log_probs.gather(2, target.unsqueeze(-1)).squeeze(-1).masked_fill(~real, 0)
 
     def loss_terms(self, batch: RSTformerBatch) -> dict[str, Tensor]:
         """`nll`: the mean over the target, then over the documents."""
@@ -326,10 +330,9 @@ class RSTformer(Summarizer):
     def generate(self, batch: RSTformerBatch, options: DecodingOptions, count: int = 1) -> Samples:
         """The best `count` hypotheses of a search, or so many drawn ones."""
         led = self.network.led
-        rows = torch.arange(led.config.vocab_size, device=batch.source.device)
-        never = rows >= len(self.text)  # rows of the output without a token
-        never[[self.text.start, self.text.pad]] = True
-        only = LogitsProcessorList([] if options.allow_unknown else [Without(never)])
+        never = torch.zeros(led.config.vocab_size, dtype=torch.bool, device=batch.source.device)
+        never[list(self._forbidden(options))] = True
+        only = LogitsProcessorList([Without(never)])
         with evaluating(self):
             # Hugging Face repeats what it is given for each hypothesis, in place
             states = LEDEncoderBaseModelOutput(last_hidden_state=self.encode(batch).last_hidden_state)
@@ -343,6 +346,12 @@ class RSTformer(Summarizer):
         last = tokens == self.text.stop
         real = last.long().cumsum(-1) - last.long() == 0
         return Samples(tokens.masked_fill(~real, self.text.pad), real.sum(-1))
+
+    def _forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
+        """Tokens that are never generated: start and padding, and rows of the output layer without a token."""
+        if options.allow_unknown:
+            return ()
+        return (self.text.start, self.text.pad, *range(len(self.text), self.network.led.config.vocab_size))
 
     def summarize(self, batch: RSTformerBatch) -> list[Summary]:
         """The best hypothesis of each document as sentences."""
@@ -364,11 +373,18 @@ class RSTformer(Summarizer):
         tokens = [pad(part.tokens, (0, longest - part.tokens.shape[2]), value=self.text.pad) for part in parts]
         return Samples(torch.cat(tokens, 1), torch.cat([part.lengths for part in parts], 1))
 
-    def log_probs(self, batch: RSTformerBatch, samples: Samples) -> Tensor:
-        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind `lengths`."""
+    def log_probs(
+        self, batch: RSTformerBatch, samples: Samples, options: DecodingOptions | None = None
+    ) -> Tensor:
+        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind `lengths`. With `options` the distribution
+        is the one that `sample` draws from with them."""
         B, K, T = samples.tokens.shape
         states = self.encode(batch).last_hidden_state.repeat_interleave(K, 0)  # [B K, S, D]
         mask = batch.source_mask.repeat_interleave(K, 0)
+        if options is not None:
+            logits = self._logits(states, mask, samples.tokens.flatten(0, 1)).flatten(0, 1)  # [B K T, V]
+            distribution = lambda rows: logits[rows].float().log_softmax(-1)  # noqa: E731
+            return rescore(distribution, *samples, self.text.stop, options, self._forbidden(options))
         real = torch.arange(T, device=mask.device) < samples.lengths.unsqueeze(-1)  # [B, K, T]
         return self._log_likelihood(states, mask, samples.tokens.flatten(0, 1), real.flatten(0, 1)).view(B, K, T)
 

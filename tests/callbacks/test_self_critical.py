@@ -13,6 +13,7 @@ from toy_writer import ByTable, ToyWriter
 
 from callbacks import CoverageAnnealing, SelfCritical
 from callbacks.self_critical import without_dropout
+from datamodules.text.vocabulary import STOP
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RougeReward, Written
 from lightning_modules.summarizer import Samples
@@ -84,6 +85,43 @@ def test_samples_can_be_rescored_and_read(case, corpus_files):
     assert [len(row) for row in texts] == [K] * B and all(isinstance(text, str) for row in texts for text in row)
     nothing = model.texts(batch, Samples(samples.tokens, torch.zeros_like(samples.lengths)))
     assert nothing == [[""] * K] * B
+
+
+def distributions(model, batch, prefix: list[int], options: DecodingOptions | None) -> torch.Tensor:
+    """log P of every token after a beginning that all documents share, [B, words]: one sample for each token."""
+    copies = hasattr(batch, "added") and getattr(model.network, "pointer", model) is not None
+    words = model.vocab_size + (max(map(len, batch.added)) if copies else 0)
+    tokens = torch.tensor([[*prefix, word] for word in range(words)]).expand(batch.batch_size, -1, -1)
+    lengths = torch.full(tokens.shape[:2], tokens.shape[2])
+    with torch.no_grad(), without_dropout(model):
+        return model.log_probs(batch, Samples(tokens.contiguous(), lengths), options)[..., -1].double()
+
+
+@every_writer
+def test_samples_are_rescored_under_the_distribution_that_they_are_drawn_from(case, corpus_files):
+    model, batch = first_batch(case, corpus_files)
+    constraints = {"min_length": 3, "max_length": 5, "no_repeat_ngram": 2, "temperature": 0.6}
+    options = DecodingOptions(beam_size=300, sample=True, **constraints)
+    drawn = model.sample(batch, options)
+    with torch.no_grad(), without_dropout(model):
+        scored = model.log_probs(batch, drawn, options)
+    assert scored.isfinite().all(), "nothing that is forbidden was drawn"
+    assert drawn.lengths.min() >= 4 and (scored[torch.arange(5) >= drawn.lengths.unsqueeze(-1)] == 0).all()
+    first = drawn.tokens[0, 0, 0].item()
+    prefix = [first, drawn.tokens[0, 0, 1].item(), first]
+    plain, constrained = distributions(model, batch, prefix, None), distributions(model, batch, prefix, options)
+    early = distributions(model, batch, prefix[:1], options)
+    assert constrained[:, prefix[1]].isneginf().all(), "it would repeat the first two tokens"
+    stop = getattr(model.text, "stop", STOP)
+    assert early[:, stop].isneginf().all() and constrained[:, stop].isfinite().all()
+    for row in range(batch.batch_size):
+        allowed = constrained[row].isfinite()
+        expected = (plain[row][allowed] / 0.6).log_softmax(-1)
+        torch.testing.assert_close(constrained[row][allowed], expected, rtol=1e-4, atol=1e-4)
+        # frequencies of the first tokens lie within six standard errors of their probabilities
+        chances = distributions(model, batch, [], options)[row].exp()
+        counts = drawn.tokens[row, :, 0].bincount(minlength=len(chances)) / 300
+        assert ((counts - chances).abs() <= 6 * (chances * (1 - chances) / 300).sqrt() + 6 / 300).all()
 
 
 @every_writer
@@ -265,12 +303,20 @@ def test_layers_of_transformers_recompute_their_activations_in_the_rescoring_pas
         ({"ramp_steps": -1}, "steps are at least 0"),
         ({"window": 0}, "window is at least 1"),
         ({"max_length": 0}, "max_length is at least 1, got 0"),
+        ({"temperature": 0.0}, r"temperature is positive, got 0\.0"),
     ],
     ids=str,
 )
 def test_arguments_out_of_range_are_refused(arguments, message):
     with pytest.raises(ValueError, match=f"SelfCritical: .*{message}"):
         SelfCritical(**arguments)
+
+
+def test_a_length_below_the_shortest_summary_is_refused():
+    model = ToyWriter()
+    model.decoding = DecodingOptions(min_length=3, max_length=4)
+    with pytest.raises(ValueError, match=r"max_length 3 is not above model\.decoding\.min_length 3"):
+        SelfCritical(max_length=3).setup(None, model, "fit")
 
 
 def test_the_command_refuses_a_gamma_beyond_one_in_one_line(tiny_config, precis, tmp_path):

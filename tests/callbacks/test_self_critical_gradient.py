@@ -1,13 +1,16 @@
 """The gradient of the self-critical term against the exact one, of a writer that can be listed."""
 
 import itertools
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
-from toy_writer import END, LONGEST, STOP, ByTable, ToyWriter, everything, padded, text_of
+from toy_writer import END, LONGEST, START, STOP, WORD, ByTable, ToyWriter, everything, padded, text_of
 
 from callbacks import SelfCritical
 from callbacks.advantages import advantages, beginnings, gains, sentence_numbers
+from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.summarizer import Samples
 
 UNBIASED = [(credit, baseline) for credit in ("summary", "reward_to_go") for baseline in ("greedy", "leave_one_out")]
@@ -118,6 +121,82 @@ def test_the_expectation_of_myopic_credit_is_another_one():
     assert (biased - exact).abs().max() > 0.2 * exact.abs().max()
 
 
+CONSTRAINTS = [
+    {"min_length": 2},
+    {"temperature": 0.6},
+    {"no_repeat_ngram": 2},
+    {"min_length": 1, "temperature": 1.7, "no_repeat_ngram": 2},
+]
+
+
+def constrained_log_prob(table: torch.Tensor, ids: list[int], options: DecodingOptions) -> torch.Tensor | None:
+    """log P of a sequence, step by step, under the distribution that is decoded from; None if it is forbidden."""
+    total, previous = torch.zeros((), dtype=torch.double), START
+    for t, token in enumerate(ids):
+        size = options.no_repeat_ngram
+        before = {tuple(ids[i : i + size]) for i in range(t - size + 1)} if size else set()
+        allowed = [
+            word
+            for word in (STOP, WORD, END)
+            if (word != STOP or t >= options.min_length) and (*ids[t - size + 1 : t], word) not in before
+        ]
+        if token not in allowed:
+            return None
+        weights = table[previous] / options.temperature
+        total = total + weights[token] - weights[allowed].logsumexp(0)
+        previous = token
+    return total
+
+
+@pytest.mark.parametrize("constraints", CONSTRAINTS, ids=str)
+def test_sampling_and_learning_follow_the_distribution_that_is_decoded_from(constraints):
+    """The term's expectation is the gradient of the expected reward of decoded texts, by listing all of them."""
+    torch.manual_seed(1)
+    model = ToyWriter(1)
+    temperature = constraints.get("temperature")
+    model.decoding = replace(model.decoding, **{k: v for k, v in constraints.items() if k != "temperature"})
+    callback = SelfCritical(ByTable(), samples=2000, baseline="leave_one_out", temperature=temperature)
+    options = callback.options(model)
+    scored = [(ids, constrained_log_prob(model.logits[0], ids, options)) for ids in everything()]
+    every = [ids for ids, log_prob in scored if log_prob is not None]
+    expected = torch.stack([log_prob for _, log_prob in scored if log_prob is not None])
+    assert expected.exp().sum().item() == pytest.approx(1, abs=1e-12)
+
+    # rescoring: each sequence has the probability of the plain loop, and forbidden ones have none
+    log_probs = model.eval().log_probs(None, padded(every), options)[0]              # [N, T]
+    torch.testing.assert_close(log_probs.sum(-1), expected)
+    forbidden = [ids for ids, log_prob in scored if log_prob is None]
+    assert bool(forbidden) == (constraints.keys() != {"temperature"})
+    if forbidden:
+        assert model.log_probs(None, padded(forbidden), options)[0].sum(-1).isneginf().all()
+
+    # drawing: frequencies lie within five standard errors of these probabilities
+    drawn = model.sample(model.batch(), options)
+    counts = Counter(tuple(ids[:n]) for ids, n in zip(drawn.tokens[0].tolist(), drawn.lengths[0].tolist()))
+    assert counts.keys() <= set(map(tuple, every))
+    for ids, p in zip(every, expected.exp().tolist()):
+        assert counts[tuple(ids)] / 2000 == pytest.approx(p, abs=5 * (p * (1 - p) / 2000) ** 0.5 + 1e-9)
+
+    # learning: the expectation of the term over everything that can be drawn
+    rewards = torch.tensor([reward_of(ids) for ids in every]).double()
+    exact = torch.autograd.grad((expected.exp() * rewards).sum(), model.logits, retain_graph=True)[0]
+    greedy = SelfCritical(ByTable(), temperature=temperature)
+    baseline = model.sample(model.batch(), replace(options, beam_size=1, greedy_first=True))
+    baseline = baseline.tokens[0, 0, : baseline.lengths[0, 0]].tolist()
+    assert baseline in every
+    advantage = greedy.advantages(model, model.batch(), padded([baseline, *every]))[0]
+    total = (expected.exp().detach().unsqueeze(1) * advantage * log_probs).sum()
+    torch.testing.assert_close(torch.autograd.grad(total, model.logits)[0], exact, rtol=1e-9, atol=1e-12)
+
+    # the term itself, by its samples
+    rounds = torch.stack(
+        [-torch.autograd.grad(callback.term(model, model.batch()), model.logits)[0] for _ in range(6)]
+    )
+    error = rounds.std(0) / len(rounds) ** 0.5
+    assert exact.abs().max() > 10 * error.max()
+    assert ((rounds.mean(0) - exact).abs() <= 7 * error + 1e-12).all()
+
+
 @every_unbiased
 def test_many_samples_come_close_to_the_exact_gradient(credit, baseline):
     torch.manual_seed(0)
@@ -141,7 +220,7 @@ def test_only_the_sample_s_log_probabilities_carry_a_gradient_the_end_symbol_s_i
     torch.manual_seed(3)
     model, kept = ToyWriter(), {}
 
-    def leaf(batch, samples):
+    def leaf(batch, samples, options):
         kept["samples"] = samples
         kept["log_probs"] = torch.full(samples.tokens.shape, -1.0).double().requires_grad_()
         return kept["log_probs"]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from datamodules.batch import Batch
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.decoding.sampling import sample
+from lightning_modules.decoding.sampling import rescore, sample
 from lightning_modules.metrics.rewards import Reward, Written
 from lightning_modules.summarizer import Samples
 
@@ -42,11 +42,14 @@ class ToyWriter(nn.Module):
         made = sample(step, {}, {"table": self.logits.log_softmax(-1)}, start, STOP, options)
         return Samples(made.tokens, made.lengths)
 
-    def log_probs(self, batch: Batch, samples: Samples) -> Tensor:
+    def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
         tokens = samples.tokens
         table = (self.dropout(torch.ones_like(self.logits)) * self.logits).log_softmax(-1)
         before = torch.cat([torch.full_like(tokens[..., :1], START), tokens[..., :-1]], -1)
         rows = torch.arange(len(tokens)).view(-1, 1, 1)
+        if options is not None:
+            every = table[rows, before].flatten(0, 2)                                # [B K T, words]
+            return rescore(lambda places: every[places], *samples, STOP, options)
         real = torch.arange(tokens.shape[-1]) < samples.lengths.unsqueeze(-1)
         return table[rows, before, tokens].masked_fill(~real, 0)
 
