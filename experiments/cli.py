@@ -15,6 +15,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from datamodules.documents import CorpusError
 from experiments.command_table import COMMANDS, TRAINING, load_command
+from experiments.linked_arguments import NOTE
 from experiments.parse_errors import check_configs, explain
 from experiments.run_folder import best_checkpoint, read_config
 from experiments.training import PrecisCLI, command_line, load_classes
@@ -104,6 +105,8 @@ def run(arguments: list[str]) -> None:
     load_classes()
     arguments = with_run([command, *rest])
     check_configs(arguments)
+    if any(argument.partition("=")[0] == "--data.help" for argument in arguments):
+        print(NOTE)
     sys.argv = [sys.argv[0], *arguments]  # where LightningCLI looks, and those that it starts for other devices
     command_line(PrecisCLI)
 

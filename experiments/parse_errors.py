@@ -91,13 +91,10 @@ def check_configs(arguments: list[str]) -> None:
     """Looks at the config files that arguments name, and for what jsonargparse would pass over in silence.
 
     Raises:
-        CorpusError: if a file is absent or is no YAML, with its line; if `vocab_size` is given for the data, which has
-            it from the model.
+        CorpusError: if a file is absent or is no YAML, with its line.
     """
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
-        if name == "--data.vocab_size":
-            raise CorpusError(f"{name}: the data takes it from the model; give --model.vocab_size")
         if name not in ("--config", "-c"):
             continue
         path = Path(value if equals else "".join(arguments[index + 1 : index + 2]))
@@ -113,5 +110,3 @@ def check_configs(arguments: list[str]) -> None:
             raise CorpusError(f"{path}: not UTF-8 text (byte {error.start}); convert it") from None
         if not isinstance(config, dict):
             raise CorpusError(f"{path}: not a config: it has no keys at the top; see experiments/configs for examples")
-        if isinstance(data := config.get("data"), dict) and "vocab_size" in (data.get("init_args") or {}):
-            raise CorpusError(f"{path}: data.vocab_size: the data takes it from the model; give it there alone")

@@ -34,6 +34,7 @@ from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
 from experiments.discourse.parsers import provide_parsers
+from experiments.linked_arguments import link_arguments
 from experiments.sweeping.job import write_whole
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.summarizer import Summarizer
@@ -59,12 +60,6 @@ def read_config(run: Path) -> dict[str, Any]:
     if not path.is_file():
         raise CorpusError(f"{path}: not there; give the folder of a run that `precis fit` made")
     return yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
-def link_arguments(parser: ArgumentParser) -> None:
-    """What model and data share is given for the model, handed on to the data and left out of config.yaml there."""
-    for name in ("vocab_size", "encoder", "inventory", "ablation", "checkpoint", "agents"):
-        parser.link_arguments(f"model.init_args.{name}", f"data.init_args.{name}")
 
 
 def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]:

@@ -27,12 +27,12 @@ from experiments.checkpoint_files import check_writable, resumable
 from experiments.cluster_tasks import check_tasks, trainer_plugins
 from experiments.command_table import TRAINING
 from experiments.discourse.parsers import provide_parsers
+from experiments.linked_arguments import check_linked, link_arguments
 from experiments.requeue import requeue
 from experiments.run_folder import (
     RunCSVLogger,
     RunRecord,
     best_checkpoint,
-    link_arguments,
     read_checkpoint,
     read_config,
 )
@@ -99,10 +99,12 @@ class PrecisCLI(LightningCLI):
         """Parses, and looks at the checkpoint that is named, before LightningCLI does.
 
         Raises:
-            CorpusError: if it is broken.
+            CorpusError: if it is broken, or the data is given what it takes from the model.
         """
         super().parse_arguments(parser, args)
-        path = self.config[self.config.subcommand].ckpt_path
+        config = self.config[self.config.subcommand]
+        check_linked(sys.argv[1:] if args is None else args, config)
+        path = config.ckpt_path
         if path and Path(path).is_file():
             read_checkpoint(Path(path))
 

@@ -27,6 +27,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
 from experiments.command_table import COMMANDS, TRAINING
+from experiments.linked_arguments import check_linked
 from experiments.parse_errors import explain
 from experiments.sweeping.random_search import check_random, draws
 from experiments.training import fit_parser
@@ -223,6 +224,8 @@ def compose(sweep: Sweep) -> list[Point]:
                 parsed[without_seed] = _parse(parser, sweep.base, point.overrides)
         except ArgumentError as error:
             raise CorpusError(_what_is_wrong(parser, sweep, point, error)) from None
+        except CorpusError as error:
+            raise CorpusError(f"{sweep.path}: point {point.label!r}: {error}") from None
         config = parsed[without_seed] | seed
         # what equals a default is left out of the digest: an option that a later version adds renames no run
         chosen = json.dumps(_without(config, defaults), sort_keys=True)
@@ -247,7 +250,10 @@ def _slug(label: str) -> str:
 
 
 def _parse(parser: ArgumentParser, base: Path, overrides: dict[str, Any]) -> dict[str, Any]:
-    return _plain(parser, parser.parse_args([f"--config={base}", *flags(overrides)]))
+    arguments = [f"--config={base}", *flags(overrides)]
+    config = parser.parse_args(arguments)
+    check_linked(arguments, config)
+    return _plain(parser, config)
 
 
 def _plain(parser: ArgumentParser, config: Namespace) -> dict[str, Any]:

@@ -111,9 +111,9 @@ def test_a_config_that_is_not_there_is_named(tmp_path, precis):
 
 
 def test_what_the_data_has_from_the_model_is_not_given_for_the_data(tiny_config, tmp_path, precis):
-    for given in (["--data.vocab_size=30"], ["--data.vocab_size", "30"]):
+    for given in (["--data.vocab_size=30"], ["--data.vocab_size", "30"], ["--data.init_args.vocab_size=30"]):
         done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *given)
-        refused(done, tmp_path, "--data.vocab_size: the data takes it from the model; give --model.", status=1)
+        refused(done, tmp_path, "vocab_size: the data takes it from the model; give --model.vocab_size", status=1)
     config = changed(tiny_config, tmp_path, "data.init_args.vocab_size", 30)
     done = precis("fit", "--config", config, "--run_dir", tmp_path / "run")
     refused(done, tmp_path, f"{config}: data.vocab_size: the data takes it from the model", status=1)

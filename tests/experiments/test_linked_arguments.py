@@ -1,0 +1,64 @@
+"""Values for the data that the model's would replace in silence."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from datamodules.documents import CorpusError
+from experiments.linked_arguments import check_linked
+from experiments.training import fit_parser
+
+CONFIGS = "experiments/configs"
+
+
+@pytest.fixture(scope="module")
+def parser():
+    return fit_parser()
+
+
+@pytest.mark.parametrize(
+    "config, name, value",
+    [
+        ("rstformer/docstrings", "ablation", "ria"),
+        ("rstformer/docstrings", "checkpoint", "allenai/led-base-16384"),
+        ("pointer_generator/docstrings", "vocab_size", "77"),
+        ("communicating_agents/docstrings", "agents", "5"),
+        ("discourse_parser/small", "inventory", "rst_dt"),
+        ("discourse_parser/small", "encoder", "minilm"),
+        ("bertsum/scitldr", "encoder", "elsewhere"),
+    ],
+)
+def test_what_is_linked_is_refused_for_the_data_and_taken_for_the_model(config, name, value, parser, tmp_path):
+    base = f"--config={CONFIGS}/{config}.yaml"
+    for flag in ([f"--data.{name}={value}"], [f"--data.{name}", value], [f"--data.init_args.{name}={value}"]):
+        with pytest.raises(CorpusError, match=rf"--data\..*{name}: the data takes it from .* give --model\.{name}"):
+            check_linked([base, *flag], parser.parse_args([base, *flag]))
+    given = [base, f"--model.{name}={value}"]
+    parsed = parser.parse_args(given)
+    check_linked(given, parsed)
+    assert str(parsed.data.init_args[name]) == value
+    content = yaml.safe_load(Path(f"{CONFIGS}/{config}.yaml").read_text(encoding="utf-8"))
+    content["data"]["init_args"][name] = value
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    with pytest.raises(CorpusError, match=rf"config\.yaml: data\.{name}: the data takes it from the model; give it"):
+        check_linked([f"--config={path}"], parser.parse_args([f"--config={path}"]))
+
+
+def test_what_the_model_does_not_have_is_the_datas_own(parser):
+    # the agents' model has no checkpoint to link, GraphSum's data no encoder
+    for config in ("communicating_agents/docstrings", "graphsum/docstrings", "pegasus/docstrings"):
+        check_linked([f"--config={CONFIGS}/{config}.yaml"], parser.parse_args([f"--config={CONFIGS}/{config}.yaml"]))
+
+
+def test_a_sweep_names_the_point(precis, tiny_config, tmp_path):
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(f"base: {tiny_config}\ngrid:\n  data.vocab_size: [30, 40]\n", encoding="utf-8")
+    done = precis("sweep", sweep, "--dry-run")
+    assert done.status == 1 and "sweep.yaml: point 'vocab_size=30': --data.vocab_size: the data takes it" in done.err
+
+
+def test_the_help_of_the_data_says_what_is_given_for_the_model(precis):
+    done = precis("fit", "--data.help", "RSTformerData")
+    assert "given for the model alone (--model.NAME): vocab_size, encoder, inventory, ablation" in done.out
