@@ -10,14 +10,15 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from datamodules.discourse.cache import ParseCache, ShardWriter
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.parsing import add_answers
+from datamodules.parsing import add_answers, count_tokens
 
 
 class ParseWriter(Callback):
     """Shards of parses, written while a parser predicts: every rank its own, by `documents`, size and time.
 
     A run that is interrupted, or fails, writes what it has; one that is killed loses at most what it parsed since its
-    last shard. Progress in documents and EDUs a second: a bar on a terminal, else a line every `every` seconds.
+    last shard. Progress in documents and EDUs per second: a bar on a terminal, else a line every `every` seconds. The
+    time left is estimated from the tokens that are left, as long documents come first.
 
     Args:
         cache: where to.
@@ -28,7 +29,8 @@ class ParseWriter(Callback):
 
     def __init__(self, cache: ParseCache, progress: bool = True, every: float = 30, **limits: float) -> None:
         self.cache, self.progress, self.every, self.limits = cache, progress, every, limits
-        self.documents = self.edus = self.total = 0
+        self.documents = self.edus = self.tokens = 0
+        self.total_documents = self.total_tokens = 0
         self.seconds = 0.0
         self.interrupted = False
         self._writer: ShardWriter | None = None
@@ -36,12 +38,13 @@ class ParseWriter(Callback):
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._writer = self.cache.writer(trainer.global_rank, **self.limits)
-        self._start = self._said = time.monotonic()
-        self.total = getattr(trainer.predict_dataloaders, "documents", 0)
+        self._start = self._last_line = time.monotonic()
+        self.total_documents = getattr(trainer.predict_dataloaders, "documents", 0)
+        self.total_tokens = getattr(trainer.predict_dataloaders, "tokens", 0)
         if self.progress and trainer.is_global_zero and sys.stderr.isatty():
             columns = (TextColumn("parsing"), BarColumn(), TextColumn("{task.description}"))
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("", total=self.total)
+            self._task = self._bar.add_task("", total=self.total_tokens)
             self._bar.start()
 
     def on_predict_batch_end(
@@ -56,21 +59,23 @@ class ParseWriter(Callback):
         add_answers(self._writer.add, batch, outputs, pl_module)
         self.documents += len(outputs)
         self.edus += sum(parse.size for parse in outputs)
+        self.tokens += sum(count_tokens(request.text) for request in batch)
         now = time.monotonic()
         self.seconds = now - self._start
         if self._bar is not None:
-            self._bar.update(self._task, completed=self.documents, description=self.said())
-        elif self.progress and trainer.is_global_zero and now - self._said >= self.every:
-            self._said = now
-            print(f"parsing: {self.said()}", file=sys.stderr, flush=True)
+            self._bar.update(self._task, completed=self.tokens, description=self.progress_line())
+        elif self.progress and trainer.is_global_zero and now - self._last_line >= self.every:
+            self._last_line = now
+            print(f"parsing: {self.progress_line()}", file=sys.stderr, flush=True)
 
-    def said(self) -> str:
-        """How far this rank is, and how fast."""
-        rate = self.documents / max(1e-9, self.seconds)
-        left = round((self.total - self.documents) / rate) if rate else 0
+    def progress_line(self) -> str:
+        """Return how far this rank is, how fast, and the time left."""
+        seconds = max(1e-9, self.seconds)
+        left = round(seconds * (self.total_tokens - self.tokens) / self.tokens) if self.tokens else 0
         time_left = f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"
-        speed = f"{rate:,.1f} documents/s, {self.edus / max(1e-9, self.seconds):,.0f} EDUs/s"
-        return f"{self.documents:,} of {self.total:,} documents, {speed}, {time_left}"
+        speed = f"{self.documents / seconds:,.1f} documents/s, {self.edus / seconds:,.0f} EDUs/s"
+        done = f"{self.documents:,} of {self.total_documents:,} documents"
+        return f"{done}, {self.tokens:,} of {self.total_tokens:,} tokens, {speed}, {time_left}"
 
     def _end(self) -> None:
         if self._bar is not None:

@@ -68,6 +68,11 @@ def key_of(request: ParseRequest, parser: Parser) -> str:
     return parse_key(request, parser.fingerprint, parser.rows, parser.band)
 
 
+def count_tokens(text: str) -> int:
+    """Return the number of tokens of a text for estimates of time: words between white space."""
+    return len(text.split())
+
+
 class CorpusDocuments(Sequence[Document]):
     """The documents of some splits of a corpus, one behind the other; none is kept in memory.
 
@@ -147,7 +152,8 @@ class ParsingData(LightningDataModule):
         self.empty: list[str] = []
         self.repeated = 0  # documents with the text of another
         self.keys: dict[str, int] = {}  # key -> index of the document, longest first
-        self._lengths: dict[str, int] = {}
+        self._lengths: dict[str, int] = {}  # characters
+        self.tokens: dict[str, int] = {}  # key -> tokens
         self._surveyed = False
 
     def setup(self, stage: str | None = None) -> None:
@@ -164,6 +170,7 @@ class ParsingData(LightningDataModule):
             self.repeated += key in found
             found.setdefault(key, index)
             self._lengths[key] = len(request.text)
+            self.tokens[key] = count_tokens(request.text)
         self.keys = {key: found[key] for key in sorted(found, key=lambda key: -self._lengths[key])}
         self._surveyed = True
 
@@ -211,6 +218,11 @@ class Requests:
     def documents(self) -> int:
         """How many there are in all batches."""
         return sum(map(len, self.batches))
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens there are in all batches, see `count_tokens`."""
+        return sum(self.data.tokens[key] for batch in self.batches for key in batch)
 
     def __len__(self) -> int:
         return len(self.batches)

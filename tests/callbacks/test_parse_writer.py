@@ -52,12 +52,22 @@ def run(folder, parser: LightningModule, **options) -> ParseWriter:
 
 def test_a_run_writes_all_and_says_how_fast(tmp_path, capfd):
     writer = run(tmp_path, MadeUpParser(), every=0)
-    assert writer.left == 0 and writer.documents == writer.total == 9 and writer.edus == 9 * 6
+    assert writer.left == 0 and writer.documents == writer.total_documents == 9 and writer.edus == 9 * 6
     assert ParseCache(tmp_path).verify() == {}
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("parsing: ")]
     assert len(lines) == 5 and "9 of 9 documents" in lines[-1] and lines[-1].endswith("0:00:00 left")
+    assert writer.tokens == writer.total_tokens == sum(len(document.text.split()) for document in DOCUMENTS)
     assert "documents/s" in lines[0] and "EDUs/s" in lines[0]
     assert run(tmp_path, MadeUpParser(), progress=False).documents == 0
+
+
+def test_the_time_left_is_estimated_from_tokens(tmp_path):
+    """One document of 900 tokens took 90 s; the 99 others together have as many tokens."""
+    writer = ParseWriter(ParseCache(tmp_path))
+    writer.documents, writer.total_documents = 1, 100
+    writer.tokens, writer.total_tokens, writer.edus, writer.seconds = 900, 1800, 90, 90.0
+    line = writer.progress_line()
+    assert line == "1 of 100 documents, 900 of 1,800 tokens, 0.0 documents/s, 1 EDUs/s, 0:01:30 left"
 
 
 def test_an_interrupted_run_keeps_what_it_has_and_goes_on(tmp_path):

