@@ -29,7 +29,7 @@ from lightning_modules.stored import digest, load_weights, read_settings, save_w
 from lightning_modules.summarizer import weighted_sum
 
 SMALL = "small"
-WEIGHTS = Path(__file__).parent / "weights" / "discourse_parser"
+WEIGHTS = Path(__file__).parents[1] / "weights" / "discourse_parser"
 VERSION = 2  # raised whenever the same weights would give a document another parse
 _NUCLEUS_MIN_PROB = 1e-6
 

@@ -22,7 +22,7 @@ from lightning_modules.schedules import warmed_up
 from lightning_modules.stored import load_weights, read_settings, save_weights
 
 SMALL = "small"
-WEIGHTS = Path(__file__).parent / "weights" / "edu_segmenter"
+WEIGHTS = Path(__file__).parents[1] / "weights" / "edu_segmenter"
 _CELLS = 32768  # words and padding that are tagged at once
 
 
