@@ -14,7 +14,7 @@ from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
 from datamodules.discourse.relations import GUM, GUM_COUNTS
 from datamodules.documents import CorpusError
-from datamodules.rstformer import RSTformerBatch, RSTformerData
+from datamodules.rstformer import RSTformerBatch
 from datamodules.text.sentences import split_sentences
 from datamodules.text.subword_text import SubwordText
 from lightning_modules.decoding.hugging_face import Without, generation_options
@@ -204,13 +204,14 @@ class RSTformer(Summarizer):
                 parser's relations, or a window reaches beyond the LDD's band.
         """
         data = getattr(self.trainer, "datamodule", None)
-        if isinstance(data, RSTformerData):
+        with_discourse = hasattr(data, "widest_reach")
+        if with_discourse:
             self._check_arguments(data)
         super().setup(stage)
-        if isinstance(data, RSTformerData) and len(self.network.injections):
+        if with_discourse and len(self.network.injections):
             self._check_reach(data)
 
-    def _check_arguments(self, data: RSTformerData) -> None:
+    def _check_arguments(self, data: Any) -> None:
         """Compares what data and model both take.
 
         Raises:
@@ -225,7 +226,7 @@ class RSTformer(Summarizer):
             given = f"data.parser has {len(data.parser.relations)} relations, the model {self.relations}"
             raise CorpusError(f"{given}: give model.relations, and model.relation_frequency if it has fewer heads")
 
-    def _check_reach(self, data: RSTformerData) -> None:
+    def _check_reach(self, data: Any) -> None:
         """Compares the windows of attention with the half-width of the data's LDDs.
 
         Raises:
