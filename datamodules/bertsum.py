@@ -1,10 +1,8 @@
 """Data of extractive models: sentences between head and end symbols, oracle labels, and what sentences share."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
-import datasets
 import torch
 from torch import Tensor
 
@@ -12,9 +10,10 @@ from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import EncoderData
-from datamodules.text.encoder_text import by_token
+from datamodules.text.encoder_text import Pieces, by_token
 from datamodules.text.trigrams import sharing
 from datamodules.text.words import tokenize
+from datamodules.truncation import COLUMN, Counts, count_source
 from lightning_modules.metrics.oracle import greedy_oracle, sentence_scores
 
 
@@ -61,8 +60,7 @@ class ExtractiveData(EncoderData):
         oracle_sentences: sentences of the oracle summary, at most; None leaves the number to the score.
         min_words: a shorter sentence is read, but neither labelled nor selected, unless all are shorter.
         max_words: the same for a longer one.
-        max_source: tokens of a document, at most; the whole sentences behind them are left out, counted and named in a
-            warning. None reads everything, however long.
+        max_source: tokens of a document, at most; only whole sentences are read. None reads everything, however long.
         piece: tokens of a sentence between two head symbols; a longer one is read in several pieces, all of them its
             own.
 
@@ -91,7 +89,6 @@ class ExtractiveData(EncoderData):
                 raise ValueError(f"data.{name} must be at least 1, got {value}")
         self.oracle_sentences, self.min_words, self.max_words = oracle_sentences, min_words, max_words
         self.max_source, self.piece = max_source, piece
-        self._told: set[str] = set()
 
     # Features ----------------------------------------------------------------------------------------------------
 
@@ -118,20 +115,18 @@ class ExtractiveData(EncoderData):
             "labels": [int(index in chosen) for index in range(len(sentences))],
             "gains": sentence_scores(offered, references),
             "shared": [index for pair in sharing(words) for index in pair],
-            "left_out": len(document.sentences) - len(sentences),
             "length": len(read.tokens),
+            COLUMN: self._counts(document, read),
         }
 
-    def features(self, split: str) -> datasets.Dataset:
-        """The encoded documents of a split; a warning says what `max_source` left out."""
-        found = super().features(split)
-        if self.max_source is not None and split not in self._told:
-            self._told.add(split)
-            cut = [number for number in found["left_out"][:] if number]
-            if cut:
-                said = f"{sum(cut):,} sentences of {len(cut):,} of {len(found):,} documents left out"
-                warnings.warn(f"{split}: {said}, behind data.max_source {self.max_source}", stacklevel=2)
-        return found
+    def truncation_limits(self) -> dict[str, str]:
+        limit = "no limit" if self.max_source is None else f"data.max_source {self.max_source}"
+        return dict.fromkeys(("source_tokens", "source_sentences", "source_paragraphs"), limit)
+
+    def _counts(self, document: Document, read: Pieces) -> Counts:
+        """What is read of a document, head and end symbols of its sentences included, and what there is."""
+        rest = self.text.pieces(document.sentences[read.sentences :], self.piece).tokens
+        return count_source(document, len(read.tokens), len(read.tokens) + len(rest), read.sentences)
 
     # Batches -----------------------------------------------------------------------------------------------------
 

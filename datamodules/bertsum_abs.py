@@ -9,6 +9,7 @@ from datamodules.batch import pad
 from datamodules.bertsum import ExtractiveBatch, ExtractiveData
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
+from datamodules.truncation import COLUMN
 
 
 @dataclass
@@ -53,13 +54,19 @@ class BertSumAbsData(ExtractiveData):
             raise ValueError(f"data.max_target must be at least 2, got {max_target}")
         self.max_target = max_target
 
+    def truncation_limits(self) -> dict[str, str]:
+        return super().truncation_limits() | {"target_tokens": f"data.max_target {self.max_target}"}
+
     def feature_settings(self) -> dict[str, Any]:
         return super().feature_settings() | {"max_target": self.max_target}
 
     def encode(self, document: Document) -> dict[str, Any]:
         reference = document.references[0] if document.references else []
-        target = self.text(" ".join(reference))[0][: self.max_target - 1]
-        return super().encode(document) | {"target": [*target, self.text.stop]}
+        whole_target = self.text(" ".join(reference))[0]
+        target = whole_target[: self.max_target - 1]
+        features = super().encode(document) | {"target": [*target, self.text.stop]}
+        features[COLUMN] |= {"target_tokens": [len(target), len(whole_target)]}
+        return features
 
     def collate(self, rows: list[dict[str, Any]]) -> BertSumAbsBatch:
         batch = super().collate(rows)

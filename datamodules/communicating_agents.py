@@ -8,8 +8,7 @@ from torch import Tensor
 
 from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus
-from datamodules.documents import Document
-from datamodules.extended_words import WordsData, cut, encode_words, target_fields
+from datamodules.extended_words import WordsData, cut, target_fields
 from datamodules.text.vocabulary import PAD, UNK
 
 Split = Literal["even", "paragraphs"]
@@ -95,23 +94,6 @@ class CommunicatingAgentsData(WordsData):
         if agents < 1:
             raise ValueError(f"data.agents must be at least 1, got {agents}")
         self.agents, self.split = agents, split
-
-    def feature_settings(self) -> dict[str, Any]:
-        # agents are dealt out in `collate`: all numbers of them share the features
-        return super().feature_settings() | {"paragraphs": True}  # which the pointer-generator's lack
-
-    def encode(self, document: Document) -> dict[str, Any]:
-        words: list[str] = []
-        paragraphs: list[int] = []
-        for part in document.parts:
-            room = self.max_source - len(words)
-            if room == 0:
-                break
-            kept = [word for sentence in part for word in self.text.tokenize(sentence)][:room]
-            words += kept
-            paragraphs += [len(kept)] if kept else []
-        features = encode_words(self.text, words, document, self.vocab_size, self.max_target)
-        return features | {"paragraphs": paragraphs or [1]}
 
     def parts(self, words: int, paragraphs: list[int]) -> list[int]:
         """Words of each agent of a document that is cut to so many words."""

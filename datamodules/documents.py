@@ -31,6 +31,18 @@ class Document:
         """The whole document: sentences joined by a space, parts by a blank line."""
         return "\n\n".join(" ".join(part) for part in self.parts)
 
+    @property
+    def sentence_ends(self) -> list[int]:
+        """Where each sentence ends in `text`, in characters."""
+        ends, at = [], 0
+        for part in self.parts:
+            for sentence in part:
+                at += len(sentence)
+                ends.append(at)
+                at += 1  # a space
+            at += 1  # parts stand two line ends apart
+        return ends
+
 
 @dataclass(frozen=True)
 class Record:

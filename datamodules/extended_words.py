@@ -3,6 +3,7 @@
 Ids below V are vocabulary words, V + k is the k-th word of a document that the vocabulary lacks.
 """
 
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from datamodules.documents import Document
 from datamodules.summarization import SummarizationData
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from datamodules.text.words import Tokenizer
+from datamodules.truncation import COLUMN, count_source, whole_units
 
 
 class WordsData(SummarizationData):
@@ -59,27 +61,52 @@ class WordsData(SummarizationData):
     def load_text(self, folder: Path) -> Vocabulary:
         return Vocabulary.load(folder)
 
+    def truncation_limits(self) -> dict[str, str]:
+        source = f"data.max_source {self.max_source}"
+        names = ("source_tokens", "source_sentences", "source_paragraphs")
+        return dict.fromkeys(names, source) | {"target_tokens": f"data.max_target {self.max_target}"}
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        return encode_words(self.text, document, self.vocab_size, self.max_source, self.max_target)
+
     def feature_settings(self) -> dict[str, Any]:
         return {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
 
 
 def encode_words(
-    text: Vocabulary, words: list[str], document: Document, vocab_size: int, max_target: int
+    text: Vocabulary, document: Document, vocab_size: int, max_source: int, max_target: int
 ) -> dict[str, Any]:
-    """Features of a document: `source` and `target` as extended ids, the words `added`, and the source's `length`.
+    """Features of a document: `source` and `target` as extended ids, the words `added`, the source's `length`, how many
+    words are read of each of its `paragraphs` (those without a word left out), and what is cut off.
+
+    A document without a word is one unknown word long, so that attention has where to go.
 
     Args:
-        words: what is read of the document; without a word it still is one unknown word long, so that attention has
-            where to go.
+        text: the vocabulary.
         document: its first reference is the target.
         vocab_size: V.
+        max_source: words of the document that are read.
         max_target: tokens of the target, the end symbol included.
     """
-    source, added = text.extend(words, vocab_size)
+    parts = [[text.tokenize(sentence) for sentence in part] for part in document.parts]
+    sentences = [words for part in parts for words in part]
+    words = [word for sentence in sentences for word in sentence]
+    source, added = text.extend(words[:max_source], vocab_size)
     reference = document.references[0] if document.references else []
     summary = [word for sentence in reference for word in text.tokenize(sentence)]
-    target = [*text.target_ids(summary, added, vocab_size), STOP][:max_target]
-    return {"source": source or [UNK], "added": added, "target": target, "length": max(1, len(source))}
+    target = [*text.target_ids(summary, added, vocab_size), STOP]
+    # paragraph ends in the document as it is read
+    ends = [0, *(min(end, max_source) for end in accumulate(sum(map(len, part)) for part in parts))]
+    whole = whole_units([len(sentence) for sentence in sentences], max_source)
+    return {
+        "source": source or [UNK],
+        "added": added,
+        "target": target[:max_target],
+        "length": max(1, len(source)),
+        "paragraphs": [after - before for before, after in pairwise(ends) if after > before] or [1],
+        COLUMN: count_source(document, len(source), len(words), whole)
+        | {"target_tokens": [min(len(target), max_target), len(target)]},
+    }
 
 
 def cut(

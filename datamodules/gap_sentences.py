@@ -18,18 +18,6 @@ from datamodules.summarization import TEST
 from datamodules.text.gap_selection import Selection, select
 
 
-def sentence_ends(document: Document) -> list[int]:
-    """Where each sentence ends in `Document.text`, in characters."""
-    ends, at = [], 0
-    for part in document.parts:
-        for sentence in part:
-            at += len(sentence)
-            ends.append(at)
-            at += 1  # a space
-        at += 1  # parts stand two line ends apart
-    return ends
-
-
 def cuts(sizes: list[int], room: int) -> list[int]:
     """Where a document is cut into pieces, each as long as there is room for.
 
@@ -112,6 +100,11 @@ class GapSentenceData(PegasusData):
         self.unchanged, self.noise, self.draw_seed = unchanged, noise, draw_seed
         select([], 0, selection)
 
+    def truncation_limits(self) -> dict[str, str]:
+        # documents are read in pieces; only a sentence that is longer than the encoder reads is cut
+        limits = super().truncation_limits()
+        return {name: limits[name] for name in ("source_tokens", "target_tokens")}
+
     def feature_settings(self) -> dict[str, Any]:
         names = ("ratio", "max_ratio", "selection", "unchanged", "noise", "draw_seed")
         return super().feature_settings() | {"version": 2} | {name: getattr(self, name) for name in names}
@@ -127,9 +120,6 @@ class GapSentenceData(PegasusData):
         if split not in self._features:
             pieces = super().features(split)
             self._features[split] = pieces if split == TEST else with_gaps(pieces, split)
-            if cut := [number for number in self._features[split]["cut"][:] if number]:
-                said = f"{sum(cut):,} tokens of {len(cut):,} of {len(self._features[split]):,} targets are left out"
-                warnings.warn(f"gap sentences, {split}: {said}, behind data.max_target {self.max_target}", stacklevel=2)
         return self._features[split]
 
     def encode_all(self, documents: datasets.Dataset, **caching: Any) -> datasets.Dataset:
@@ -147,7 +137,7 @@ class GapSentenceData(PegasusData):
     def places(self, document: Document) -> tuple[list[int], list[int]]:
         """The document's tokens, and which sentence each is in; a space in front of a sentence belongs to it."""
         ids, offsets = self.text(document.text)
-        ends = sentence_ends(document)
+        ends = document.sentence_ends
         return ids, [min(bisect_left(ends, end), len(ends) - 1) for _, end in offsets]
 
     def pieces(self, document: Document) -> Iterator[Document]:
@@ -179,9 +169,8 @@ class GapSentenceData(PegasusData):
                 source.append(self.text.mask)
         gaps = [sentences[i] for i in chosen]
         target = self.text(" ".join(gaps))[0]
-        cut = max(0, len(target) + 1 - self.max_target)
-        found = {"id": document.id, "references": [gaps] if gaps else [], "gaps": len(gaps), "cut": cut}
-        return found | self.framed(source, target)
+        features = {"id": document.id, "references": [gaps] if gaps else [], "gaps": len(gaps)}
+        return features | self.framed(source, target)
 
 
 def _encode_rows(data: GapSentenceData, rows: dict[str, list]) -> dict[str, list]:

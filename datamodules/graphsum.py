@@ -9,7 +9,6 @@ from typing import Any, Self, get_args
 
 import datasets
 import torch
-from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -17,11 +16,12 @@ from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.documents import CorpusError, Document
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, make_graph
-from datamodules.graphs.paragraphs import report
+from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.parsing import NeedsParser, Parser
 from datamodules.summarization import SummarizationData
 from datamodules.text.subword_text import SubwordText
 from datamodules.text.subwords import encoder_path
+from datamodules.truncation import COLUMN, Counts, sentences_read
 
 
 @dataclass
@@ -194,36 +194,62 @@ class GraphSumData(NeedsParser, SummarizationData):
         return sizes | {"paragraphs": asdict(self.paragraphs), "graph": self.graph.digest()}
 
     def encode(self, document: Document) -> dict[str, Any]:
-        found = self.paragraphs(document)
+        paragraphs = self.paragraphs(document)
         # a pretrained encoder has no vector for our separator
         separator = self.text.paragraph if self.checkpoint is None else self.text.stop
-        source = [[*self._ids(" ".join(part))[: self.max_tokens - 1], separator] for part in found.texts]
+        tokens = [self._tokens(" ".join(sentences)) for sentences in paragraphs.texts]
+        source = [[*ids[: self.max_tokens - 1], separator] for ids, _ in tokens]
         reference = document.references[0] if document.references else []
-        target = [[*self._ids(sentence), self.text.sentence] for sentence in reference]
+        target = [[*self._tokens(sentence)[0], self.text.sentence] for sentence in reference]
         flat = [token for sentence in target for token in sentence][:-1]  # a separator stands between two sentences
         return {
             "source": source,
-            "graph": self.graph(found).flatten().tolist(),
+            "graph": self.graph(paragraphs).flatten().tolist(),
             "target": [*flat[: self.max_target - 1], self.text.stop],
-            "dropped": found.dropped,
-            "empty": found.empty,
             "length": len(source) * max(map(len, source)),
+            COLUMN: self._counts(paragraphs, tokens)
+            | {"target_tokens": [min(len(flat), self.max_target - 1), len(flat)]},
         }
 
-    def _ids(self, text: str) -> list[int]:
-        """Subwords. The first word has a space before it as the others have: one token wherever a word stands."""
-        return self.text(f" {text}")[0] if text.strip() else []
+    def _tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Subwords and their characters. The first word has a space before it, as all others have, so that a word has
+        the same tokens wherever it stands."""
+        if not text.strip():
+            return [], []
+        ids, offsets = self.text(f" {text}")
+        return ids, [(start - 1, end - 1) for start, end in offsets]
 
-    def prepare_data(self) -> None:
-        """Text and features as in `SummarizationData`, before them what the graph needs; says what was left out."""
-        stage = self.trainer.state.fn.value if self.trainer is not None else None
-        for split in self._splits(stage):
+    def _counts(self, paragraphs: Paragraphs, tokens: list[tuple[list[int], list[tuple[int, int]]]]) -> Counts:
+        """What is read of the parts, paragraphs, sentences and tokens of a document, and what there is."""
+        parts, most = len(paragraphs.document.parts), self.max_tokens - 1
+        counted = [
+            sentences_read(Document("", [sentences]), offsets, most)
+            for sentences, (_, offsets) in zip(paragraphs.texts, tokens)
+        ]
+        return {
+            "source_parts": [parts - paragraphs.empty, parts],
+            "source_paragraphs": [paragraphs.total - paragraphs.dropped, paragraphs.total],
+            "source_sentences": [sum(counted), len(paragraphs.document.sentences)],
+            "tokens_of_kept_paragraphs": [
+                sum(min(len(ids), most) for ids, _ in tokens), sum(len(ids) for ids, _ in tokens)
+            ],
+        }  # fmt: skip
+
+    def truncation_limits(self) -> dict[str, str]:
+        paragraphs = f"data.paragraphs.max_paragraphs {self.paragraphs.max_paragraphs}, keep {self.paragraphs.keep}"
+        return {
+            "source_parts": "parts without words",
+            "source_paragraphs": paragraphs,
+            "tokens_of_kept_paragraphs": f"data.max_tokens {self.max_tokens}",
+            "source_sentences": "data.paragraphs.max_paragraphs and data.max_tokens",
+            "target_tokens": f"data.max_target {self.max_target}",
+        }
+
+    def prepare_splits(self, splits: list[str]) -> None:
+        """Text and features as in `SummarizationData`, before them what the graph needs."""
+        for split in splits:
             self.graph.prepare(_Documents(self.documents(split)))
-        super().prepare_data()
-        for split in self._splits(stage):
-            columns = (self.features(split)[name][:] for name in ("id", "dropped", "empty"))
-            if line := report(split, zip(*columns), self.paragraphs):
-                rank_zero_warn(line)
+        super().prepare_splits(splits)
 
     # Batches -----------------------------------------------------------------------------------------------------
 

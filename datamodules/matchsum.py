@@ -15,6 +15,7 @@ from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.documents import CorpusError, Document
 from datamodules.encoder_data import EncoderData
 from datamodules.summarization import _digest
+from datamodules.truncation import COLUMN, count_source
 from lightning_modules.metrics.oracle import text_scores
 
 
@@ -175,7 +176,11 @@ class MatchSumData(EncoderData):
             "sentences": sentences,
             "proposed": scores,
             "length": sum(map(len, rows)),
+            COLUMN: count_source(document, *[sum(map(len, rows))] * 2, len(sentences)),
         }
+
+    def truncation_limits(self) -> dict[str, str]:
+        return dict.fromkeys(("source_tokens", "source_sentences", "source_paragraphs"), "no limit")
 
     def rows(self, sentences: list[str]) -> list[list[int]]:
         """A text as rows of tokens between a head and an end symbol."""

@@ -12,6 +12,7 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.summarization import SummarizationData
 from datamodules.text.masked_text import MaskedText
+from datamodules.truncation import COLUMN, count_source, sentences_read
 
 
 @dataclass
@@ -87,14 +88,32 @@ class PegasusData(SummarizationData):
         """Tokens of a document that the encoder reads beside special symbols."""
         return self.max_source - len(self.text.opening) - 1
 
+    def truncation_limits(self) -> dict[str, str]:
+        source = f"data.max_source {self.max_source}"
+        names = ("source_tokens", "source_sentences", "source_paragraphs")
+        return dict.fromkeys(names, source) | {"target_tokens": f"data.max_target {self.max_target}"}
+
     def framed(self, source: list[int], target: list[int]) -> dict[str, Any]:
         """Features of a document and a summary as ids, special symbols added, both cut."""
-        source = [*self.text.opening, *source[: self.room], self.text.stop]
-        return {"source": source, "target": [*target[: self.max_target - 1], self.text.stop], "length": len(source)}
+        source_read, target_read = source[: self.room], target[: self.max_target - 1]
+        framed = [*self.text.opening, *source_read, self.text.stop]
+        return {
+            "source": framed,
+            "target": [*target_read, self.text.stop],
+            "length": len(framed),
+            COLUMN: {
+                "source_tokens": [len(source_read), len(source)],
+                "target_tokens": [len(target_read), len(target)],
+            },
+        }
 
     def encode(self, document: Document) -> dict[str, Any]:
         reference = document.references[0] if document.references else []
-        return self.framed(self.text(document.text)[0], self.text(" ".join(reference))[0])
+        ids, offsets = self.text(document.text)
+        features = self.framed(ids, self.text(" ".join(reference))[0])
+        read = min(len(ids), self.room)
+        features[COLUMN] |= count_source(document, read, len(ids), sentences_read(document, offsets, read))
+        return features
 
     def collate(self, rows: list[dict[str, Any]]) -> PegasusBatch:
         sources, targets = ([row[name] for row in rows] for name in ("source", "target"))

@@ -6,8 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from datamodules.batch import Batch, on_host, pad
-from datamodules.documents import Document
-from datamodules.extended_words import WordsData, cut, encode_words, target_fields
+from datamodules.extended_words import WordsData, cut, target_fields
 from datamodules.text.vocabulary import PAD, UNK
 
 
@@ -38,14 +37,6 @@ class PointerGeneratorBatch(Batch):
 
 class PointerGeneratorData(WordsData):
     """Documents cut to `max_source` words, first references to `max_target` (See et al. 2017: 400 and 100)."""
-
-    def encode(self, document: Document) -> dict[str, Any]:
-        words: list[str] = []
-        for sentence in document.sentences:
-            words += self.text.tokenize(sentence)
-            if len(words) >= self.max_source:
-                break
-        return encode_words(self.text, words[: self.max_source], document, self.vocab_size, self.max_target)
 
     def collate(self, rows: list[dict[str, Any]]) -> PointerGeneratorBatch:
         sources, targets, added = cut(rows, *self.lengths_now, self.vocab_size)

@@ -20,6 +20,7 @@ from datamodules.documents import CorpusError, Document
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
 from datamodules.summarization import SummarizationData
 from datamodules.text.subword_text import SubwordText
+from datamodules.truncation import COLUMN, count_source, sentences_read
 
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
 _BAND = 128  # of a parser that is given by its name, as in `precis parse`
@@ -166,11 +167,18 @@ class RSTformerData(NeedsParser, SummarizationData):
         by = None if self.parser is None else [self.parser.fingerprint, self.parser.rows, self.parser.band]
         return {"max_source": self.max_source, "max_target": self.max_target, "parser": by}
 
+    def truncation_limits(self) -> dict[str, str]:
+        source = f"data.max_source {self.max_source}"
+        names = ("source_tokens", "source_sentences", "source_paragraphs")
+        return dict.fromkeys(names, source) | {"target_tokens": f"data.max_target {self.max_target}"}
+
     def encode(self, document: Document) -> dict[str, Any]:
-        ids, offsets = self.text(document.text)
-        ids, offsets = ids[: self.max_source - 2], offsets[: self.max_source - 2]
+        all_ids, all_offsets = self.text(document.text)
+        ids, offsets = all_ids[: self.max_source - 2], all_offsets[: self.max_source - 2]
         reference = document.references[0] if document.references else []
-        target = self.text(" ".join(reference))[0][: self.max_target - 1]
+        whole_target = self.text(" ".join(reference))[0]
+        target = whole_target[: self.max_target - 1]
+        counts = count_source(document, len(ids), len(all_ids), sentences_read(document, all_offsets, len(ids)))
         request = ParseRequest.of(document)
         return {
             "source": [self.text.start, *ids, self.text.stop],
@@ -180,6 +188,7 @@ class RSTformerData(NeedsParser, SummarizationData):
             # empty documents have no discourse
             "parse": "" if self.parser is None or request.empty else key_of(request, self.parser),
             "length": len(ids) + 2,
+            COLUMN: counts | {"target_tokens": [len(target), len(whole_target)]},
         }
 
     def _alone(self) -> "RSTformerData":

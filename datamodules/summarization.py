@@ -13,13 +13,16 @@ from typing import Any, Literal, Protocol, Self
 
 import datasets
 from pytorch_lightning import LightningDataModule
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from datamodules.batch import Batch
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.documents import CorpusError, Document
 from datamodules.loading import BatchSampler, ResumableLoader
+from datamodules.truncation import TruncationRow, truncation_line, truncation_rows
 
 TRAIN, VAL, TEST = "train", "val", "test"
+FEATURES_VERSION = 2  # of what all features have; 2: counts of what is cut off
 
 
 def default_cache() -> Path:
@@ -42,8 +45,9 @@ class SummarizationData(LightningDataModule, ABC):
     """Documents of a corpus as batches.
 
     A paper's DataModule says how text is built (`build_text`, `load_text`), how a document becomes features (`encode`),
-    and how features become a batch (`collate`). Documents, text and features are built once, in `prepare_data` on rank
-    0, and kept in the cache.
+    how features become a batch (`collate`), and which options cut documents off (`truncation_limits`). What they cut is
+    counted by `encode`, and reported once for each split. Documents, text and features are built once, in
+    `prepare_data` on rank 0, and kept in the cache.
 
     Args:
         corpus: where documents come from.
@@ -90,6 +94,7 @@ class SummarizationData(LightningDataModule, ABC):
         self.text: Text | None = None
         self._documents: dict[str, datasets.Dataset] = {}
         self._features: dict[str, datasets.Dataset] = {}
+        self.truncation: dict[str, list[TruncationRow]] = {}  # by split; on rank 0
 
     # What a paper says -------------------------------------------------------------------------------------------
 
@@ -121,6 +126,10 @@ class SummarizationData(LightningDataModule, ABC):
         """Writes to a run folder what features are made with; a run is read back with `text` as that folder."""
         self.text.save(folder)
 
+    def truncation_limits(self) -> dict[str, str]:
+        """What `encode` counts in the column `truncation`, each with the option that cuts it."""
+        return {}
+
     # The life of the data ----------------------------------------------------------------------------------------
 
     def documents(self, split: str) -> datasets.Dataset:
@@ -146,7 +155,8 @@ class SummarizationData(LightningDataModule, ABC):
         """The encoded documents of a split, encoded if the cache lacks them."""
         if split not in self._features:
             documents = self.documents(split)
-            key = _digest(type(self).__name__, self.digest(split), self.text.state(), self.feature_settings())
+            settings = [FEATURES_VERSION, self.feature_settings()]
+            key = _digest(type(self).__name__, self.digest(split), self.text.state(), settings)
             folder = self.cache_dir / "features"
             folder.mkdir(parents=True, exist_ok=True)
             self._features[split] = self.encode_all(
@@ -156,7 +166,17 @@ class SummarizationData(LightningDataModule, ABC):
                 new_fingerprint=key,
                 desc=f"encoding {split}",
             )
+            self._report_truncation(split)
         return self._features[split]
+
+    @rank_zero_only
+    def _report_truncation(self, split: str) -> None:
+        """Counts what is cut off the documents of a split, and says so in one line; once for each split."""
+        if split in self.truncation or not self.truncation_limits():
+            return
+        self.truncation[split] = truncation_rows(split, self._features[split], self.truncation_limits())
+        if line := truncation_line(self.truncation[split]):
+            rank_zero_info(line)
 
     def encode_all(self, documents: datasets.Dataset, **caching: Any) -> datasets.Dataset:
         """Features of documents, a row each; `caching` is handed to `Dataset.map`."""
@@ -165,7 +185,7 @@ class SummarizationData(LightningDataModule, ABC):
     def _alone(self) -> Self:
         """A copy that can encode and travels to other processes: without trainer, corpus and datasets."""
         alone = copy.copy(self)
-        alone.trainer, alone.corpus, alone._documents, alone._features = None, None, {}, {}
+        alone.trainer, alone.corpus, alone._documents, alone._features, alone.truncation = None, None, {}, {}, {}
         return alone
 
     def _splits(self, stage: str | None) -> list[str]:
@@ -179,6 +199,10 @@ class SummarizationData(LightningDataModule, ABC):
 
     def prepare_data(self) -> None:
         """Builds documents, text and features into the cache (one process does, the others find them)."""
+        self.prepare_splits(self._splits(self.trainer.state.fn.value if self.trainer is not None else None))
+
+    def prepare_splits(self, splits: list[str]) -> None:
+        """The same for some splits; the text is that of the training split whichever they are."""
         folder = self._text_folder()
         if self.text_dir is None and not folder.exists():
             building = folder.with_name(f".{folder.name}.{os.getpid()}")
@@ -187,8 +211,7 @@ class SummarizationData(LightningDataModule, ABC):
                 building.rename(folder)
             shutil.rmtree(building, ignore_errors=True)
         self.text = self.load_text(folder)
-        stage = self.trainer.state.fn.value if self.trainer is not None else None
-        for split in self._splits(stage):
+        for split in splits:
             self.features(split)
 
     def setup(self, stage: str) -> None:

@@ -28,6 +28,7 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   predict     summarize the test split: precis predict --run runs/NAME
   summarize   summarize text:           precis summarize --checkpoint runs/NAME < text
   corpus      look at a corpus:         precis corpus --corpus Docstrings
+  truncation  what a config cuts off:   precis truncation --config experiments/configs/graphsum/docstrings.yaml
   parse       discourse structure:      precis parse --corpus Docstrings --out parses
   score-parser  a parser on gold trees: precis score-parser TREEBANK --parser runs/NAME
   graph       paragraphs' graph:        precis graph --run runs/NAME --html graphs.html

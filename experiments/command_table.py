@@ -12,6 +12,7 @@ TRAINING = ("fit", "validate", "test", "predict")
 COMMANDS = {
     "summarize": "experiments.commands:summarize",
     "corpus": "experiments.commands:corpus",
+    "truncation": "experiments.truncation:truncation",
     "parse": "experiments.discourse.parse:parse",
     "graph": "experiments.pictures.graph:graph",
     "score-parser": "experiments.discourse.score_parser:score_parser",

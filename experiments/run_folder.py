@@ -5,6 +5,7 @@
     metrics.csv          every logged value
     checkpoints/         best.ckpt, last.ckpt, and previous.ckpt: the last one before that
     text/                the vocabulary or tokenizer
+    truncation.csv       how many documents, tokens, sentences, paragraphs and targets each limit cuts off, by split
     predictions.jsonl    of the last validate, test or predict; predictions.signatures.json says how they were scored,
                          predictions.checkpoint.json with which weights: step, and state of all that is scheduled
     previews/            heat maps
@@ -33,6 +34,7 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
+from datamodules.truncation import from_csv, to_csv
 from experiments.discourse.parsers import provide_parsers
 from experiments.linked_arguments import link_arguments
 from experiments.sweeping.job import write_whole
@@ -160,6 +162,28 @@ class RunRecord(Callback):
             seed = os.environ.get("PL_GLOBAL_SEED")
             record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
             write_whole(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
+
+
+class TruncationTable(Callback):
+    """Writes truncation.csv, a row for each split and limit; rows of splits that this command does not read stay.
+
+    Args:
+        run: the run folder.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.path = Path(run) / "truncation.csv"
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Called after the DataModule's own `setup`."""
+        data = trainer.datamodule
+        if not trainer.is_global_zero or not isinstance(data, SummarizationData) or not data.truncation:
+            return
+        rows = from_csv(self.path.read_text(encoding="utf-8")) if self.path.is_file() else []
+        rows = [row for row in rows if row.split not in data.truncation]
+        rows += [row for split_rows in data.truncation.values() for row in split_rows]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path, to_csv(rows))
 
 
 class _AppendingWriter(ExperimentWriter):

@@ -32,6 +32,7 @@ from experiments.requeue import requeue
 from experiments.run_folder import (
     RunCSVLogger,
     RunRecord,
+    TruncationTable,
     best_checkpoint,
     read_checkpoint,
     read_config,
@@ -188,7 +189,8 @@ class PrecisCLI(LightningCLI):
         extra: list[Callback] = []
         if summarizing:
             checkpoint = None if fitting else self._tested_checkpoint()
-            extra.append(PredictionWriter(folder / "predictions.jsonl", checkpoint))
+            predictions = PredictionWriter(folder / "predictions.jsonl", checkpoint)
+            extra += [predictions, TruncationTable(folder)]
         if config.trainer.enable_progress_bar is not False:
             extra.append(RichProgressBar(leave=False))
         loggers: list[Any] = []

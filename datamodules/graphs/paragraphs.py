@@ -1,6 +1,6 @@
 """From a `Document` to the paragraphs that are a graph's nodes, and which of too many are kept."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
@@ -135,23 +135,3 @@ class ParagraphRule:
             start = place if place in last else start
             turns.append(place - start)
         return sorted(sorted(range(size), key=lambda place: (turns[place], place))[:most])
-
-
-def report(name: str, found: Iterable[tuple[str, int, int]], rule: ParagraphRule) -> str | None:
-    """One line about the paragraphs that were left out of a split; None if none was.
-
-    Args:
-        name: of the split.
-        found: of each document its id, how many paragraphs were left out, and how many parts had no words.
-    """
-    rows = list(found)
-    cut = [(document, dropped) for document, dropped, _ in rows if dropped]
-    empty = sum(empty for _, _, empty in rows)
-    lines = []
-    if cut:
-        ids = ", ".join(document for document, _ in cut[:3]) + (", ..." if len(cut) > 3 else "")
-        many = f"{len(cut):,} of {len(rows):,} documents have more than {rule.max_paragraphs} paragraphs ({ids})"
-        lines.append(f"{many}: {sum(dropped for _, dropped in cut):,} left out, kept by the rule `{rule.keep}`")
-    if empty:
-        lines.append(f"{empty:,} parts without words passed over")
-    return f"{name}: {'; '.join(lines)}" if lines else None

@@ -69,13 +69,15 @@ def test_what_may_not_be_selected_is_read_all_the_same(text):
 
 def test_whole_sentences_are_left_out_only_when_asked_for_and_not_in_silence(text, corpus_files, tmp_path):
     sizes = [len(text(sentence)[0]) + 2 for sentence in STORM.sentences]
-    assert made(text).encode(STORM)["left_out"] == 0
+    assert made(text).encode(STORM)["truncation"]["source_sentences"] == [3, 3]
     row = made(text, max_source=sizes[0] + sizes[1]).encode(STORM)
-    assert row["sentences"] == STORM.sentences[:2] and row["left_out"] == 1 and row["length"] == sum(sizes[:2])
+    assert row["sentences"] == STORM.sentences[:2] and row["length"] == sum(sizes[:2])
+    assert row["truncation"]["source_sentences"] == [2, 3]
+    assert row["truncation"]["source_tokens"] == [sum(sizes[:2]), sum(sizes)]
     assert made(text, max_source=1).encode(STORM)["sentences"] == STORM.sentences[:1]
     data = ExtractiveData(Files(**corpus_files), 300, None, max_source=60, cache_dir=tmp_path)
-    with pytest.warns(UserWarning, match=r"val: \d+ sentences of \d of 7 documents left out"):
-        data.prepare_data()
+    data.prepare_data()
+    assert all(row.left_out and row.limit == "data.max_source 60" for row in data.truncation["val"][:2])
 
 
 def test_labels_are_cached_and_the_same_on_two_processes(corpus_files, tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 
 from datamodules.corpora import Files
 from datamodules.documents import CorpusError, Document
-from datamodules.gap_sentences import GapSentenceData, cuts, sentence_ends
+from datamodules.gap_sentences import GapSentenceData, cuts
 from datamodules.pegasus import PegasusData
 from datamodules.text.gap_selection import select
 from tests.conftest import write_lines
@@ -75,8 +75,8 @@ def test_the_gaps_are_masked_once_each_and_are_the_target(files, folder):
 
 def test_sentence_ends_are_those_of_the_documents_text():
     document = Document("d", [["One.", "Two too."], ["Three."]])
-    assert [document.text[:end].split()[-1] for end in sentence_ends(document)] == ["One.", "too.", "Three."]
-    assert all(document.text[end - 1] == "." for end in sentence_ends(document))
+    assert [document.text[:end].split()[-1] for end in document.sentence_ends] == ["One.", "too.", "Three."]
+    assert all(document.text[end - 1] == "." for end in document.sentence_ends)
 
 
 def test_some_stay_unchanged_and_each_document_has_draws_of_its_own(files, folder):
@@ -144,11 +144,13 @@ def test_a_single_sentence_has_no_gap(files, tmp_path):
 
 def test_targets_that_are_too_long_are_counted(files, tmp_path):
     whole = ready(files, tmp_path / "whole").features("train")["target"][:]
-    with pytest.warns(UserWarning, match="train: .* targets are left out, behind data.max_target 9") as told:
-        cut = ready(files, tmp_path / "cut", max_target=9).features("train")["target"][:]
+    data = ready(files, tmp_path / "cut", max_target=9)
+    cut = data.features("train")["target"][:]
     assert all(short[:-1] == long[: len(short) - 1] for short, long in zip(cut, whole))
     lost, number = sum(map(len, whole)) - sum(map(len, cut)), sum(len(target) > 9 for target in whole)
-    assert any(f"train: {lost:,} tokens of {number} of {len(whole)}" in str(line.message) for line in told)
+    row = next(row for row in data.truncation["train"] if row.counted == "target tokens")
+    assert (row.left_out, row.documents_cut, row.documents) == (lost, number, len(whole))
+    assert row.limit == "data.max_target 9"
     nothing = data_of(files, tmp_path / "whole")
     nothing.text = ready(files, tmp_path / "whole").text
     row = nothing.encode(Document("none", []))

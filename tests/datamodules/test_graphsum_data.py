@@ -127,7 +127,8 @@ def test_odd_documents_have_a_defined_form(data):
     single = data.encode(Document("single", [["One sentence alone."]], []))
     assert len(single["source"]) == 1 and single["graph"] == [1.0] and single["target"] == [data.text.stop]
     same = data.encode(Document("same", [["It rains."], ["It rains."], [], ["It rains."]], [["Rain."]]))
-    assert len(same["source"]) == 3 and same["source"][0] == same["source"][1] and same["empty"] == 1
+    assert len(same["source"]) == 3 and same["source"][0] == same["source"][1]
+    assert same["truncation"]["source_parts"] == [3, 4]
     assert len(data.encode(Document("long", [[long]], [[long]]))["source"][0]) == 30
     batch = data.collate([row | {"id": "x", "references": []} for row in (empty, single, same)])
     assert batch.source_mask.any(-1).sum(1).tolist() == [1, 1, 3] and batch.lengths[0] == 1
@@ -135,8 +136,9 @@ def test_odd_documents_have_a_defined_form(data):
 
 def test_too_many_paragraphs_are_left_out_counted_and_named(corpus_files, tmp_path):
     data = data_of(corpus_files, tmp_path, paragraphs=ParagraphRule(max_paragraphs=2, sentences=1))
-    with pytest.warns(UserWarning, match=r"train: [\d,]+ of 26 documents have more than 2 paragraphs \(doc-\d+"):
-        data.prepare_data()
+    data.prepare_data()
+    row = next(row for row in data.truncation["train"] if row.counted == "source paragraphs")
+    assert 0 < row.documents_cut < row.documents == 26 and row.examples.startswith("doc-")
     data.setup("test")
     assert next(iter(data.test_dataloader())).source.shape[1] == 2
 

@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from datamodules.documents import Document
 from datamodules.graphs import ParagraphRule
-from datamodules.graphs.paragraphs import report
 
 DOCUMENT = Document("a", [["1", "2", "3", "4", "5"], [], ["6"], ["  ", ""], ["7", "8", "9"]])
 
@@ -97,14 +96,3 @@ def test_any_document_by_any_rule(parts, rule):
 def test_rules_that_cannot_be_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         ParagraphRule(**arguments)
-
-
-def test_what_was_left_out_is_counted_and_named():
-    rule = ParagraphRule(max_paragraphs=4)
-    assert report("train", [("a", 0, 0), ("b", 0, 0)], rule) is None
-    many = [("a", 3, 0), ("b", 0, 2), *((f"c{i}", 1, 0) for i in range(3))]
-    assert report("train", many, rule) == (
-        "train: 4 of 5 documents have more than 4 paragraphs (a, c0, c1, ...): 6 left out, kept by the rule `first`;"
-        " 2 parts without words passed over"
-    )
-    assert report("val", [("b", 0, 1)], rule) == "val: 1 parts without words passed over"

@@ -1,0 +1,156 @@
+"""What the limits of a DataModule cut off: counts for each document, their sums over a split, and one line about them.
+
+`SummarizationData.encode` counts what is read and what there is of a document, and the counts are cached with its
+features. So the sums over a split need no text: they are read from one column, in batches.
+"""
+
+import csv
+import io
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from itertools import accumulate
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datamodules.documents import Document
+
+COLUMN = "truncation"  # of the features
+Counts = dict[str, list[int]]  # of a document: what is counted -> [read, total]
+
+
+@dataclass(frozen=True)
+class TruncationRow:
+    """What one limit cuts off the documents of one split.
+
+    Attributes:
+        split: name of the split.
+        counted: what is counted, such as `source tokens`.
+        limit: the option that cuts, with its value.
+        documents: number of documents.
+        documents_cut: how many of them lose something.
+        total: how many there are of what is counted, over all documents.
+        left_out: how many of them are not read.
+        examples: ids of the first documents that lose something, at most three.
+    """
+
+    split: str
+    counted: str
+    limit: str
+    documents: int
+    documents_cut: int
+    total: int
+    left_out: int
+    examples: str
+
+    @property
+    def share(self) -> float:
+        """Share of what is counted that is left out, in [0, 1]."""
+        return self.left_out / self.total if self.total else 0.0
+
+
+def count_source(document: Document, tokens_read: int, tokens: int, sentences_read: int) -> Counts:
+    """Counts of a document that is read from its beginning up to some token.
+
+    Args:
+        document: the whole document.
+        tokens_read: tokens that are read.
+        tokens: tokens of the whole document.
+        sentences_read: sentences that are read to their end.
+    """
+    sizes = [len(part) for part in document.parts]
+    return {
+        "source_tokens": [tokens_read, tokens],
+        "source_sentences": [sentences_read, sum(sizes)],
+        "source_paragraphs": [whole_units(sizes, sentences_read), len(sizes)],
+    }
+
+
+def whole_units(sizes: Sequence[int], read: int) -> int:
+    """How many of some consecutive units end within the first `read` items, the sizes of units being given in items."""
+    return bisect_right(list(accumulate(sizes)), read)
+
+
+def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], tokens_read: int) -> int:
+    """How many sentences of `Document.text` are read to their end.
+
+    Args:
+        document: the whole document.
+        offsets: [start, end) of all tokens, in characters of `Document.text`.
+        tokens_read: how many of these tokens are read.
+    """
+    if tokens_read >= len(offsets):
+        return len(document.sentences)
+    reached = max((end for _, end in offsets[:tokens_read]), default=0)
+    return bisect_right(document.sentence_ends, reached)
+
+
+def truncation_rows(split: str, features: datasets.Dataset, limits: Mapping[str, str]) -> list[TruncationRow]:
+    """Sums of the counts over the encoded documents of a split, a row for each limit.
+
+    Args:
+        split: name of the split.
+        features: with columns `id` and `truncation`.
+        limits: what is counted -> the option that cuts.
+    """
+    documents_cut, totals, left_out = ({name: 0 for name in limits} for _ in range(3))
+    examples: dict[str, list[str]] = {name: [] for name in limits}
+    columns = features.select_columns(["id", COLUMN]).with_format("arrow")
+    for table in columns.iter(batch_size=10_000):
+        counts = table[COLUMN].combine_chunks() if isinstance(table[COLUMN], pa.ChunkedArray) else table[COLUMN]
+        for name in limits:
+            pairs = pc.struct_field(counts, name)                                            # lists of two numbers
+            read, total = (pc.list_element(pairs, place).to_numpy(zero_copy_only=False) for place in (0, 1))
+            cut = np.flatnonzero(read < total)
+            documents_cut[name] += len(cut)
+            totals[name] += int(total.sum())
+            left_out[name] += int((total - read).sum())
+            wanted = cut[: 3 - len(examples[name])]
+            examples[name] += [table["id"][int(place)].as_py() for place in wanted]
+    return [
+        TruncationRow(
+            split=split, counted=name.replace("_", " "), limit=limit, documents=len(features),
+            documents_cut=documents_cut[name], total=totals[name], left_out=left_out[name],
+            examples=" ".join(examples[name]),
+        )
+        for name, limit in limits.items()
+    ]  # fmt: skip
+
+
+def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
+    """One line about what is cut off a split; None if nothing is."""
+    by_limit: dict[str, list[TruncationRow]] = {}
+    for row in rows:
+        if row.left_out:
+            by_limit.setdefault(row.limit, []).append(row)
+    if not by_limit:
+        return None
+    parts = []
+    for limit, cut in by_limit.items():
+        shares = ", ".join(f"{100 * row.share:.1f} % of {row.counted}" for row in cut)
+        parts.append(f"{shares} in {max(row.documents_cut for row in cut):,} documents ({limit})")
+    return f"{rows[0].split}, {rows[0].documents:,} documents, cut off: {'; '.join(parts)}"
+
+
+HEADER = [*(field.name for field in fields(TruncationRow)), "share"]
+
+
+def to_csv(rows: Sequence[TruncationRow]) -> str:
+    """Rows as CSV with a header."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(HEADER)
+    writer.writerows([*astuple(row), f"{row.share:.4f}"] for row in rows)
+    return file.getvalue()
+
+
+def from_csv(text: str) -> list[TruncationRow]:
+    """The rows that `to_csv` wrote."""
+    kinds = {field.name: field.type for field in fields(TruncationRow)}
+    return [
+        TruncationRow(**{name: kind(row[name]) for name, kind in kinds.items()})
+        for row in csv.DictReader(io.StringIO(text))
+    ]

@@ -1,0 +1,223 @@
+"""What limits cut off: counts against plain loops over the text, for each DataModule; and one report for each split."""
+
+import csv
+import logging
+from pathlib import Path
+
+import pytest
+from conftest import write_lines
+from pytorch_lightning.utilities import rank_zero_only
+
+from datamodules.bertsum import ExtractiveData
+from datamodules.bertsum_abs import BertSumAbsData
+from datamodules.communicating_agents import CommunicatingAgentsData
+from datamodules.corpora import Files
+from datamodules.corpora.corpus import as_document
+from datamodules.documents import Document
+from datamodules.graphs import ParagraphRule
+from datamodules.graphsum import GraphSumData
+from datamodules.matchsum import MatchSumData
+from datamodules.pegasus import PegasusData
+from datamodules.pointer_generator import PointerGeneratorData
+from datamodules.rstformer import RSTformerData
+from datamodules.truncation import TruncationRow, from_csv, to_csv, truncation_line
+
+SENTENCES = ["The otter guards the mill.", "It rains.", "The heron paints the old harbour before noon.", "Nobody came."]
+RAGGED = Document("r", [SENTENCES[:2], SENTENCES[2:3], SENTENCES[3:], SENTENCES[:3]], [SENTENCES[2:]])
+
+
+class FirstSentences:
+    """Scores that fall from sentence to sentence."""
+
+    fingerprint = "first"
+
+    def sentence_scores(self, documents):
+        return [[-float(number) for number, _ in enumerate(document.sentences)] for document in documents]
+
+
+@pytest.fixture
+def files(tmp_path) -> dict[str, str]:
+    rows = [
+        {"id": f"d{n}", "document": ["\n".join(SENTENCES[: 1 + n % 4]), " ".join(SENTENCES[: 1 + n // 3])],
+         "summary": " ".join(SENTENCES[: 1 + n % 3])}
+        for n in range(8)
+    ]  # fmt: skip
+    return {split: str(write_lines(tmp_path / f"{split}.jsonl", rows)) for split in ("train", "val", "test")}
+
+
+KINDS = {
+    "pointer-generator": (PointerGeneratorData, {"vocab_size": 60, "max_source": 14, "max_target": 9}),
+    "agents": (CommunicatingAgentsData, {"vocab_size": 60, "max_source": 14, "max_target": 9}),
+    "pegasus": (PegasusData, {"vocab_size": 300, "max_source": 30, "max_target": 12}),
+    "rstformer": (
+        RSTformerData,
+        {"vocab_size": 300, "max_source": 30, "max_target": 12, "ablation": "no_discourse"},
+    ),
+    "bertsum": (ExtractiveData, {"vocab_size": 300, "encoder": None, "max_source": 40}),
+    "bertsum_abs": (BertSumAbsData, {"vocab_size": 300, "encoder": None, "max_source": 40, "max_target": 12}),
+}
+
+
+def made(kind: str, files: dict[str, str], folder: Path, **changes):
+    data_class, arguments = KINDS[kind]
+    data = data_class(Files(**files), cache_dir=folder, **arguments | changes)
+    data.prepare_data()
+    return data
+
+
+def tokens_of(kind: str, data, document: Document) -> list[int]:
+    """The sentence that each token of a document is in, by tokenising ever longer beginnings of it."""
+    if kind in ("pointer-generator", "agents"):
+        return [n for n, sentence in enumerate(document.sentences) for _ in data.text.tokenize(sentence)]
+    if kind.startswith("bertsum"):  # each sentence between two symbols
+        return [n for n, sentence in enumerate(document.sentences) for _ in range(len(data.text(sentence)[0]) + 2)]
+    _, offsets = data.text(document.text)
+    found, at = [], 0
+    for number, sentence in enumerate(document.sentences):
+        at = document.text.index(sentence, at) + len(sentence)
+        found += [number] * (sum(end <= at for _, end in offsets) - len(found))
+    return found
+
+
+def brute_force(kind: str, data, document: Document) -> dict[str, list[int]]:
+    """The counts of a document, by looking at every token."""
+    owners = tokens_of(kind, data, document)
+    special = {"pegasus": 1 + len(getattr(data.text, "opening", [])), "rstformer": 2}.get(kind, 0)
+    read = owners[: data.max_source - special]
+    sentences = [
+        number for number in range(len(document.sentences))
+        if [owner for owner in read if owner == number] == [owner for owner in owners if owner == number]
+    ]  # fmt: skip
+    if kind.startswith("bertsum"):  # whole sentences alone
+        read = [owner for owner in read if owner in sentences]
+    if not read:
+        read, sentences = [owner for owner in owners if owner == 0], [0]
+    firsts = [sum(map(len, document.parts[:number])) for number in range(len(document.parts))]
+    paragraphs = [
+        first for first, part in zip(firsts, document.parts)
+        if all(number in sentences for number in range(first, first + len(part)))
+    ]  # fmt: skip
+    counts = {
+        "source_tokens": [len(read), len(owners)],
+        "source_sentences": [len(sentences), len(document.sentences)],
+        "source_paragraphs": [len(paragraphs), len(document.parts)],
+    }
+    if kind == "bertsum":
+        return counts
+    if kind in ("pointer-generator", "agents"):
+        target = [word for sentence in document.references[0] for word in data.text.tokenize(sentence)]
+        return counts | {"target_tokens": [min(len(target) + 1, 9), len(target) + 1]}  # with the end symbol
+    target = len(data.text(" ".join(document.references[0]))[0])
+    return counts | {"target_tokens": [min(target, 11), target]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_are_those_of_a_loop_over_the_tokens(kind, files, tmp_path):
+    data = made(kind, files, tmp_path / "cache")
+    documents = [as_document(row) for row in data.documents("train")] + [RAGGED]
+    counts = [data.encode(document)["truncation"] for document in documents]
+    assert counts == [brute_force(kind, data, document) for document in documents]
+    assert set(counts[0]) == set(data.truncation_limits())
+    sums = {row.counted.replace(" ", "_"): row for row in data.truncation["train"]}
+    for name, row in sums.items():
+        pairs = [count[name] for count in counts[:-1]]
+        assert row.total == sum(total for _, total in pairs) and row.documents == 8
+        assert row.left_out == sum(total - read for read, total in pairs) > 0
+        assert row.documents_cut == sum(total > read for read, total in pairs)
+        named = [document.id for document, (read, total) in zip(documents, pairs) if total > read]
+        assert row.examples.split() == named[:3]
+
+
+def test_counts_of_paragraphs_that_are_nodes(files, tmp_path):
+    rule = ParagraphRule(max_paragraphs=2)
+    data = GraphSumData(Files(**files), 300, paragraphs=rule, max_tokens=8, max_target=6, cache_dir=tmp_path / "cache")
+    data.prepare_data()
+    document = Document("a", [SENTENCES[1:2], [], SENTENCES[2:], SENTENCES[:1]], [SENTENCES[:2]])
+    one, two = len(data.text(" It rains.")[0]), len(data.text(" " + " ".join(SENTENCES[2:]))[0])
+    target = sum(len(data.text(f" {sentence}")[0]) for sentence in SENTENCES[:2]) + 1  # a separator between the two
+    assert one <= 7 < two
+    assert data.encode(document)["truncation"] == {
+        "source_parts": [3, 4],
+        "source_paragraphs": [2, 3],
+        "source_sentences": [1, 4],
+        "tokens_of_kept_paragraphs": [one + 7, one + two],
+        "target_tokens": [5, target],
+    }
+    roomy = GraphSumData(Files(**files), 300, max_tokens=200, max_target=99, cache_dir=tmp_path / "cache")
+    roomy.prepare_data()
+    assert all(row.left_out == 0 for rows in roomy.truncation.values() for row in rows)
+
+
+def test_models_that_read_everything_say_so(files, tmp_path):
+    data = MatchSumData(Files(**files), FirstSentences(), 300, None, cache_dir=tmp_path)
+    data.prepare_data()
+    assert {(row.left_out, row.limit) for row in data.truncation["train"]} == {(0, "no limit")}
+    assert all(row.total > 0 for row in data.truncation["train"])
+
+
+def lines(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "cut off" in record.getMessage()]
+
+
+def test_one_line_for_each_split_from_cached_counts(files, tmp_path, caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    data = made("pegasus", files, tmp_path)
+    data.setup("fit")
+    data.train_dataloader()
+    assert [line.split(",")[0] for line in lines(caplog)] == ["train", "val", "test"]
+    row = data.truncation["train"][0]
+    sentences = data.truncation["train"][1]
+    shares = f"{100 * row.share:.1f} % of source tokens, {100 * sentences.share:.1f} % of source sentences, "
+    assert f"cut off: {shares}" in lines(caplog)[0]
+    assert f" in {row.documents_cut} documents (data.max_source 30); " in lines(caplog)[0]
+    caplog.clear()
+    monkeypatch.setattr(PegasusData, "encode", None)  # the counts are in the cache: nothing is tokenised again
+    again = made("pegasus", files, tmp_path)
+    assert again.truncation == data.truncation and len(lines(caplog)) == 3
+    caplog.clear()
+    monkeypatch.undo()
+    made("pegasus", files, tmp_path, max_source=300, max_target=300)
+    assert lines(caplog) == []  # nothing is cut
+    monkeypatch.setattr(rank_zero_only, "rank", 1)
+    made("pegasus", files, tmp_path)
+    assert lines(caplog) == []
+
+
+def test_a_limit_of_documents_counts_those_alone(files, tmp_path):
+    data = made("pegasus", files, tmp_path, max_train=3)
+    assert {row.documents for row in data.truncation["train"]} == {3}
+
+
+def test_rows_survive_csv():
+    rows = [TruncationRow("val", "source tokens", "data.max_source 4, first", 9, 2, 1000, 250, "a b")]
+    assert from_csv(to_csv(rows)) == rows and rows[0].share == 0.25
+    assert to_csv(rows).splitlines()[1].endswith(",0.2500")
+    nothing = [TruncationRow("val", "source tokens", "no limit", 0, 0, 0, 0, "")]
+    assert from_csv(to_csv(nothing)) == nothing and nothing[0].share == 0 and truncation_line(nothing) is None
+
+
+def read_rows(folder: Path) -> dict[tuple[str, str], dict[str, str]]:
+    with (folder / "truncation.csv").open(newline="", encoding="utf-8") as file:
+        return {(row["split"], row["counted"]): row for row in csv.DictReader(file)}
+
+
+def test_a_run_folder_has_a_table_and_a_test_adds_its_split(run_folder, precis):
+    before = read_rows(run_folder)
+    assert {split for split, _ in before} == {"train", "val"}
+    assert before["train", "target tokens"]["limit"] == "data.max_target 12"
+    assert before["train", "target tokens"]["documents"] == "26"
+    assert precis("test", "--run", run_folder).status == 0
+    after = read_rows(run_folder)
+    assert {split for split, _ in after} == {"train", "val", "test"}
+    assert all(after[key] == row for key, row in before.items())
+
+
+def test_the_command_prints_what_a_config_cuts(tiny_config, precis):
+    done = precis("truncation", "--config", tiny_config, "--data.max_source", "9")
+    assert done.status == 0
+    shares = [line for line in done.out.splitlines() if "source tokens" in line]
+    assert [line.split("|")[1].strip() for line in shares] == ["train", "val", "test"]
+    assert " 26 of 26 |" in shares[0] and "data.max_source 9" in shares[0]
+    parser = precis("truncation", "--config", "experiments/configs/discourse_parser/small.yaml", "--data.train", "x",
+                    "--data.val", "x")  # fmt: skip
+    assert parser.status == 1 and "reads no documents to summarize" in parser.err
