@@ -1,9 +1,15 @@
 """Order and resumption: which documents make a batch, and where an interrupted epoch goes on."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
+
+
+def order_seed(seed: int | None) -> int:
+    """Return the seed of the training order: the given one, else the run's own (`seed_everything`), else 0."""
+    return int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
 
 
 class BatchSampler(Sampler[list[int]]):

@@ -34,7 +34,7 @@ class SegmentationData(TreebankSplits):
         batch_size: int = 4,
         max_train: int | None = None,
         num_workers: int = 0,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> None:
         super().__init__(train, val, test, encoder, licences, batch_size, batch_size, 0, num_workers, seed)
         self.sentences, self.max_train = sentences, max_train

@@ -18,7 +18,7 @@ from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 from datamodules.batch import Batch
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.documents import CorpusError, Document
-from datamodules.loading import BatchSampler, ResumableLoader
+from datamodules.loading import BatchSampler, ResumableLoader, order_seed
 from datamodules.truncation import TruncationRow, truncation_line, truncation_rows
 
 TRAIN, VAL, TEST = "train", "val", "test"
@@ -90,7 +90,7 @@ class SummarizationData(LightningDataModule, ABC):
         self.on_bad_record = on_bad_record
         self.limits = {TRAIN: max_train, VAL: max_eval, TEST: max_eval}
         self.num_workers, self.num_proc, self.pool = num_workers, num_proc, pool
-        self.seed = int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
+        self.seed = order_seed(seed)
         self.text: Text | None = None
         self._documents: dict[str, datasets.Dataset] = {}
         self._features: dict[str, datasets.Dataset] = {}

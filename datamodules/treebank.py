@@ -36,7 +36,7 @@ class TreebankData(TreebankSplits):
         licences: Sequence[str] | None = None,
         batch_size: int = 2,
         num_workers: int = 0,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> None:
         super().__init__(train, val, test, encoder, licences, batch_size, 1, 25, num_workers, seed)
         if inventory not in INVENTORIES:

@@ -11,7 +11,7 @@ from pytorch_lightning.utilities import rank_zero_info
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import CorpusError
-from datamodules.loading import BatchSampler, ResumableLoader
+from datamodules.loading import BatchSampler, ResumableLoader, order_seed
 from datamodules.text.subwords import Subwords
 
 
@@ -31,7 +31,7 @@ class TreebankSplits(LightningDataModule, ABC):
         eval_batch_size: the same in validation and test.
         pool: training batches whose documents are sorted by length together; 0 leaves lengths mixed.
         num_workers: loader processes a rank.
-        seed: of the training order.
+        seed: of the training order; the run's own (`seed_everything`) if not given.
 
     Raises:
         ValueError: if a batch is to hold no document.
@@ -50,7 +50,7 @@ class TreebankSplits(LightningDataModule, ABC):
         eval_batch_size: int,
         pool: int,
         num_workers: int,
-        seed: int,
+        seed: int | None,
     ) -> None:
         super().__init__()
         if batch_size < 1:
@@ -58,7 +58,7 @@ class TreebankSplits(LightningDataModule, ABC):
         self.paths = {"train": train, "val": val, "test": test}
         self.encoder, self.licences = encoder, licences
         self.batch_size, self.eval_batch_size, self.pool = batch_size, eval_batch_size, pool
-        self.num_workers, self.seed = num_workers, seed
+        self.num_workers, self.seed = num_workers, order_seed(seed)
         self._features: dict[str, list[Any]] = {}
 
     @abstractmethod

@@ -161,6 +161,7 @@ class RunRecord(Callback):
                 trainer.datamodule.save_text(self.run / "text")
             seed = os.environ.get("PL_GLOBAL_SEED")
             record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
+            record["data_seed"] = getattr(trainer.datamodule, "seed", None)  # of the order of documents
             write_whole(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
 
 

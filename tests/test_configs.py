@@ -94,6 +94,15 @@ def test_says_its_command_hardware_score_and_deviations(path, parser):
         parsed(parser, f"--config={path}", *words[4:])
 
 
+def test_no_config_or_sweep_fixes_the_order_of_documents():
+    """Runs with other seeds are to differ in the order of documents, too."""
+    for path in sorted((ROOT / "experiments").rglob("*.yaml")):
+        text = "".join(line for line in path.open(encoding="utf-8") if not line.startswith("#"))
+        data = yaml.safe_load(text).get("data") or {}
+        assert "seed" not in data and "seed" not in data.get("init_args", {}), path
+        assert not re.search(r"\bdata(\.init_args)?\.seed\b", text), path
+
+
 @every_config
 def test_a_misspelt_key_is_refused(path, parser, tmp_path):
     text = path.read_text(encoding="utf-8")
