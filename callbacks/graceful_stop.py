@@ -6,10 +6,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
+from pytorch_lightning.loops.evaluation_loop import RestartStage
 from pytorch_lightning.utilities import rank_zero_info
+
+
+def validation_follows(trainer: Trainer) -> bool:
+    """Whether Lightning validates after the training step that has just been done."""
+    loop = trainer.fit_loop
+    return any(trainer.num_val_batches) and loop.epoch_loop._should_check_val_fx(loop._data_fetcher)
 
 
 class GracefulStop(Checkpoint):
@@ -23,6 +31,10 @@ class GracefulStop(Checkpoint):
 
     A scheduler sends its signals to each process of a job and perhaps more than once: with `patient`, a second SIGTERM
     is none, and a second SIGUSR1 never is one.
+
+    A checkpoint that is due at a step whose validation follows is written when that validation starts, and says that it
+    is outstanding: a run that is killed in the validation goes on with it, and writes the best model and the row of
+    metrics.csv that it owes.
 
     A `Checkpoint`, so that Lightning calls it last: the best model is saved before. (`ModelCheckpoint` leaves out its
     own last checkpoint where the model has not become better.)
@@ -53,6 +65,9 @@ class GracefulStop(Checkpoint):
         self.received: int | None = None
         self.stopping = False
         self._saved = -1  # step of the checkpoint
+        self._save_at_validation = False  # a checkpoint is due when the validation of this step starts
+        self._outstanding = False  # the validation of this step: in a checkpoint, or in the one that was loaded
+        self._max_steps: int | None = None  # of the trainer, while an outstanding validation is let through
         self._before: dict[int, object] = {}
 
     # The signal --------------------------------------------------------------------------------------------------
@@ -80,6 +95,14 @@ class GracefulStop(Checkpoint):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._listen()
+        if not self._outstanding:
+            return
+        if validation_follows(trainer):
+            # Lightning would take the validation for done, unless its loop says that it was left in the middle.
+            trainer.fit_loop.epoch_loop.val_loop._restart_stage = RestartStage.RESTARTED_MID_EVALUATION
+        else:  # validations have been switched off since
+            self._outstanding = False
+            self._restore_max_steps(trainer)
 
     def _forget(self) -> None:
         for number, handler in self._before.items():
@@ -88,6 +111,34 @@ class GracefulStop(Checkpoint):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._forget()
+
+    # A validation that was interrupted --------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"validation_outstanding": self._outstanding}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._outstanding = state_dict["validation_outstanding"]
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        if trainer.strategy.restore_checkpoint_after_setup and trainer.state.fn == "fit":  # later than `on_fit_start`
+            state = checkpoint.get("callbacks", {}).get(self.state_key, {})
+            self._raise_max_steps(trainer, state.get("validation_outstanding", False))
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._raise_max_steps(trainer, self._outstanding)
+        if self._outstanding:
+            trainer.should_stop = False  # a `Timer` that has run out ends training after the validation
+
+    def _raise_max_steps(self, trainer: Trainer, outstanding: bool) -> None:
+        """Lets Lightning into its loop when all steps are done: it would end before the validation of the last."""
+        if outstanding and trainer.max_steps != -1:
+            self._max_steps = trainer.max_steps
+            trainer.fit_loop.epoch_loop.max_steps += 1
+
+    def _restore_max_steps(self, trainer: Trainer) -> None:
+        if self._max_steps is not None:
+            trainer.fit_loop.epoch_loop.max_steps, self._max_steps = self._max_steps, None
 
     # Saving and ending -------------------------------------------------------------------------------------------
 
@@ -116,7 +167,18 @@ class GracefulStop(Checkpoint):
         # where training ends within an epoch, Lightning counts that as done before `on_train_end`
         due = stepped and self.save_every and trainer.global_step % self.save_every == 0
         if due or self.stopping or trainer.should_stop or trainer.global_step == trainer.max_steps:
+            self._save_at_validation = validation_follows(trainer)
+            if not self._save_at_validation:
+                self._save(trainer)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
+            return
+        self._restore_max_steps(trainer)
+        if self._save_at_validation:
+            self._save_at_validation, self._outstanding = False, True
             self._save(trainer)
+        self._outstanding = False
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit" and not trainer.sanity_checking:

@@ -12,14 +12,12 @@
     wandb/               the offline (or online) W&B run
 """
 
-import csv
 import json
 import os
 import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,8 +26,6 @@ import torch
 import yaml
 from jsonargparse import ArgumentParser
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
-from pytorch_lightning.loggers import CSVLogger
-from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
 from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
@@ -185,53 +181,3 @@ class TruncationTable(Callback):
         rows += [row for split_rows in data.truncation.values() for row in split_rows]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.path, to_csv(rows))
-
-
-class _AppendingWriter(ExperimentWriter):
-    """Lightning's CSV writer deletes an earlier metrics.csv; a resumed run goes on with it."""
-
-    def _check_log_dir_exists(self) -> None:
-        os.makedirs(self.log_dir, exist_ok=True)
-        if os.path.isfile(self.metrics_file_path):
-            with open(self.metrics_file_path, newline="", encoding="utf-8") as file:
-                self.metrics_keys = list(csv.DictReader(file).fieldnames or [])
-
-    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
-        """Lightning's empties the file before it writes it anew; a full disk would cost every row."""
-        path = Path(self.metrics_file_path)
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        _write_rows(path, fieldnames, rows)
-
-
-class RunCSVLogger(CSVLogger):
-    """metrics.csv in the run folder itself; a resumed run appends to it."""
-
-    def __init__(self, run: Path) -> None:
-        super().__init__(save_dir=str(run), name="", version="")
-
-    @property
-    def experiment(self) -> ExperimentWriter:
-        if self._experiment is None:
-            self._experiment = _AppendingWriter(log_dir=self.root_dir)
-        return self._experiment
-
-    def forget_after(self, step: int) -> None:
-        """Drops rows that were logged after a checkpoint's step, before the run is resumed from it."""
-        path = Path(self.root_dir) / "metrics.csv"
-        if not path.is_file():
-            return
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            whole = (row for row in reader if None not in row.values())  # the last line may have been cut off
-            rows, names = [row for row in whole if int(row["step"] or 0) < step], reader.fieldnames
-        _write_rows(path, names or [], rows)
-
-
-def _write_rows(path: Path, names: Sequence[str], rows: list[dict[str, str]]) -> None:
-    partial = path.with_suffix(".part")
-    with partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(rows)
-    partial.replace(path)

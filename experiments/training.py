@@ -28,9 +28,9 @@ from experiments.cluster_tasks import check_tasks, trainer_plugins
 from experiments.command_table import TRAINING
 from experiments.discourse.parsers import provide_parsers
 from experiments.linked_arguments import check_linked, link_arguments
+from experiments.metrics_file import MetricsRecord, RunCSVLogger
 from experiments.requeue import requeue
 from experiments.run_folder import (
-    RunCSVLogger,
     RunRecord,
     TruncationTable,
     best_checkpoint,
@@ -165,7 +165,7 @@ class PrecisCLI(LightningCLI):
             config.resume = bool(resume_flags(folder, clear=first))
         if config.resume:
             last = resumable(folder, write=first)
-            config.ckpt_path, self.step = str(last), read_checkpoint(last)["global_step"]
+            config.ckpt_path = str(last)
             if (folder / "text").is_dir() and "text" in config.data.init_args:
                 config.data.init_args.text = folder / "text"  # whatever became of the folder that it once came from
         elif first and (folder / "config.yaml").exists():
@@ -199,6 +199,7 @@ class PrecisCLI(LightningCLI):
             if config.previews and summarizing:
                 extra.append(Previews(folder / "previews", documents=config.previews))
             loggers.append(RunCSVLogger(folder))
+            extra.append(MetricsRecord(loggers[0]))
             if config.start_from:
                 extra.append(StartFrom(self.source))
         tracked = fitting or (self.subcommand == "test" and (folder / "wandb" / "run_id").is_file())
@@ -242,7 +243,7 @@ class PrecisCLI(LightningCLI):
         self.folder.mkdir(parents=True, exist_ok=True)
         for logger in self.trainer.loggers:
             if isinstance(logger, RunCSVLogger) and self.values.resume and first:
-                logger.forget_after(self.step)
+                logger.keep_rows_of(read_checkpoint(Path(self.values.ckpt_path)))
         try:
             self.trainer.fit(model, **arguments)
         finally:

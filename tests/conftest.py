@@ -185,3 +185,21 @@ def server():
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["experiments.cli"])
     return context
+
+
+@pytest.fixture
+def in_a_process(server, tmp_path):
+    """Runs the command in a process of its own; returns its exit status (minus the signal that killed it) and its
+    output."""
+    import interrupting
+
+    def run(*arguments: object) -> tuple[int, str]:
+        out = tmp_path / "output.txt"
+        target = interrupting.run_command  # by the name under which a new process finds it
+        process = server.Process(target=target, args=([str(argument) for argument in arguments], out))
+        process.start()
+        process.join(600)
+        assert process.exitcode is not None
+        return process.exitcode, out.read_text(encoding="utf-8")
+
+    return run

@@ -2,10 +2,21 @@
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
 from pytorch_lightning import Callback
+
+
+def run_command(arguments: list[str], out: Path) -> None:
+    """Run `precis` in this process, its output in a file: the target of a process."""
+    with out.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    from experiments.cli import main
+
+    sys.exit(main(arguments))
 
 
 class Interrupt(Callback):
@@ -85,3 +96,24 @@ class Hold(Callback):
         until = time.monotonic() + 1800  # a bound for a test that has gone away
         while not (self.folder / "go").exists() and time.monotonic() < until:
             time.sleep(0.05)
+
+
+class KillAfterSave(Callback):
+    """Kills this process once last.ckpt is on disk, before anything else happens.
+
+    Args:
+        step: of the checkpoint.
+    """
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_start(self, trainer, pl_module):
+        save = trainer.save_checkpoint
+
+        def save_and_die(path, *arguments, **options):
+            save(path, *arguments, **options)
+            if Path(path).name == "last.ckpt" and trainer.global_step == self.step:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        trainer.save_checkpoint = save_and_die

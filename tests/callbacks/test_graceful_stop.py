@@ -14,32 +14,6 @@ from callbacks import GracefulStop
 ROOT, TESTS = Path(__file__).parents[2], Path(__file__).parents[1]
 
 
-def run_command(arguments: list[str], out: Path) -> None:
-    """Target of a process: the command, its output in a file."""
-    with out.open("w") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    from experiments.cli import main
-
-    sys.exit(main(arguments))
-
-
-@pytest.fixture
-def in_a_process(server, tmp_path):
-    """Runs the command in a process of its own; its exit status (minus the signal that killed it) and what it said."""
-    from test_graceful_stop import run_command as target  # by the name under which a new process finds it
-
-    def run(*arguments: object) -> tuple[int, str]:
-        out = tmp_path / "output.txt"
-        process = server.Process(target=target, args=([str(argument) for argument in arguments], out))
-        process.start()
-        process.join(600)
-        assert process.exitcode is not None
-        return process.exitcode, out.read_text(encoding="utf-8")
-
-    return run
-
-
 def interrupted(config: Path, run: Path, number: int, *others: str, **where: int) -> list[str]:
     """Arguments of a run that is interrupted."""
     given = [f"--trainer.callbacks.{name}={value}" for name, value in {"number": int(number), **where}.items()]
