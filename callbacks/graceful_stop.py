@@ -13,6 +13,8 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.loops.evaluation_loop import RestartStage
 from pytorch_lightning.utilities import rank_zero_info
 
+OUTSTANDING = "validation_outstanding"  # of a checkpoint: whether the validation of its step has yet to be done
+
 
 def validation_follows(trainer: Trainer) -> bool:
     """Whether Lightning validates after the training step that has just been done."""
@@ -114,25 +116,23 @@ class GracefulStop(Checkpoint):
 
     # A validation that was interrupted --------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"validation_outstanding": self._outstanding}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._outstanding = state_dict["validation_outstanding"]
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        checkpoint[OUTSTANDING] = self._outstanding
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        if trainer.strategy.restore_checkpoint_after_setup and trainer.state.fn == "fit":  # later than `on_fit_start`
-            state = checkpoint.get("callbacks", {}).get(self.state_key, {})
-            self._raise_max_steps(trainer, state.get("validation_outstanding", False))
+        self._outstanding = checkpoint.get(OUTSTANDING, False)  # those of earlier versions do not say
+        if trainer.strategy.restore_checkpoint_after_setup:  # and so after `on_fit_start`
+            self._raise_max_steps(trainer)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._raise_max_steps(trainer, self._outstanding)
-        if self._outstanding:
-            trainer.should_stop = False  # a `Timer` that has run out ends training after the validation
+        self._raise_max_steps(trainer)
 
-    def _raise_max_steps(self, trainer: Trainer, outstanding: bool) -> None:
+    def _raise_max_steps(self, trainer: Trainer) -> None:
         """Lets Lightning into its loop when all steps are done: it would end before the validation of the last."""
-        if outstanding and trainer.max_steps != -1:
+        if not self._outstanding:
+            return
+        trainer.should_stop = False  # a `Timer` that has run out ends training after the validation
+        if trainer.max_steps != -1:
             self._max_steps = trainer.max_steps
             trainer.fit_loop.epoch_loop.max_steps += 1
 

@@ -2,16 +2,20 @@
 
 import os
 import zipfile
-import zlib
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
 from lightning_fabric.plugins import TorchCheckpointIO
-from pytorch_lightning.utilities import rank_zero_warn
+from pytorch_lightning import Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.utilities import rank_zero_only, rank_zero_warn
 
 from datamodules.documents import CorpusError
+from lightning_modules.checkpoints import find_damage
 
 LAST, PREVIOUS, BROKEN = "last.ckpt", "previous.ckpt", "last.broken.ckpt"
 
@@ -91,18 +95,6 @@ def is_whole(path: Path) -> bool:
     return path.is_file() and zipfile.is_zipfile(path)
 
 
-def what_is_broken(path: Path) -> str:
-    """Why a checkpoint cannot be gone on from; empty if it can. Every byte is read and checked."""
-    if not zipfile.is_zipfile(path):
-        return "no checkpoint, or only a part of one"
-    try:
-        with zipfile.ZipFile(path) as file:
-            wrong = file.testzip()
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        return str(error)
-    return f"{wrong} in it is damaged" if wrong else ""
-
-
 def resumable(run: Path, write: bool = True) -> Path:
     """The newest checkpoint of a run that is whole. A broken last one is put aside, as `last.broken.ckpt`.
 
@@ -117,10 +109,10 @@ def resumable(run: Path, write: bool = True) -> Path:
     last, previous = folder / LAST, folder / PREVIOUS
     there = [path for path in (last, previous) if path.is_file()]
     if not there:
-        raise CorpusError(f"{last}: no checkpoint to resume from; start the run without --resume")
+        raise CorpusError(f"{last}: no checkpoint to resume from; pass --resume auto, which then starts the run anew")
     reasons: list[str] = []
     for path in there:
-        if not (reason := what_is_broken(path)):
+        if not (reason := find_damage(path)):
             if reasons:
                 rank_zero_warn(f"{reasons[0]}; going on from the one before, {path}")
                 if write:
@@ -128,6 +120,72 @@ def resumable(run: Path, write: bool = True) -> Path:
             return path
         reasons.append(f"{path}: {reason}")
     raise CorpusError(f"{'; '.join(reasons)}; start the run anew in another folder")
+
+
+def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
+    """Change what a checkpoint says of the best models to where they are now, before its callbacks read it.
+
+    Lightning forgets best scores when the folder of checkpoints has changed, and keeps them when the files are lost.
+    Here a run folder that was moved or copied keeps its best models; one that lost a best model, or whose best model is
+    damaged, keeps the next one that is validated.
+
+    Args:
+        trainer: with the callbacks that the run is resumed with.
+        checkpoint: content of the checkpoint that it is resumed from; changed in place.
+    """
+    states = checkpoint.get("callbacks", {})
+    for callback in trainer.checkpoint_callbacks:
+        state = states.get(callback.state_key)
+        if not isinstance(callback, ModelCheckpoint) or not state:
+            continue
+        moved = partial(_in_folder, old=state["dirpath"], new=callback.dirpath)
+        state["dirpath"] = callback.dirpath
+        for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
+            state[name] = moved(state[name])
+        state["best_k_models"] = {moved(path): score for path, score in state["best_k_models"].items()}
+        if trainer.strategy.broadcast(_lacks_a_best_model(state)):
+            states[callback.state_key] = callback.state_dict()  # that of a new run
+
+
+def _in_folder(path: str, old: str, new: str) -> str:
+    """A path inside of a folder that was moved; any other as it is."""
+    return os.path.join(new, os.path.relpath(path, old)) if path.startswith(os.path.join(old, "")) else path
+
+
+def _lacks_a_best_model(state: Mapping[str, Any]) -> bool:
+    """Whether a best model is lost or damaged, which is said in a warning; a damaged one is put aside."""
+    lacking = False
+    for path in map(Path, state["best_k_models"]):
+        if damage := find_damage(path) if path.is_file() else "not there":
+            lacking = True
+            rank_zero_warn(f"{path}: {damage}; the next validation writes a best model again")
+            if path.is_file() and rank_zero_only.rank == 0:
+                path.replace(path.with_suffix(".broken.ckpt"))
+    return lacking
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Whether a run has a checkpoint to resume from."""
+    return any((Path(run) / "checkpoints" / name).is_file() for name in (LAST, PREVIOUS))
+
+
+def check_unused(run: Path) -> None:
+    """Refuse a folder that holds a run already, with the command that continues it.
+
+    Raises:
+        CorpusError: if it does.
+    """
+    if (Path(run) / "config.yaml").exists():
+        how = "continue it" if has_checkpoint(run) else "it has no checkpoint yet: start it anew"
+        command = f"precis fit --run {run}"
+        raise CorpusError(f"{run}: a run is there already; {how} with `{command}`, or pass another --run_dir")
+
+
+def clear_start(run: Path) -> None:
+    """Remove what a start that was killed before its first checkpoint has left; config.yaml stays until it is replaced,
+    so that another kill does not cost it."""
+    for name in ("metrics.csv", "checkpoints/best.ckpt"):
+        (Path(run) / name).unlink(missing_ok=True)
 
 
 def check_writable(run: Path) -> None:

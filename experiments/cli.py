@@ -45,7 +45,8 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
 
 
 def with_run(arguments: list[str]) -> list[str]:
-    """`--run FOLDER` as the config, checkpoint and text of that folder; for `fit`, as the run to go on with.
+    """`--run FOLDER` as the config, checkpoint and text of that folder; for `fit`, as the run to resume, or
+    to start anew if it has no checkpoint yet.
 
     Raises:
         CorpusError: if the folder is no run.
@@ -62,7 +63,7 @@ def with_run(arguments: list[str]) -> list[str]:
     command, *options = rest
     found = [f"--config={folder}/config.yaml", f"--run_dir={folder}"]
     if command == "fit":
-        return [command, *found, "--resume=true", *options]
+        return [command, *found, "--resume=auto", *options]
     found.append("--resume=false")
     if (Path(folder) / "text").is_dir():
         found.append(f"--data.text={folder}/text")

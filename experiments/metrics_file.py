@@ -12,6 +12,9 @@ from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from pytorch_lightning.utilities import rank_zero_warn
 
+from datamodules.documents import CorpusError
+from experiments.run_folder import check_not_removed
+
 KEY = "metrics"  # of a checkpoint: what `MetricsRecord` adds
 
 
@@ -50,6 +53,21 @@ class RunCSVLogger(CSVLogger):
         if self._experiment is None:
             self._experiment = _AppendingWriter(log_dir=self.root_dir)
         return self._experiment
+
+    def save(self) -> None:
+        """Write what was logged.
+
+        Raises:
+            CorpusError: if that is not possible.
+        """
+        try:
+            super().save()
+        except OSError as error:
+            check_not_removed(self.path.parent)
+            raise CorpusError(
+                f"{self.path}: cannot be written ({error.strerror or error}); make room or give permission, then "
+                f"resume the run with `precis fit --run {self.path.parent}`"
+            ) from None
 
     def count_rows(self) -> int:
         """Number of rows on disk, those included that were logged and not written yet."""

@@ -10,6 +10,7 @@
                          predictions.checkpoint.json with which weights: step, and state of all that is scheduled
     previews/            heat maps
     wandb/               the offline (or online) W&B run
+    .fit.lock            held by the process that trains the run
 """
 
 import json
@@ -31,6 +32,7 @@ from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
 from datamodules.truncation import from_csv, to_csv
+from experiments.checkpoint_files import adapt_best_models
 from experiments.discourse.parsers import provide_parsers
 from experiments.linked_arguments import link_arguments
 from experiments.sweeping.job import write_whole
@@ -139,8 +141,18 @@ def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
     }
 
 
+def check_not_removed(run: Path) -> None:
+    """Refuse to write to a run folder that is no longer there: what is trained further would lack config and text.
+
+    Raises:
+        CorpusError: if the folder was removed, or its config.yaml.
+    """
+    if not (Path(run) / "config.yaml").is_file():
+        raise CorpusError(f"{run}: the run folder was removed while the run was training; start the run again")
+
+
 class RunRecord(Callback):
-    """Writes config.yaml, environment.json and text/ when training starts.
+    """Writes config.yaml, environment.json and text/ when training starts; ends a run whose folder is removed.
 
     Args:
         run: the run folder.
@@ -149,6 +161,9 @@ class RunRecord(Callback):
 
     def __init__(self, run: Path, config: str) -> None:
         self.run, self.config = Path(run), config
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        adapt_best_models(trainer, checkpoint)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
@@ -159,6 +174,22 @@ class RunRecord(Callback):
             record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
             record["data_seed"] = getattr(trainer.datamodule, "seed", None)  # of the order of documents
             write_whole(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._check(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._check(trainer)  # before `Previews` makes a folder in it
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._check(trainer)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._check(trainer)
+
+    def _check(self, trainer: Trainer) -> None:
+        if trainer.is_global_zero and trainer.state.fn == "fit":
+            check_not_removed(self.run)
 
 
 class TruncationTable(Callback):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import wandb
 import yaml
+from filelock import FileLock
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.callbacks import LearningRateMonitor, RichProgressBar
@@ -23,7 +24,7 @@ import datamodules.corpora
 import lightning_modules
 from callbacks import BestCheckpoint, GracefulStop, GradientNorm, PredictionWriter, Previews, StartFrom, Throughput
 from datamodules.documents import CorpusError
-from experiments.checkpoint_files import check_writable, resumable
+from experiments.checkpoint_files import check_unused, check_writable, clear_start, has_checkpoint, resumable
 from experiments.cluster_tasks import check_tasks, trainer_plugins
 from experiments.command_table import TRAINING
 from experiments.discourse.parsers import provide_parsers
@@ -37,14 +38,22 @@ from experiments.run_folder import (
     read_checkpoint,
     read_config,
 )
-from experiments.sweeping.job import resume_flags
+from experiments.run_lock import lock_run
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
 from lightning_modules.summarizer import Summarizer
 
 
 class PrecisCLI(LightningCLI):
-    """LightningCLI with a run folder."""
+    """LightningCLI with a run folder, which is locked while a model is trained in it."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.lock: FileLock | None = None
+        try:
+            super().__init__(*arguments, **options)
+        finally:
+            if self.lock is not None:
+                self.lock.release()
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Adds what is said of the run as a whole."""
@@ -151,25 +160,29 @@ class PrecisCLI(LightningCLI):
         run = place.parent.parent if named else place
         if config.data.init_args.get("text", "") is None and (run / "text").is_dir():
             config.data.init_args.text = run / "text"
-        if config.resume:
+        if config.resume is True or (config.resume and has_checkpoint(config.run_dir)):
             return place  # which is not read
         if named and not place.is_file():
             raise CorpusError(f"{place}: no such checkpoint; --start_from takes one, or the folder of a run")
         return place if named else best_checkpoint(place)
 
     def _check_folder(self, config: Namespace, folder: Path) -> None:
+        """Locks the run folder and decides whether the run is resumed or started."""
         first = rank_zero_only.rank == 0  # the other ranks may find what it has written meanwhile
         if first:
             check_writable(folder)
+            if not config.resume:
+                check_unused(folder)
+            if folder.is_dir():
+                self.lock = lock_run(folder)
         if config.resume == "auto":
-            config.resume = bool(resume_flags(folder, clear=first))
+            config.resume = has_checkpoint(folder)
+            if first and not config.resume:
+                clear_start(folder)
         if config.resume:
-            last = resumable(folder, write=first)
-            config.ckpt_path = str(last)
+            config.ckpt_path = str(resumable(folder, write=first))
             if (folder / "text").is_dir() and "text" in config.data.init_args:
                 config.data.init_args.text = folder / "text"  # whatever became of the folder that it once came from
-        elif first and (folder / "config.yaml").exists():
-            raise CorpusError(f"{folder}: a run is there already; pass --resume true, or another --run_dir")
 
     def _record(self) -> str:
         """config.yaml of the run: with it the run can be started once more, under another name too."""
@@ -241,9 +254,12 @@ class PrecisCLI(LightningCLI):
         """`Trainer.fit`, into a run folder that is not there if the run ends before its first step."""
         first = self.trainer.is_global_zero
         self.folder.mkdir(parents=True, exist_ok=True)
+        if first and self.lock is None and self.fresh:
+            self.lock = lock_run(self.folder)
+            check_unused(self.folder)  # which another process may have begun to use meanwhile
         for logger in self.trainer.loggers:
             if isinstance(logger, RunCSVLogger) and self.values.resume and first:
-                logger.keep_rows_of(read_checkpoint(Path(self.values.ckpt_path)))
+                logger.keep_rows_of(read_checkpoint(Path(self.values.ckpt_path), verify=False))
         try:
             self.trainer.fit(model, **arguments)
         finally:

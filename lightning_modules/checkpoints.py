@@ -1,7 +1,9 @@
 """Checkpoints of a run folder: which one, and what is in it."""
 
 import pickle
+import warnings
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +13,46 @@ from datamodules.documents import CorpusError
 
 
 def best_checkpoint(run: Path) -> Path:
-    """The run's best checkpoint, its last one if there is no best.
+    """The run's best checkpoint; its last one, with a warning, if no validation has written a best one yet.
 
     Raises:
-        CorpusError: if it has none.
+        CorpusError: if it has none, or the best one is a link to a file that is not there.
     """
-    for name in ("best.ckpt", "last.ckpt"):
-        if (path := Path(run) / "checkpoints" / name).is_file():
-            return path
-    raise CorpusError(f"{Path(run) / 'checkpoints'}: no checkpoint there; let the run train until its first validation")
+    best, last = (Path(run) / "checkpoints" / name for name in ("best.ckpt", "last.ckpt"))
+    if best.is_file():
+        return best
+    if best.is_symlink():
+        raise CorpusError(f"{best}: a link to {best.readlink()}, which is not there; restore that file, or name {last}")
+    if last.is_file():
+        warnings.warn(f"{best}: not there; {last} is taken in its place", stacklevel=2)
+        return last
+    raise CorpusError(f"{best.parent}: no checkpoint there; let the run train until its first validation")
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
+def find_damage(path: Path) -> str:
+    """What is wrong with a checkpoint file; empty if nothing is. Every byte is compared with the file's checksums."""
+    if not zipfile.is_zipfile(path):
+        return "no checkpoint, or only a part of one"
+    try:
+        with zipfile.ZipFile(path) as file:
+            damaged = file.testzip()
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        return str(error)
+    return f"{damaged} in it is damaged" if damaged else ""
+
+
+def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
     """A checkpoint's content; nothing in it is executed, and weights are read when they are used.
+
+    Args:
+        path: of the file.
+        verify: whether every byte is checked first (about a second for each gigabyte).
 
     Raises:
         CorpusError: if it is none, or is broken.
     """
-    if not zipfile.is_zipfile(path):
-        raise CorpusError(f"{path}: no checkpoint, or only a part of one; give another one of the run")
+    if verify and (damage := find_damage(path)):
+        raise CorpusError(f"{path}: {damage}; give another one of the run")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:

@@ -1,6 +1,8 @@
 """A callback that interrupts its own process: the place is exact, however slow the machine."""
 
+import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import time
@@ -14,6 +16,7 @@ def run_command(arguments: list[str], out: Path) -> None:
     with out.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    multiprocessing.set_start_method("fork", force=True)  # as in a process that a user starts, not the fork server's
     from experiments.cli import main
 
     sys.exit(main(arguments))
@@ -117,3 +120,29 @@ class KillAfterSave(Callback):
                 os.kill(os.getpid(), signal.SIGKILL)
 
         trainer.save_checkpoint = save_and_die
+
+
+class RemoveRun(Callback):
+    """Removes the run folder.
+
+    Args:
+        run: the folder.
+        batch: number of the training batch at whose start it does.
+        validation: number of the validation batch at whose start it does instead.
+        end: whether it does when training has ended instead.
+    """
+
+    def __init__(self, run: Path, batch: int = -1, validation: int = -1, end: bool = False) -> None:
+        self.run, self.batch, self.validation, self.end = Path(run), batch, validation, end
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if batch_idx == self.batch:
+            shutil.rmtree(self.run)
+
+    def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx, dataloader_idx=0):
+        if batch_idx == self.validation and not trainer.sanity_checking:
+            shutil.rmtree(self.run)
+
+    def on_fit_end(self, trainer, pl_module):
+        if self.end:
+            shutil.rmtree(self.run)

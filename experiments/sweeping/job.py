@@ -38,7 +38,7 @@ class Job:
     def stages(self) -> list[tuple[str, list[str]]]:
         """Names and arguments of its commands, in order."""
         # a log file has no use for a progress bar
-        fit = ["fit", f"--config={self.folder}/point.yaml", f"--run_dir={self.folder}"]
+        fit = ["fit", f"--config={self.folder}/point.yaml", f"--run_dir={self.folder}", "--resume=auto"]
         stages = [("fit", [*fit, "--trainer.enable_progress_bar=false"])]
         for command in self.after:
             words = [word.replace("{run}", str(self.folder)) for word in shlex.split(command)]
@@ -104,16 +104,6 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def resume_flags(folder: Path, clear: bool = True) -> list[str]:
-    """Flags with which `fit` goes on from the last checkpoint; without one, what a start left is cleared away (where
-    `clear`)."""
-    if any((folder / "checkpoints" / name).is_file() for name in ("last.ckpt", "previous.ckpt")):
-        return ["--resume=true"]
-    for name in ("config.yaml", "environment.json", "metrics.csv") if clear else ():
-        (folder / name).unlink(missing_ok=True)
-    return []
-
-
 def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
     """An environment in which a command is of this very suite, and writes its log at once."""
     root = str(Path(__file__).parents[2])
@@ -164,8 +154,6 @@ class Running:
             self._end("stopped")
             return
         self.stage, arguments = missing[0]
-        if self.stage == "fit":
-            arguments = [*arguments, *resume_flags(self.job.folder)]
         with self.job.log.open("a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(['precis', *arguments])}\n")
             log.flush()

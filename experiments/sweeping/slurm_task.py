@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from experiments.requeue import requeue
-from experiments.sweeping.job import COMMAND, Job, Running, read_status, resume_flags, same_suite
+from experiments.sweeping.job import COMMAND, Job, Running, read_status, same_suite
 
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM)  # before the time limit, and at a preemption
 TOGETHER = ("fit", "validate", "test", "predict")  # commands of all tasks
@@ -88,8 +88,6 @@ def _follow(job: Job, rank: int, received: list[int]) -> str:
     for name, arguments in job.stages():
         if name in done or arguments[0] not in TOGETHER:
             continue
-        if name == "fit":
-            arguments = [*arguments, *resume_flags(job.folder, clear=False)]
         with (job.folder / f"log.rank{rank}.txt").open("a", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [*COMMAND, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=_environment()

@@ -163,7 +163,7 @@ def test_no_folder_is_left_where_weights_and_biases_had_begun(tiny_config, tmp_p
 def test_a_run_that_is_there_is_not_overwritten(run_folder, tiny_config, precis):
     before = {path: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()}
     done = precis("fit", "--config", tiny_config, "--run_dir", run_folder)
-    refused(done, f"{run_folder}: a run is there already; pass --resume true, or another --run_dir")
+    refused(done, f"{run_folder}: a run is there already; continue it with `precis fit --run {run_folder}`, or pass")
     assert {path: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()} == before
 
 
@@ -174,7 +174,7 @@ def test_a_run_that_is_not_there_is_named(tiny_config, tmp_path, precis):
     refused(precis("validate", "--config", tiny_config), "precis validate needs a trained model; pass --run")
     refused(precis("report", tmp_path / "none"), "predictions.jsonl: not there; run `precis test --run")
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "none", "--resume", "true")
-    refused(done, "no checkpoint to resume from; start the run without --resume")
+    refused(done, "no checkpoint to resume from; pass --resume auto, which then starts the run anew")
     assert not (tmp_path / "none").exists()
 
 

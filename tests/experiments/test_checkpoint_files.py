@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from datamodules.documents import CorpusError
-from experiments.checkpoint_files import WholeCheckpoints, check_writable, resumable, what_is_broken
+from experiments.checkpoint_files import WholeCheckpoints, check_writable, resumable
+from lightning_modules.checkpoints import find_damage
 
 ROOT = Path(__file__).parents[2]
 root_alone = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts a disk, becomes another user")
@@ -121,7 +122,7 @@ def test_a_broken_checkpoint_is_found_and_the_one_before_taken(damage, said, tmp
     save(tmp_path, 1, 2)
     folder = tmp_path / "checkpoints"
     damage(folder / "last.ckpt")
-    assert said in what_is_broken(folder / "last.ckpt") and what_is_broken(folder / "previous.ckpt") == ""
+    assert said in find_damage(folder / "last.ckpt") and find_damage(folder / "previous.ckpt") == ""
     with pytest.warns(UserWarning, match=rf"last.ckpt: .*{said}; going on from the one before, .*previous.ckpt"):
         assert resumable(tmp_path) == folder / "previous.ckpt"
     assert sorted(path.name for path in folder.iterdir()) == ["last.broken.ckpt", "previous.ckpt"]
@@ -145,7 +146,7 @@ def test_only_one_process_renames(tmp_path):
 
 
 def test_without_a_whole_one_the_reasons_are_named(tmp_path):
-    with pytest.raises(CorpusError, match=r"last.ckpt: no checkpoint to resume from; start the run without --resume"):
+    with pytest.raises(CorpusError, match=r"last.ckpt: no checkpoint to resume from; pass --resume auto"):
         resumable(tmp_path)
     save(tmp_path, 1, 2)
     for name in ("last", "previous"):

@@ -31,11 +31,12 @@ def save(number, frame):
     sys.exit(128 + number)
 for number in (signal.SIGTERM, signal.SIGUSR1):
     signal.signal(number, save)
-print("started", command, "resumed" if given.get("resume") == "true" else "anew", flush=True)
+resumed = given.get("resume") == "auto" and (run / "checkpoints" / "last.ckpt").exists()
+print("started", command, "resumed" if resumed else "anew", flush=True)
 text = (run / "point.yaml").read_text() if command == "fit" else ""
 if "break" in text:
     sys.exit("it broke")
-while "wait" in text and given.get("resume") != "true":
+while "wait" in text and not resumed:
     time.sleep(0.02)
 """
 

@@ -1,11 +1,19 @@
 """A run that was killed, moved or started twice ends as if nothing had happened."""
 
 import csv
+import os
+import shutil
 import signal
+import socket
+import time
 from pathlib import Path
 
+import interrupting
 import pytest
 import torch
+
+from datamodules.documents import CorpusError
+from lightning_modules.checkpoints import best_checkpoint
 
 KILL = int(signal.SIGKILL)
 
@@ -90,3 +98,134 @@ def test_the_row_of_the_step_just_saved_is_not_lost(tiny_config, trained, tmp_pa
     done = precis("fit", "--run", run, "--trainer.callbacks=[]")
     assert done.status == 0, done.err
     assert_same_run(run, trained)
+
+
+# Killed before the first checkpoint
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_anew(
+    tiny_config, trained, tmp_path, precis, in_a_process
+):
+    run = tmp_path / "run"
+    kill = ["--trainer.callbacks+=interrupting.Interrupt", f"--trainer.callbacks.number={KILL}"]
+    arguments = ["fit", f"--config={tiny_config}", f"--run_dir={run}", *kill, "--trainer.callbacks.batch=3"]
+    assert in_a_process(*arguments)[0] == -KILL
+    assert rows_of(run) and not (run / "checkpoints" / "last.ckpt").exists()
+    refused = precis("fit", "--config", tiny_config, "--run_dir", run)
+    assert refused.status == 1
+    assert f"it has no checkpoint yet: start it anew with `precis fit --run {run}`" in refused.err
+    done = precis("fit", "--run", run, "--trainer.callbacks=[]")
+    assert done.status == 0, done.err
+    assert_same_run(run, trained)
+
+
+# Started twice
+
+
+def wait_for(path: Path) -> None:
+    until = time.monotonic() + 240
+    while not path.exists():
+        assert time.monotonic() < until, f"{path} has not appeared"
+        time.sleep(0.05)
+
+
+def test_one_process_trains_a_run_and_its_death_frees_the_run(tiny_config, trained, tmp_path, precis, server):
+    """A worker of the data outlives its killed parent for seconds; the lock does not stay with it."""
+    run, hold = tmp_path / "run", tmp_path / "hold"
+    arguments = ["fit", f"--config={tiny_config}", f"--run_dir={run}", "--data.num_workers=1", "--save_every=2"]
+    arguments += ["--trainer.callbacks+=interrupting.Hold", f"--trainer.callbacks.folder={hold}"]
+    arguments += ["--trainer.callbacks.batch=3"]
+    first = server.Process(target=interrupting.run_command, args=(arguments, tmp_path / "output.txt"))
+    first.start()
+    wait_for(hold / "holding")
+    rows = (run / "metrics.csv").read_text()
+    for second in (["--run", run], ["--config", tiny_config, "--run_dir", run, "--resume", "auto"]):
+        refused = precis("fit", *second)
+        assert refused.status == 1, refused
+        owner = f"process {(hold / 'holding').read_text()} on {socket.gethostname()}"
+        assert f"{run}: {owner} is training this run; wait until it ends, stop it, or pass" in refused.err
+    assert precis("test", "--run", run, "--trainer.callbacks=[]").status == 0  # reading is free
+    assert (run / "metrics.csv").read_text() == rows
+    os.kill(first.pid, signal.SIGKILL)
+    first.join()
+    done = precis("fit", "--run", run, "--trainer.callbacks=[]", "--data.num_workers=0")
+    assert done.status == 0, done.err
+    assert_same_run(run, trained)
+
+
+# The best model
+
+
+@pytest.fixture(scope="module")
+def no_better(tmp_path_factory, tiny_config) -> Path:
+    """A run of one epoch whose later validations are as good as its first: nothing is learned. Copy it."""
+    from experiments.cli import main
+
+    folder = tmp_path_factory.mktemp("no-better") / "run"
+    flags = ["--optimizer=SGD", "--optimizer.lr=0", "--trainer.max_epochs=1"]
+    assert main(["fit", f"--config={tiny_config}", f"--run_dir={folder}", *flags]) == 0
+    return folder
+
+
+def step_of(path: Path) -> int:
+    return torch.load(path, weights_only=True)["global_step"]
+
+
+def flip_a_byte(path: Path) -> None:
+    """Damage a weight."""
+    content = bytearray(path.read_bytes())
+    weight = next(iter(torch.load(path, weights_only=True)["state_dict"].values()))
+    content[content.index(weight.numpy().tobytes()) + 3] ^= 0x40
+    path.write_bytes(content)
+
+
+def test_a_run_that_was_moved_keeps_its_best_model(no_better, tmp_path, precis):
+    run = shutil.copytree(no_better, tmp_path / "elsewhere")
+    done = precis("fit", "--run", run, "--trainer.max_epochs=2")
+    assert done.status == 0 and "dirpath has changed" not in done.err, done.err
+    assert step_of(run / "checkpoints" / "last.ckpt") == 14
+    assert step_of(run / "checkpoints" / "best.ckpt") == 7  # without its score, the next one would replace it
+
+
+def test_a_damaged_best_model_is_not_scored_and_is_replaced_by_the_next(no_better, tmp_path, precis):
+    run = shutil.copytree(no_better, tmp_path / "run")
+    best = run / "checkpoints" / "best.ckpt"
+    flip_a_byte(best)
+    done = precis("test", "--run", run)
+    assert done.status == 1 and f"{best}: " in done.err and "is damaged; give another one of the run" in done.err
+    with pytest.warns(UserWarning, match=r"best.ckpt: .* is damaged; the next validation writes a best model again"):
+        assert precis("fit", "--run", run, "--trainer.max_epochs=2").status == 0
+    assert step_of(best) == 14 and (run / "checkpoints" / "best.broken.ckpt").is_file()
+
+
+def test_a_best_model_that_is_lost_is_replaced_by_the_next(no_better, tmp_path, precis):
+    run = shutil.copytree(no_better, tmp_path / "run")
+    best = run / "checkpoints" / "best.ckpt"
+    best.unlink()
+    with pytest.warns(UserWarning, match=r"best.ckpt: not there; .*last.ckpt is taken in its place"):
+        assert best_checkpoint(run).name == "last.ckpt"
+    with pytest.warns(UserWarning, match=r"best.ckpt: not there; the next validation writes a best model again"):
+        assert precis("fit", "--run", run, "--trainer.max_epochs=2").status == 0
+    assert step_of(best) == 14
+
+
+def test_a_best_model_that_is_a_link_to_nowhere_is_named(no_better, tmp_path):
+    run = shutil.copytree(no_better, tmp_path / "run")
+    best = run / "checkpoints" / "best.ckpt"
+    best.unlink()
+    best.symlink_to(tmp_path / "gone.ckpt")
+    with pytest.raises(CorpusError, match=r"best.ckpt: a link to .*gone.ckpt, which is not there; restore that file"):
+        best_checkpoint(run)
+
+
+# A run folder that is removed
+
+
+def test_a_run_folder_that_is_removed_during_training_ends_the_run(tiny_config, tmp_path, precis):
+    run = tmp_path / "run"
+    for where in ("--trainer.callbacks.batch=3", "--trainer.callbacks.validation=0", "--trainer.callbacks.end=true"):
+        remove = ["--trainer.callbacks+=interrupting.RemoveRun", f"--trainer.callbacks.run={run}", where]
+        done = precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs=1", *remove)
+        assert done.status == 1, (where, done.err)
+        assert f"precis: error: {run}: the run folder was removed while the run was training" in done.err
+        assert not run.exists(), where

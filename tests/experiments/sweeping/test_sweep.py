@@ -34,11 +34,12 @@ def save(*_):
     (run / "checkpoints" / "last.ckpt").write_text("half way")
     sys.exit(143)
 signal.signal(signal.SIGTERM, save)
-print("started", "resumed" if given.get("resume") == "true" else "anew", flush=True)
+resumed = given.get("resume") == "auto" and (run / "checkpoints" / "last.ckpt").exists()
+print("started", "resumed" if resumed else "anew", flush=True)
 (run / "config.yaml").write_text(config)
 if "break" in config:
     sys.exit("it broke")
-if "wait" in config and given.get("resume") != "true":
+if "wait" in config and not resumed:
     (run / "waits").touch()
     while True:
         time.sleep(0.05)
