@@ -5,7 +5,7 @@ from pathlib import Path
 
 from datamodules.discourse.features import ParserBatch, ParserFeatures, label_classes, parser_features
 from datamodules.discourse.records import TreebankDocument
-from datamodules.discourse.relations import INVENTORIES, coarsened
+from datamodules.discourse.relations import coarsened, inventory_of
 from datamodules.documents import CorpusError
 from datamodules.text.subwords import Subwords
 from datamodules.treebank_split import TreebankSplits
@@ -16,7 +16,7 @@ class TreebankData(TreebankSplits):
     document at a time in validation and test.
 
     Args:
-        inventory: coarse relations, `gum` or `rst_dt`.
+        inventory: coarse relations: `gum`, `rst_dt`, or the treebank's own, see `inventory_of`.
 
     The other arguments are those of `TreebankSplits`.
 
@@ -32,16 +32,14 @@ class TreebankData(TreebankSplits):
         val: Path,
         test: Path | None = None,
         encoder: str = "small",
-        inventory: str = "gum",
+        inventory: list[str] | dict[str, list[str]] | str = "gum",
         licences: Sequence[str] | None = None,
         batch_size: int = 2,
         num_workers: int = 0,
         seed: int | None = None,
     ) -> None:
         super().__init__(train, val, test, encoder, licences, batch_size, 1, 25, num_workers, seed)
-        if inventory not in INVENTORIES:
-            raise ValueError(f"data.inventory {inventory!r} is none of {', '.join(INVENTORIES)}")
-        self.inventory = INVENTORIES[inventory]
+        self.inventory = inventory_of(inventory)
         self.classes = {name: number for number, name in enumerate(label_classes(self.inventory))}
         self._documents: dict[str, list[TreebankDocument]] = {}
 

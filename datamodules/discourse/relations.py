@@ -1,6 +1,6 @@
 """Inventories of relations: from the fine relations of a treebank to its coarse classes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from datamodules.discourse.records import TreebankDocument, TreebankError
@@ -93,7 +93,8 @@ class Inventory:
         if unknown == "keep":
             return relation
         raise TreebankError(
-            f"the relation {relation!r} is not one of {self.name}; take its treebank's inventory, or keep unknown ones"
+            f"the relation {relation!r} is not one of {self.name}; take its treebank's inventory "
+            "(--model.inventory gum, rst_dt, or its own names), or keep unknown ones"
         )
 
 
@@ -109,6 +110,34 @@ RST_DT = _inventory(
     ("-e", "-n", "-s"),  # embedded; whether the nucleus or the satellite is, say, the consequence
 )
 INVENTORIES = {"gum": GUM, "rst_dt": RST_DT}
+
+
+def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> Inventory:
+    """Return the inventory that an argument names.
+
+    Args:
+        choice: `gum`, `rst_dt`, or a treebank's own relations, in whatever case: a list of names, each a class by
+            itself, or the names that belong to each class.
+
+    Raises:
+        ValueError: if there is no inventory of that name, or own relations are none, reserved, or in two classes.
+    """
+    if isinstance(choice, str):
+        if choice not in INVENTORIES:
+            own = "or own relations, such as [cause, contrast] or {cause: [reason, result], contrast: []}"
+            raise ValueError(f"inventory {choice!r}: there are {', '.join(INVENTORIES)}, {own}")
+        return INVENTORIES[choice]
+    groups = choice if isinstance(choice, Mapping) else {name: [] for name in choice}
+    classes: dict[str, str] = {}
+    for group, names in groups.items():
+        for name in (group, *names):
+            known = classes.setdefault(name.lower(), group.lower())
+            if known != group.lower() or name.lower() == SPAN:
+                problem = "is the name of no relation" if name.lower() == SPAN else f"is in {known!r} and in {group!r}"
+                raise ValueError(f"inventory: {name!r} {problem}; leave it out of one")
+    if not classes:
+        raise ValueError("inventory: own relations are at least one")
+    return Inventory("the treebank's own relations", classes)
 
 # How many nodes of the binary trees of GUM's 178 training documents (release of May 2025) have each class.
 GUM_COUNTS = {

@@ -4,6 +4,7 @@ import json
 import math
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,10 @@ from pytorch_lightning import LightningModule
 from rich.console import Console
 from rich.progress import track
 
-from datamodules.discourse.baselines import right_branching
+from datamodules.discourse.baselines import Label, right_branching
 from datamodules.discourse.parses import DiscourseParse, ParseRequest, nodes_of
 from datamodules.discourse.records import TreebankDocument
-from datamodules.discourse.relations import INVENTORIES, coarsened
+from datamodules.discourse.relations import INVENTORIES, Inventory, coarsened
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import CorpusError
@@ -97,8 +98,15 @@ def plain(value: Any) -> Any:
 # Data ------------------------------------------------------------------------------------------------------------
 
 
-def gold_documents(path: Path, relations: Sequence[str]) -> list[TreebankDocument]:
+def gold_documents(
+    path: Path, relations: Sequence[str], inventory: Inventory | None = None
+) -> list[TreebankDocument]:
     """A treebank's documents with binary trees of a parser's relations.
+
+    Args:
+        path: of the treebank.
+        relations: of the parser.
+        inventory: the parser's, where it has one; else the suite's with those relations.
 
     Raises:
         CorpusError: if a document has no tree, a relation is in no inventory, or the relations are of none.
@@ -107,7 +115,8 @@ def gold_documents(path: Path, relations: Sequence[str]) -> list[TreebankDocumen
     if bare := [document.id for document in documents if document.tree is None]:
         more = f" and {len(bare) - 1} more have" if len(bare) > 1 else " has"
         raise CorpusError(f"{path}: {bare[0]}{more} no tree; a parser is scored on gold trees, leave others out")
-    inventory = next((one for one in INVENTORIES.values() if set(one.coarse) == set(relations)), None)
+    if inventory is None:
+        inventory = next((one for one in INVENTORIES.values() if set(one.coarse) == set(relations)), None)
     if inventory is None:
         raise CorpusError(f"the parser's relations ({', '.join(relations)}) are none of {', '.join(INVENTORIES)}")
     coarse = coarsened(documents, inventory, where=str(path))
@@ -146,12 +155,12 @@ def score(options: Namespace) -> tuple[dict[str, Any], dict]:
     parser = load_parser(options.parser, options.rows, options.band)
     parser.to("cuda" if torch.cuda.is_available() else "cpu")
     path = Path(str(options.treebank))
-    documents = gold_documents(path, parser.relations)
+    documents = gold_documents(path, parser.relations, getattr(parser, "inventory", None))
     parses = parsed(parser, [request_of(document) for document in documents], "gold EDUs")
     name, gold = name_of(options.parser), [document.tree for document in documents]
     trees = {name: [found.best_tree() for found in parses]}
     trees |= other_decodings(parser, documents)
-    trees[BASELINE] = baseline(documents)
+    trees[BASELINE] = baseline(documents, baseline_labels(gold, parser.relations))
     result: dict[str, Any] = {
         "treebank": str(path), "parser": name, "documents": len(documents),
         "edus": sum(len(document.edus) for document in documents), "relations": len(parser.relations),
@@ -174,9 +183,19 @@ def name_of(parser: str) -> str:
     return f"{name} (parser)" if name == BASELINE else name
 
 
-def baseline(documents: Sequence[TreebankDocument]) -> list[Tree]:
-    """The right-branching trees over the documents' EDUs."""
-    return [right_branching(document) for document in documents]
+def baseline(documents: Sequence[TreebankDocument], labels: dict[str, Label]) -> list[Tree]:
+    """The right-branching trees over the documents' EDUs; `labels` as `baseline_labels` has them."""
+    return [right_branching(document, **labels) for document in documents]
+
+
+def baseline_labels(gold: Sequence[Tree], relations: Sequence[str]) -> dict[str, Label]:
+    """Labels of the right-branching trees: the usual ones, or the most frequent gold label where the parser's relations
+    lack those."""
+    if {"elaboration", "joint"} <= set(relations):
+        return {}
+    counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
+    label = counts.most_common(1)[0][0]
+    return {"within": label, "between": label}
 
 
 def end_to_end(
@@ -187,8 +206,9 @@ def end_to_end(
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
     starts = [(found.edus[:, 0].tolist(), edu_starts(document)) for found, document in zip(parses, documents)]
     own = [replace(text, edus=[tuple(e) for e in found.edus.tolist()], tree=None) for text, found in zip(texts, parses)]
-    systems = {name: [found.best_tree() for found in parses], BASELINE: baseline(own)}
     gold = [document.tree for document in documents]
+    labels = baseline_labels(gold, parser.relations)
+    systems = {name: [found.best_tree() for found in parses], BASELINE: baseline(own, labels)}
     return {
         "segmentation_f1": segmentation(parses, documents, resamples),
         "parseval": {system: parseval(trees, gold, starts, resamples) for system, trees in systems.items()},

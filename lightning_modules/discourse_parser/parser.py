@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from datamodules.discourse.distributions import NUCLEARITIES, Rows
 from datamodules.discourse.features import ParserBatch, label_classes, parser_features
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.discourse.relations import INVENTORIES
+from datamodules.discourse.relations import inventory_of
 from datamodules.documents import CorpusError
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.discourse_parser.chart import log_partition
@@ -57,7 +57,8 @@ class DiscourseParser(LightningModule):
         frozen: a pretrained encoder is not trained; vectors of training texts are then computed once and kept.
         lora_rank: rank of LoRA adapters in a pretrained encoder whose own weights stay; 0 for none.
         window: tokens that the encoder reads at once.
-        inventory: coarse relations, `gum` or `rst_dt`.
+        inventory: coarse relations: `gum`, `rst_dt`, or the treebank's own, as a list of names or as a mapping from
+            classes to the names that belong to them; kept with the weights.
         members: number of scorers.
         hidden_size: width of a scorer.
         fit_size: width of the vectors that say how two parts of a node fit.
@@ -88,7 +89,7 @@ class DiscourseParser(LightningModule):
         frozen: bool = True,
         lora_rank: int = 0,
         window: int = 256,
-        inventory: str = "gum",
+        inventory: list[str] | dict[str, list[str]] | str = "gum",
         members: int = 1,
         hidden_size: int = 192,
         fit_size: int = 32,
@@ -106,8 +107,7 @@ class DiscourseParser(LightningModule):
         start_from: Path | None = None,
     ) -> None:
         super().__init__()
-        if inventory not in INVENTORIES:
-            raise ValueError(f"model.inventory {inventory!r} is none of {', '.join(INVENTORIES)}")
+        self.inventory = inventory_of(inventory)
         if min(members, cap - 1, band) < 1:
             raise ValueError(f"members {members}, cap {cap}, band {band}: at least 1, 2 and 1")
         self.settings = {
@@ -119,8 +119,8 @@ class DiscourseParser(LightningModule):
         self.rates, self.loss_weights = (learning_rate, encoder_learning_rate, weight_decay), loss_weights or {}
         self.subwords = None if encoder == SMALL else Subwords(encoder)
         self.encoder = self._encoder(encoder, layers, frozen, lora_rank, window, dropout)
-        self.classes = label_classes(INVENTORIES[inventory])
-        self.relations = tuple(INVENTORIES[inventory].coarse)
+        self.classes = label_classes(self.inventory)
+        self.relations = tuple(self.inventory.coarse)
         nuclearities, names = zip(*self.classes)
         meaning = LabelClasses.of(list(nuclearities), [self.relations.index(n) for n in names], len(self.relations))
         self.scorers = nn.ModuleList(

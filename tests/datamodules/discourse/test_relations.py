@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from datamodules.discourse.records import TreebankDocument, TreebankError
-from datamodules.discourse.relations import GUM, GUM_COUNTS, INVENTORIES, RST_DT, coarsened
+from datamodules.discourse.relations import GUM, GUM_COUNTS, INVENTORIES, RST_DT, coarsened, inventory_of
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import Span, Tree
 
@@ -45,6 +45,34 @@ def test_inventories():
     assert len(RST_DT.coarse) == 18
     for inventory in INVENTORIES.values():
         assert all(inventory.class_of(group) == group for group in inventory.coarse)
+
+
+def test_own_relations_are_classes_or_belong_to_some():
+    plain = inventory_of(["Cause", "contrast"])
+    assert plain.coarse == ["cause", "contrast"] and plain.class_of("CAUSE") == "cause"
+    grouped = inventory_of({"causal": ["Reason", "result"], "contrast": []})
+    assert grouped.coarse == ["causal", "contrast"]
+    assert [grouped.class_of(name) for name in ("reason", "Result", "causal", "Contrast")] == ["causal"] * 3 + [
+        "contrast"
+    ]
+    assert inventory_of("gum") is GUM and inventory_of("rst_dt") is RST_DT
+    with pytest.raises(TreebankError, match=r"'list' is not one of the treebank's own relations; .*--model\.inventory"):
+        grouped.class_of("list")
+
+
+@pytest.mark.parametrize(
+    "choice, problem",
+    [
+        ("pdtb", "'pdtb': there are gum, rst_dt, or own relations, such as"),
+        ([], "at least one"),
+        ({"a": ["x"], "b": ["X"]}, "'X' is in 'a' and in 'b'"),
+        ({"a": ["b"], "b": []}, "'b' is in 'a' and in 'b'"),
+        (["cause", "Span"], "'Span' is the name of no relation"),
+    ],
+)
+def test_own_relations_that_cannot_be_are_refused(choice, problem):
+    with pytest.raises(ValueError, match=problem):
+        inventory_of(choice)
 
 
 def test_documents_get_coarse_trees():

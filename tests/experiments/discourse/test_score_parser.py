@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import write_lines
+from made_up_treebank import made_up_treebank
 from PIL import Image
 
 from datamodules.discourse.parses import nodes_of
@@ -236,6 +237,32 @@ def test_names(weights, tmp_path, monkeypatch):
     (tmp_path / "right-branching").mkdir()
     assert name_of("default") == "default" and name_of(weights) == "random"
     assert name_of("right-branching") == "right-branching (parser)"
+
+
+def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
+    """Train, score and parse with relation names that no inventory of the suite has."""
+    names = {"causal-cause": "because", "adversative-concession": "yet", "contingency-condition": "if"}
+    rows = made_up_treebank(tmp_path / "gum.jsonl").read_text(encoding="utf-8")
+    for old, new in {**names, "joint-list": "and"}.items():
+        rows = rows.replace(old, new)
+    own = tmp_path / "own.jsonl"
+    own.write_text(rows, encoding="utf-8")
+    arguments = ["--model=DiscourseParser", "--model.hidden_size=8", "--model.encoder=small", "--data=TreebankData"]
+    arguments += [f"--data.train={own}", f"--data.val={own}", "--trainer.max_steps=1", "--trainer.accelerator=cpu"]
+    arguments += ["--checkpoint.monitor=val/loss", "--checkpoint.mode=min", "--wandb=off"]
+    arguments += [f"--run_dir={tmp_path / 'run'}"]
+    done = precis("fit", *arguments)
+    assert done.status == 1 and "is not one of GUM; take its treebank's inventory (--model.inventory gum" in done.err
+    done = precis("fit", *arguments, "--model.inventory={hypotactic: [because, yet, if], and: []}")
+    assert done.status == 0, done.err
+    done = precis("score-parser", own, "--parser", tmp_path / "run", "--out", tmp_path / "scores", "--resamples", 10)
+    assert done.status == 0, done.err
+    result = json.loads((tmp_path / "scores" / "scores.json").read_text(encoding="utf-8"))
+    assert result["relations"] == 2
+    text = "The otter swam, because it rained. The heron watched, and nobody else did. Then they left."
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    done = precis("parse", "--parser", tmp_path / "run", "--show", tmp_path / "a.txt")
+    assert done.status == 0 and ("hypotactic" in done.out or " and" in done.out.replace(text, "")), done.err
 
 
 def test_the_right_branching_parser_is_its_own_baseline(precis, treebank, tmp_path):

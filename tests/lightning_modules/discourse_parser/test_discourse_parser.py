@@ -222,7 +222,7 @@ def test_training_can_start_from_another_parser(trained, treebank, tmp_path):
 
 
 def test_wrong_settings():
-    with pytest.raises(ValueError, match="inventory 'pdtb' is none of"):
+    with pytest.raises(ValueError, match="inventory 'pdtb': there are gum, rst_dt, or own"):
         DiscourseParser(inventory="pdtb")
     with pytest.raises(ValueError, match="members 0"):
         DiscourseParser(members=0)
