@@ -19,6 +19,7 @@ from experiments.linked_arguments import NOTE
 from experiments.parse_errors import check_configs, explain
 from experiments.run_folder import best_checkpoint, read_config
 from experiments.training import PrecisCLI, command_line, load_classes
+from experiments.trust import FLAG, VARIABLE, import_policy
 
 HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
 
@@ -41,6 +42,9 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   compare     runs side by side:        precis compare runs/ONE runs/OTHER --html page.html
   sync        offline runs to W&B:      precis sync runs/NAME
   dashboards  workspaces at W&B:        precis dashboards --entity NAME
+
+A config may name classes of the suite, optimizers and schedules of torch, and parts of Lightning's Trainer. With
+--trust, which every command takes, it may name and run anything (see SECURITY.md).
 """
 
 
@@ -118,11 +122,16 @@ def main(arguments: list[str] | None = None) -> int:
     traceback."""
     _quiet()
     arguments = sys.argv[1:] if arguments is None else arguments
+    trust_before = os.environ.get(VARIABLE)
+    if FLAG in arguments:
+        arguments = [argument for argument in arguments if argument != FLAG]
+        os.environ[VARIABLE] = "1"  # for the processes that this one starts, too
     alone = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if alone:  # an exception, so that nothing half-written is left; training has an answer of its own
         signal.signal(signal.SIGTERM, _terminated)
     try:
-        run(arguments)
+        with import_policy(arguments):
+            run(arguments)
     except (ArgumentError, ValueError, OSError, MisconfigurationException) as error:
         if os.environ.get("PRECIS_DEBUG"):
             raise
@@ -131,6 +140,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"precis: error: {message}", file=sys.stderr)
         return 2 if wrong else 1
     finally:
+        if trust_before is None:
+            os.environ.pop(VARIABLE, None)
         if alone:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return 0

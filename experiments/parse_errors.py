@@ -11,6 +11,7 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from datamodules.documents import CorpusError
+from experiments.trust import not_to_be_named
 
 _GROUPS = {"trainer": Trainer, "checkpoint": ModelCheckpoint}
 _HELP = "`precis {command} --help` lists what there is"
@@ -27,6 +28,8 @@ def explain(message: str, command: str) -> str:
     classes = re.findall(r"given class_path '([^']+)'", message)
     where = f"{'.'.join(keys)}: " if keys else ""
     look = _HELP.format(command=command)
+    if found := re.search(r"Importing '([^']+)' is not allowed", message):
+        return f"{where}{not_to_be_named(found[1])}"
     if found := re.search(r"Option '([^']+)' is not accepted", message):
         return f"{where}{_no_option(found[1], _load(classes[-1]) if classes else None, look)}"
     if found := re.search(r"does not accept option '([^']+)'", message):

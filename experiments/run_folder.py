@@ -36,6 +36,7 @@ from experiments.checkpoint_files import adapt_best_models
 from experiments.discourse.parsers import provide_parsers
 from experiments.linked_arguments import link_arguments
 from experiments.sweeping.job import write_whole
+from experiments.trust import check_named, import_policy
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.summarizer import Summarizer
 
@@ -67,12 +68,16 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
 
     Raises:
         ArgumentError: if there are no such classes or arguments.
+        CorpusError: if the config names what no config may name.
     """
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(LightningModule, "model")
     parser.add_subclass_arguments(LightningDataModule, "data")
     link_arguments(parser)
-    built = parser.instantiate_classes(parser.parse_object({key: config[key] for key in ("model", "data")}))
+    with import_policy():
+        parsed = parser.parse_object({key: config[key] for key in ("model", "data")})
+        check_named(parsed)
+        built = parser.instantiate_classes(parsed)
     provide_parsers(built.data)
     return built.model, built.data
 

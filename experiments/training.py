@@ -41,6 +41,7 @@ from experiments.run_folder import (
 from experiments.run_lock import lock_run
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
+from experiments.trust import check_checkpoint, check_named
 from lightning_modules.summarizer import Summarizer
 
 
@@ -113,6 +114,7 @@ class PrecisCLI(LightningCLI):
         """
         super().parse_arguments(parser, args)
         config = self.config[self.config.subcommand]
+        check_checkpoint(config)
         check_linked(sys.argv[1:] if args is None else args, config)
         path = config.ckpt_path
         if path and Path(path).is_file():
@@ -122,9 +124,11 @@ class PrecisCLI(LightningCLI):
         """Chooses the run folder and checks that it is the right one to write to.
 
         Raises:
-            CorpusError: if a run is there already and is not to be resumed, or is to be resumed and is not there.
+            CorpusError: if a run is there already and is not to be resumed, or is to be resumed and is not there; if
+                the config names what no config may name.
         """
         config = self.config[self.subcommand] if self.subcommand else self.config
+        check_named(config)
         self.values = config
         if config.run_dir is None:
             name = config.model.class_path.rsplit(".", 1)[-1].lower()

@@ -31,6 +31,7 @@ from experiments.linked_arguments import check_linked
 from experiments.parse_errors import explain
 from experiments.sweeping.random_search import check_random, draws
 from experiments.training import fit_parser
+from experiments.trust import check_named
 
 OWN_KEYS = ("run_dir", "resume", "ckpt_path")  # what the sweep itself gives to a run
 SEED = "seed_everything"
@@ -252,6 +253,7 @@ def _slug(label: str) -> str:
 def _parse(parser: ArgumentParser, base: Path, overrides: dict[str, Any]) -> dict[str, Any]:
     arguments = [f"--config={base}", *flags(overrides)]
     config = parser.parse_args(arguments)
+    check_named(config)
     check_linked(arguments, config)
     return _plain(parser, config)
 

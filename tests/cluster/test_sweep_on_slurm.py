@@ -50,7 +50,7 @@ def test_six_points_two_at_a_time_one_crash_and_its_retry(slurm, tiny_config, tr
     broken = {"class_path": "interrupting.BrokenOnce", "init_args": {"marker": str(tmp_path / "marker"), "seed": 2}}
     fixed = {"trainer.max_epochs": 1, "trainer.callbacks": [broken]}
     path = write_sweep(tmp_path, tiny_config, set=fixed, grid={"model.coverage": [True, False]}, seeds=[1, 2, 3])
-    asked = ["--launcher", "slurm", "--profile.concurrency", 2, "--profile.partition", "debug"]
+    asked = ["--launcher", "slurm", "--profile.concurrency", 2, "--profile.partition", "debug", "--trust"]
     done = precis("sweep", path, "--out", out, *asked, "--dry-run")
     assert done.status == 0 and "6 points: 0 finished, 6 to run" in done.out and not out.exists()
 
@@ -68,7 +68,7 @@ def test_six_points_two_at_a_time_one_crash_and_its_retry(slurm, tiny_config, tr
     assert "made to crash" in precis("sweep", "logs", out, label).out
 
     before = {path: path.stat().st_mtime_ns for path in out.glob("*/log.txt")}
-    done = precis("sweep", "retry", out)
+    done = precis("sweep", "retry", out, "--trust")
     assert done.status == 0 and "6 points, 1 to run" in done.out and label in done.out
     slurm.wait_until_empty()
     assert {row["state"] for row in points_of(precis, out).values()} == {"finished"}, logs_in(out)
@@ -95,7 +95,8 @@ def test_interrupted_runs_end_with_the_weights_of_one_that_was_not(slurm, tiny_c
         held("cancel", places["cancel"], 9),
     ]
     path = write_sweep(tmp_path, tiny_config, points=rows, after=[])
-    assert precis("sweep", path, "--out", out, "--launcher", "slurm", "--profile.concurrency", 2).status == 0
+    asked = ["--launcher", "slurm", "--profile.concurrency", 2, "--trust"]
+    assert precis("sweep", path, "--out", out, *asked).status == 0
     points = {row["point"]: row for row in points_of(precis, out).values()}
     logs = {name: out / row["run"] / "log.txt" for name, row in points.items()}
 
@@ -131,7 +132,7 @@ def test_interrupted_runs_end_with_the_weights_of_one_that_was_not(slurm, tiny_c
     assert "fit ended with status -9" in found["kill"]["detail"]
     killed_at = torch.load(out / points["kill"]["run"] / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
     assert killed_at == 10
-    assert precis("sweep", "retry", out).out.startswith("4 points, 2 to run")
+    assert precis("sweep", "retry", out, "--trust").out.startswith("4 points, 2 to run")
     slurm.wait_until_empty()
     assert {row["state"] for row in points_of(precis, out).values()} == {"finished"}, logs_in(out)
     for name, row in points.items():

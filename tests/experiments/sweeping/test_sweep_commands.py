@@ -174,7 +174,7 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     fixed = {"trainer.max_steps": 3, "trainer.callbacks": [callback]}
     path.write_text(yaml.safe_dump({"base": str(tiny_config), "set": fixed, "seeds": [1], "after": []}))
     tests = str(Path(__file__).parents[2])
-    command = [sys.executable, "-m", "experiments.cli", "sweep", str(path), "--out", str(out), "--detach"]
+    command = [sys.executable, "-m", "experiments.cli", "sweep", str(path), "--out", str(out), "--detach", "--trust"]
     root = Path(__file__).parents[3]
     environment = os.environ | {"PYTHONPATH": f"{tests}{os.pathsep}{root}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
@@ -192,7 +192,7 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     wait_for(lambda: list(by_name(out).values()) == ["interrupted"])
     os.environ["PYTHONPATH"] = environment["PYTHONPATH"]
     try:
-        done = precis("sweep", "retry", out)
+        done = precis("sweep", "retry", out, "--trust")
     finally:
         del os.environ["PYTHONPATH"]
     assert done.status == 0 and "1 points, 1 to run" in done.out and list(by_name(out).values()) == ["finished"]

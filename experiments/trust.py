@@ -1,0 +1,184 @@
+"""What a config may name.
+
+A config comes with a run folder or a sweep, perhaps from a stranger, and a class or function that it names is called
+with the arguments that it gives: `os.system` with a command is one line of YAML. So a config may name classes of the
+suite, optimizers and schedules of torch, and what Lightning's Trainer takes. All else has to be named on the command
+line, or needs `--trust`.
+"""
+
+import inspect
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any
+
+import yaml
+from jsonargparse import Namespace, _common, set_parsing_settings
+from lightning_fabric.plugins import CheckpointIO, ClusterEnvironment
+from lightning_fabric.plugins import Precision as FabricPrecision
+from pytorch_lightning import Callback
+from pytorch_lightning.accelerators import Accelerator
+from pytorch_lightning.loggers import Logger
+from pytorch_lightning.plugins import LayerSync
+from pytorch_lightning.profilers import Profiler
+from pytorch_lightning.strategies import Strategy
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from datamodules.documents import CorpusError
+
+FLAG = "--trust"
+VARIABLE = "PRECIS_TRUST"  # hands the flag on to the processes of other devices, of a sweep and of a job array
+REMEDY = f"name it on the command line, or pass {FLAG} if you trust whoever wrote the config (see SECURITY.md)"
+
+# Modules that are imported because a config names them.
+_MODULES = ("callbacks", "datamodules", "lightning_modules", "experiments.run_scorer", "experiments.discourse.parsers")
+_MODULES += ("torch.optim", "pytorch_lightning", "lightning_fabric")
+_SUITE = ("callbacks", "datamodules", "lightning_modules", "experiments")
+_KINDS = {
+    "torch": (Optimizer, LRScheduler),
+    "pytorch_lightning": (Callback, Logger, Strategy, Accelerator, Profiler, FabricPrecision, LayerSync),
+    "lightning_fabric": (CheckpointIO, ClusterEnvironment),
+}
+_KINDS["pytorch_lightning"] += _KINDS["lightning_fabric"]
+_CLASS_OPTIONS = ("--model", "--data", "--trainer", "--optimizer", "--lr_scheduler", "--checkpoint", "--corpus")
+_DOTTED_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+
+_named: ContextVar[frozenset[str] | None] = ContextVar("named", default=None)
+
+
+def is_trusted() -> bool:
+    """Whether configs may name any class and function."""
+    return os.environ.get(VARIABLE) == "1"
+
+
+@contextmanager
+def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
+    """Let jsonargparse import only what a config may name, and what the command line names; inside another, nothing.
+
+    Args:
+        arguments: of the command line.
+    """
+    if is_trusted() or _named.get() is not None:
+        yield
+        return
+    names = names_on_command_line(arguments)
+    token, before = _named.set(frozenset(names)), dict(_common.parsing_settings)
+    packages = {name.partition(".")[0] for name in names} - {name.partition(".")[0] for name in _MODULES}
+    packages.discard("jsonargparse")
+    set_parsing_settings(
+        import_path_denylist=["*"],
+        import_path_allowlist=[*_MODULES, *packages],
+        instantiate_subclass_spec_in_any=False,
+    )
+    try:
+        yield
+    finally:
+        _common.parsing_settings.update(before)
+        _named.reset(token)
+
+
+def names_on_command_line(arguments: Sequence[str]) -> set[str]:
+    """Return the dotted names that stand as values of options which take classes, in lists and dictionaries too."""
+    names: set[str] = set()
+    option = ""
+    for argument in arguments:
+        value = argument
+        if argument.startswith("--"):
+            option, _, value = argument.partition("=")
+        if option.startswith(_CLASS_OPTIONS) and value:
+            names.update(text for text in _strings(value) if _DOTTED_NAME.fullmatch(text))
+    return names
+
+
+def _strings(value: str) -> Iterator[str]:
+    """The strings in a value of the command line, which may be a list or dictionary in YAML."""
+    try:
+        loaded = yaml.safe_load(value)
+    except yaml.YAMLError:
+        loaded = value
+    yield from (part for _, part in _parts(loaded) if isinstance(part, str))
+
+
+def _parts(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """All values inside a config, with their keys."""
+    if isinstance(value, (Namespace, Mapping)):
+        for key, part in vars(value).items() if isinstance(value, Namespace) else value.items():
+            yield from _parts(part, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, (list, tuple, set)):
+        for number, part in enumerate(value):
+            yield from _parts(part, f"{where}[{number}]")
+    else:
+        yield where, value
+
+
+def check_named(config: Any, source: str = "") -> None:
+    """Look at every class and function in a parsed config, before any is called.
+
+    Args:
+        config: as jsonargparse parsed it.
+        source: the file that it comes from, for the message.
+
+    Raises:
+        CorpusError: with the key of one that a config may not name.
+    """
+    if is_trusted():
+        return
+    names = _named.get() or frozenset()
+    on_command_line = [_resolve(name) for name in names]
+    for where, value in _parts(config):
+        is_path = where.rpartition(".")[2] == "class_path" and isinstance(value, str)
+        if not is_path and (not callable(value) or isinstance(value, os.PathLike)):
+            continue
+        if is_path:  # nothing is imported that jsonargparse would not have imported
+            importable = value in names or value.startswith(tuple(f"{module}." for module in _MODULES))
+            thing = _resolve(value) if importable else None
+        else:
+            thing = value
+        if may_be_named(thing) or any(thing is other for other in on_command_line if other is not None):
+            continue
+        name = value if is_path else f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
+        key = where.removesuffix(".class_path")
+        raise CorpusError(f"{source}{key}: {not_to_be_named(name)}")
+
+
+def not_to_be_named(name: str) -> str:
+    """What is wrong with a class or function that a config names, and what to do."""
+    return f"a config may not name {name}, which is no class of the suite, optimizer, or part of a Trainer; {REMEDY}"
+
+
+def may_be_named(thing: Any) -> bool:
+    """Whether any config may name it: a public class of the suite, or one of torch or Lightning that training takes."""
+    if not inspect.isclass(thing):
+        return False
+    package = thing.__module__.partition(".")[0]
+    if package in _SUITE:
+        return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")
+    return issubclass(thing, _KINDS.get(package, ()))
+
+
+def check_checkpoint(config: Any) -> None:
+    """Check what a config says of its checkpoint: a pickle runs code, and Lightning unpickles what an address gives.
+
+    Raises:
+        CorpusError: if it is no file, or `weights_only` is off.
+    """
+    if is_trusted():
+        return
+    if config.get("weights_only") is False:
+        raise CorpusError(f"weights_only: a checkpoint with more than weights runs code; leave it out, or pass {FLAG}")
+    path = config.get("ckpt_path")
+    if path and not os.path.isfile(path):
+        raise CorpusError(f"{path}: no such checkpoint; --ckpt_path takes a file, so download it first")
+
+
+def _resolve(name: str) -> Any:
+    """The object of a dotted name; None if there is none."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError):
+        return None
