@@ -3,17 +3,24 @@
     python -m experiments.discourse.class_temperature experiments/configs/discourse_parser/minilm.yaml \\
         gum/train.jsonl.gz --out runs/class_temperature
 
-The training documents are split into folds. For each fold, a parser is trained on the others by the recipe. The
-temperature is the one that maximises the likelihood of the gold classes (nuclearity and relation) of the held-out gold
-nodes (Guo et al. 2017), a mean over the nodes of a document, then over documents, as in the loss. No validation or
-test document takes part. The parser that is trained on all documents takes it: `class_temperature` in the config.json
-of its weights, or `--model.class_temperature` in training.
+The training documents are split into folds. For each fold, a parser is trained on the others by the recipe. Two
+temperatures are fitted on what it says of the fold; no validation or test document takes part:
+
+    likelihood  maximises the likelihood of the gold classes (nuclearity and relation) at the gold nodes (Guo et al.
+                2017), a mean over the nodes of a document, then over documents, as in the loss
+    brier       has the least Brier score of the labelled discourse distribution (LDD) against the gold trees', over
+                all ordered pairs of EDUs: what readers of a parser use. A node counts there by the pairs that it
+                relates, and nodes that are in no gold tree count, too
+
+Each is also scored on every fold with the temperature that the other folds have. The parser that is trained on all
+documents takes one: `class_temperature` in the config.json of its weights, or `--model.class_temperature` in training.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,15 +31,16 @@ from pytorch_lightning import Trainer, seed_everything
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from datamodules.discourse.features import ParserBatch
-from datamodules.discourse.parses import DiscourseParse
+from datamodules.discourse.distributions import inside, tree_ldd
+from datamodules.discourse.features import ParserBatch, parser_features
+from datamodules.discourse.parses import nodes_of
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import CorpusError
 from datamodules.treebank import TreebankData
-from experiments.discourse.parser_scores import Forecasts, calibration
-from experiments.discourse.score_parser import parsed, plain, request_of
+from experiments.discourse.parser_scores import intervals
+from experiments.discourse.score_parser import plain
+from lightning_modules.discourse_parser.discourse_charts import document_ldd
 from lightning_modules.discourse_parser.parser import SMALL, DiscourseParser
-from lightning_modules.metrics.calibration import BINS
 
 Recipe = dict[str, dict[str, Any]]  # arguments of `model`, `data` and `trainer`
 BOUNDS = (0.1, 10.0)  # of the temperature
@@ -141,57 +149,114 @@ def held_out(model: DiscourseParser, data: FoldData) -> list[HeldOut]:
     return found
 
 
-def measure(options: argparse.Namespace, recipe: Recipe) -> dict[str, Any]:
-    """Train a parser for each fold, fit the temperature, and score it on documents that did not take part.
+@torch.no_grad()
+def squared_errors(
+    model: DiscourseParser, document: TreebankDocument, temperatures: Sequence[float], max_half_width: int
+) -> Tensor:
+    """Return the squared errors of the LDD of a document at some temperatures, and its number of ordered pairs.
 
-    The likelihood with a temperature is that of each fold with the temperature of the other folds.
+    Args:
+        model: a parser that was not trained on the document.
+        document: with a binary tree.
+        temperatures: T of them.
+        max_half_width: EDUs to each side over which the LDD is compared with that of the gold tree.
+
+    Returns:
+        Sum over pairs and relations of (p - y)^2 at each temperature, then the number of pairs, [T + 1].
     """
-    folders = [options.out / f"fold-{fold}" for fold in range(options.folds)]
+    features = parser_features(document, document.edus, model.subwords, name=document.id)
+    half_width = min(max_half_width, features.size - 1)
+    nodes = nodes_of(document.tree, model.relations)
+    target = tree_ldd(nodes, features.size, len(model.relations), model.rows, half_width)
+    batch, before = ParserBatch.of([features]), model.reader.temperature
+    vectors = model.vectors(batch)
+    errors = []
+    for temperature in temperatures:
+        model.reader.temperature = temperature
+        (charts,) = model.charts(batch, vectors)
+        band = document_ldd(charts, model.reader.classes, half_width, model.rows).band
+        errors.append((band - target).square().sum())
+    model.reader.temperature = before
+    return torch.stack([*errors, inside(features.size, half_width).sum()]).double()
+
+
+def measure(options: argparse.Namespace, recipe: Recipe) -> dict[str, Any]:
+    """Train a parser for each fold, then fit and score the temperature by likelihood and by the LDD's Brier score."""
     data = [FoldData(fold, options.folds, **recipe["data"]) for fold in range(options.folds)]
-    documents: list[list[HeldOut]] = []
-    for fold, folder in enumerate(folders):
-        documents.append(held_out(trained(options, recipe, fold, folder), data[fold]))
-        note(f"fold {fold + 1} of {options.folds}: temperature {fit_temperature(documents[-1]):.3f}")
-    everything = list(chain(*documents))
-    others = [list(chain(*documents[:fold], *documents[fold + 1 :])) for fold in range(options.folds)]
-    temperatures = [fit_temperature(rest) for rest in others]
-    counts = [len(fold) for fold in documents]
-    crossed = [negative_log_likelihood(fold, t) for fold, t in zip(documents, temperatures)]
+    models = [trained(options, recipe, fold, options.out / f"fold-{fold}") for fold in range(options.folds)]
+    documents = [held_out(model, fold) for model, fold in zip(models, data)]
     result = {
         "folds": options.folds,
-        "documents": len(everything),
-        "nodes": sum(len(document.gold) for document in everything),
+        "documents": sum(map(len, documents)),
+        "nodes": sum(len(document.gold) for document in chain(*documents)),
         "epochs": recipe["trainer"]["max_epochs"],
-        "temperature": fit_temperature(everything),
-        "temperatures_of_other_folds": temperatures,
-        "nll": {
-            "1": negative_log_likelihood(everything, 1.0),
-            "of_other_folds": sum(count * value for count, value in zip(counts, crossed)) / sum(counts),
-        },
+        "likelihood": by_likelihood(documents),
     }
-    if not options.no_ldd:
-        result["ldd"] = ldd_calibration(options, folders, data, temperatures)
+    if options.grid:
+        result["brier"] = by_brier(models, data, options)
     return result
 
 
-def ldd_calibration(
-    options: argparse.Namespace, folders: Sequence[Path], data: Sequence[FoldData], temperatures: Sequence[float]
+def by_likelihood(documents: Sequence[Sequence[HeldOut]]) -> dict[str, Any]:
+    """Return the most likely temperature, and -log P at 1 and at the temperature that the other folds have.
+
+    Args:
+        documents: of each fold.
+    """
+    folds = range(len(documents))
+    others = [list(chain(*documents[:fold], *documents[fold + 1 :])) for fold in folds]
+    temperatures = [fit_temperature(rest) for rest in others]
+    everything = list(chain(*documents))
+    crossed = sum(
+        len(fold) * negative_log_likelihood(fold, temperature) for fold, temperature in zip(documents, temperatures)
+    )
+    return {
+        "temperature": fit_temperature(everything),
+        "of_other_folds": temperatures,
+        "nll_at_1": negative_log_likelihood(everything, 1.0),
+        "nll_of_other_folds": crossed / len(everything),
+    }
+
+
+def by_brier(
+    models: Sequence[DiscourseParser], data: Sequence[FoldData], options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the calibration of the LDD of held-out documents, at 1 and at the temperature of the other folds."""
-    parses: dict[str, list[DiscourseParse]] = {"1": [], "of_other_folds": []}
-    gold: list[TreebankDocument] = []
-    for folder, fold, temperature in zip(folders, data, temperatures):
-        documents = fold.documents("held_out")
-        requests = [request_of(document) for document in documents]
-        for name, value in (("1", 1.0), ("of_other_folds", temperature)):
-            model = DiscourseParser.load(folder, least=options.least, band=options.band, class_temperature=value)
-            parses[name] += parsed(model, requests, f"parsing, temperature {value:.2f}")
-        gold += documents
-    forecasts = Forecasts(parses["1"], gold)
-    systems = {name: lambda i, own=own: own[i].band(own[i].half_width) for name, own in parses.items()}
-    table, _ = calibration(systems, forecasts, BINS)
-    names = ("labelled/brier", "labelled/brier_above", "labelled/ece_probable", "summed/brier", "summed/ece")
-    return {system: {name: scores[name] for name in names} for system, scores in table.items()}
+    """Return the temperature of the grid with the least Brier score of the LDD over all held-out pairs of EDUs, and
+    the score at 1 and at the temperature that the other folds have, each with a bootstrap interval over documents."""
+    grid = sorted({1.0, *options.grid})
+    sums = []  # of each fold, [documents, T + 1]
+    for model, fold in zip(models, data):
+        model.least = options.least
+        documents = [replace(d, tree=d.tree.binary()) for d in fold.documents("held_out") if len(d.edus) > 1]
+        note(f"fold {fold.fold + 1} of {fold.folds}: the LDD of {len(documents)} documents")
+        sums.append(torch.stack([squared_errors(model, document, grid, options.band) for document in documents]))
+    chosen = [_least_brier(torch.cat([*sums[:n], *sums[n + 1 :]])) for n in range(len(sums))]
+    one = grid.index(1.0)
+    crossed = torch.cat([fold[:, [best, one, -1]] for fold, best in zip(sums, chosen)])
+    names = ("of_other_folds", "at_1", "difference")
+    return {
+        "temperature": grid[_least_brier(torch.cat(sums))],
+        "of_other_folds": [grid[best] for best in chosen],
+        "scores": dict(zip(map(str, grid), _brier(torch.cat(sums)).tolist())),
+        **dict(zip((f"brier_{name}" for name in names), intervals(crossed, _compared))),
+    }
+
+
+def _brier(sums: Tensor) -> Tensor:
+    """The Brier score at each temperature: [D, T + 1] -> [T]."""
+    total = sums.sum(0)
+    return total[:-1] / total[-1]
+
+
+def _least_brier(sums: Tensor) -> int:
+    """Index of the temperature with the least Brier score."""
+    return int(_brier(sums).argmin())
+
+
+def _compared(sums: Tensor) -> Tensor:
+    """Two Brier scores and their difference, from two sums of squared errors and pairs: [..., 3] -> [..., 3]."""
+    one, other = sums[..., 0] / sums[..., 2], sums[..., 1] / sums[..., 2]
+    return torch.stack([one, other, one - other], -1)
 
 
 # The command -----------------------------------------------------------------------------------------------------
@@ -235,9 +300,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folds", type=int, default=3, help="into which the training documents are split")
     parser.add_argument("--epochs", type=int, default=None, help="of each training; the recipe's if not given")
     parser.add_argument("--seed", type=int, default=1, help="of each training")
-    parser.add_argument("--least", type=float, default=1e-4, help="see DiscourseParser; for the LDD's calibration")
+    parser.add_argument("--least", type=float, default=1e-4, help="of the LDD, see DiscourseParser")
     parser.add_argument("--band", type=int, default=512, help="EDUs to each side over which the LDD is compared")
-    parser.add_argument("--no_ldd", action="store_true", help="leave the LDD's calibration out: it takes longest")
+    parser.add_argument(
+        "--grid", type=float, nargs="*", default=[0.5, 0.6, 0.7, 0.8, 0.9], help="temperatures for brier beside 1"
+    )
     options = parser.parse_args(arguments)
     if options.folds < 2:
         raise SystemExit(f"--folds {options.folds}: at least 2, as each is held out from the others")

@@ -2,12 +2,16 @@
 
 import json
 import math
+from dataclasses import replace
+from itertools import permutations
 
 import pytest
 import torch
 import yaml
 from made_up_treebank import made_up_treebank
 
+from datamodules.discourse.distributions import tree_ldd
+from datamodules.discourse.parses import ParseRequest, nodes_of
 from datamodules.documents import CorpusError
 from experiments.discourse.class_temperature import (
     FoldData,
@@ -16,6 +20,7 @@ from experiments.discourse.class_temperature import (
     main,
     negative_log_likelihood,
     read_recipe,
+    squared_errors,
 )
 from lightning_modules.discourse_parser.parser import DiscourseParser
 
@@ -75,22 +80,45 @@ def test_the_command_fits_scores_and_uses_trained_folds_again(treebank, tmp_path
     }
     path, out = tmp_path / "recipe.yaml", tmp_path / "folds"
     path.write_text(yaml.safe_dump(recipe))
-    main([str(path), str(treebank), "--out", str(out), "--folds", "2"])
+    main([str(path), str(treebank), "--out", str(out), "--folds", "2", "--grid", "0.6"])
     result = json.loads(capsys.readouterr().out)
     assert result == json.loads((out / "temperature.json").read_text())
-    assert (result["documents"], result["epochs"]) == (7, 1) and 0.1 < result["temperature"] < 10
-    assert len(result["temperatures_of_other_folds"]) == 2 and set(result["ldd"]) == {"1", "of_other_folds"}
+    assert (result["documents"], result["epochs"]) == (7, 1) and 0.1 < result["likelihood"]["temperature"] < 10
+    scores = result["brier"]["scores"]
+    assert set(scores) == {"0.6", "1.0"} and scores[str(result["brier"]["temperature"])] == min(scores.values())
+    assert len(result["likelihood"]["of_other_folds"]) == len(result["brier"]["of_other_folds"]) == 2
     # the weights alone decide, and a parser that takes the temperature parses with it
     weights = sorted(out.glob("*/model.safetensors"))
     before = [file.stat().st_mtime_ns for file in weights]
-    main([str(path), str(treebank), "--out", str(out), "--folds", "2", "--no_ldd"])
+    main([str(path), str(treebank), "--out", str(out), "--folds", "2", "--grid"])
     again = json.loads(capsys.readouterr().out)
-    assert again == {name: value for name, value in result.items() if name != "ldd"}
+    assert again == {name: value for name, value in result.items() if name != "brier"}
     assert [file.stat().st_mtime_ns for file in weights] == before and len(weights) == 2
     one, other = (DiscourseParser.load(out / "fold-0", class_temperature=value) for value in (1.0, 0.5))
     assert one.fingerprint != other.fingerprint
     other.save(tmp_path / "saved")
     assert DiscourseParser.load(tmp_path / "saved").reader.temperature == 0.5
+
+
+def test_squared_errors_are_those_of_the_parses_that_the_parser_gives(treebank):
+    torch.manual_seed(0)
+    data = FoldData(0, 2, train=treebank, val=treebank)
+    document = replace(data.documents("held_out")[0], tree=data.documents("held_out")[0].tree.binary())
+    request = ParseRequest(document.id, document.text, tuple(document.sentences), tuple(document.paragraphs),
+                           tuple(document.edus))  # fmt: skip
+    model = DiscourseParser(hidden_size=8, fit_size=2, members=2).eval()
+    found = squared_errors(model, document, [0.5, 1.0], max_half_width=2)
+    for number, temperature in enumerate((0.5, 1.0)):
+        model.reader.temperature, model.band = temperature, 2
+        parse, total, pairs = model.parse(request), 0.0, 0
+        gold = tree_ldd(nodes_of(document.tree, model.relations), parse.size, len(model.relations))
+        for a, b in permutations(range(parse.size), 2):
+            if abs(a - b) <= 2:
+                errors = parse.band(2)[a, 2 + b - a] - gold[a, parse.size - 1 + b - a]
+                total, pairs = total + errors.square().sum().item(), pairs + 1
+        assert found[number].item() == pytest.approx(total, rel=0.02)  # parses are kept in one byte a value
+        assert found[-1].item() == pairs
+    assert found[0] != found[1]
 
 
 def test_what_is_no_recipe_is_refused(treebank, tmp_path):
