@@ -1,11 +1,14 @@
 """`Batch`: what a DataModule hands to its model."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from itertools import islice
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
 
 
 def on_host() -> Any:
@@ -53,6 +56,13 @@ def pad(rows: list[list[int]], value: int = 0) -> Tensor:
     """Rows of ids as one tensor, filled up on the right: [B, longest row], at least one column."""
     width = max(1, *(len(row) for row in rows)) if rows else 1
     return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=torch.long)
+
+
+def pools(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Consecutive items in lists of `size`, the last one shorter; at most one list is held at a time."""
+    rest = iter(items)
+    while pool := list(islice(rest, size)):
+        yield pool
 
 
 def alike(lengths: Sequence[int], most: int) -> Iterator[list[int]]:

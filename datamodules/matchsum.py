@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Protocol
@@ -29,8 +30,11 @@ class SentenceScorer(Protocol):
 
     fingerprint: str
 
-    def sentence_scores(self, documents: list[Document]) -> list[list[float]]:
-        """A score for each sentence of each document, higher for better ones."""
+    def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
+        """Scores for the sentences of each document, higher for better ones, in the order of the documents.
+
+        Documents are to be read one after another, so that not all of a corpus are held in memory.
+        """
 
 
 @dataclass
@@ -135,13 +139,14 @@ class MatchSumData(EncoderData):
         path = self.cache_dir / "proposals" / f"{key}.json"
         if path.is_file():
             return json.loads(path.read_text(encoding="utf-8"))
-        documents = [as_document(row) for row in self.documents(split)]
-        scores = self.scorer.sentence_scores(documents)
-        for document, row in zip(documents, scores, strict=True):
-            if len(row) != len(document.sentences):
+        rows = self.documents(split)
+        found: dict[str, list[float]] = {}
+        for row, scores in zip(rows, self.scorer.sentence_scores(map(as_document, rows)), strict=True):
+            document = as_document(row)
+            if len(scores) != len(document.sentences):
                 name = type(self.scorer).__name__
-                raise CorpusError(f"{name} gave document {document.id!r} {len(row)} scores for its sentences")
-        found = {document.id: row for document, row in zip(documents, scores)}
+                raise CorpusError(f"{name} gave document {document.id!r} {len(scores)} scores for its sentences")
+            found[document.id] = scores
         path.parent.mkdir(parents=True, exist_ok=True)
         building = path.with_name(f".{path.name}.{os.getpid()}")
         building.write_text(json.dumps(found), encoding="utf-8")

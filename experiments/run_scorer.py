@@ -1,15 +1,18 @@
 """`RunScorer`: a trained extractive model as the proposer of another's candidates."""
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 import torch
 
-from datamodules.batch import alike
+from datamodules.batch import alike, pools
 from datamodules.documents import CorpusError, Document
-from experiments.run_folder import load_run
+from experiments.run_folder import Run, load_run
 from lightning_modules.checkpoints import best_checkpoint
+
+SCORES_VERSION = 2  # 2: sentences that the run never learned to score are ranked last
 
 
 class RunScorer:
@@ -18,31 +21,44 @@ class RunScorer:
     Args:
         run: its folder.
         batch_tokens: tokens that are read at a time, padding included, or one document.
+        pool: documents that are held in memory at a time; those of similar length among them are read together.
 
     Raises:
+        ValueError: if `pool` is below 1.
         CorpusError: on use, if the folder has no checkpoint, or its model scores no sentences.
     """
 
-    def __init__(self, run: Path, batch_tokens: int = 16_384) -> None:
-        self.run, self.batch_tokens = Path(str(run)), batch_tokens
+    def __init__(self, run: Path, batch_tokens: int = 16_384, pool: int = 512) -> None:
+        if pool < 1:
+            raise ValueError(f"data.scorer.pool must be at least 1, got {pool}")
+        self.run, self.batch_tokens, self.pool = Path(str(run)), batch_tokens, pool
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the run's best checkpoint."""
+        """Digest of the run's best checkpoint, and the version of how its scores are used."""
         with best_checkpoint(self.run).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            return f"{hashlib.file_digest(file, 'sha256').hexdigest()}-{SCORES_VERSION}"
 
-    def sentence_scores(self, documents: list[Document]) -> list[list[float]]:
-        """A score in [0, 1] for each sentence of each document; 0 for those that the run leaves out."""
+    def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
+        """Yield a score for each sentence of each document.
+
+        Scores are in (0, 1); sentences that the run never learned to score are ranked last, with 0: those outside its
+        `min_words` and `max_words`, and those after its `max_source`.
+        """
         run = load_run(self.run)
         if not hasattr(run.model, "sentence_scores"):
             raise CorpusError(f"{self.run}: {type(run.model).__name__} scores no sentences; give a run of BertSum")
-        model = run.model.to("cuda" if torch.cuda.is_available() else "cpu")
+        run.model.to("cuda" if torch.cuda.is_available() else "cpu")
+        return (scores for pool in pools(documents, self.pool) for scores in self._pool_scores(run, pool))
+
+    def _pool_scores(self, run: Run, documents: list[Document]) -> list[list[float]]:
+        """Scores of some documents, those of similar length in one batch."""
         # without references: nothing but the text is to be encoded
         rows = [run.data.encode(Document(d.id, d.parts)) | {"id": d.id, "references": []} for d in documents]
-        scores: list[list[float]] = [[]] * len(rows)
+        scores = [[0.0] * len(document.sentences) for document in documents]
         for group in alike([row["length"] for row in rows], self.batch_tokens):
-            batch = run.data.collate([rows[index] for index in group]).to(model.device)
-            for index, found in zip(group, model.sentence_scores(batch)):
-                scores[index] = found + [0.0] * (len(documents[index].sentences) - len(found))
+            batch = run.data.collate([rows[index] for index in group]).to(run.model.device)
+            for index, values, usable in zip(group, run.model.sentence_scores(batch), batch.candidates.tolist()):
+                for sentence, value in enumerate(values):
+                    scores[index][sentence] = value if usable[sentence] else 0.0
         return scores

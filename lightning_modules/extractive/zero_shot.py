@@ -1,13 +1,13 @@
 """Extraction that nothing was learned for: sentence vectors of any encoder, or tf-idf, scored and selected."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from datamodules.batch import alike
+from datamodules.batch import alike, pools
 from datamodules.documents import Document
 from datamodules.text.encoder_text import EncoderText, by_token
 from datamodules.text.subwords import encoder_path
@@ -20,6 +20,7 @@ from lightning_modules.extractive.term_vectors import tf_idf
 from lightning_modules.networks.passages import Reader
 
 TF_IDF = "tfidf"
+POOL = 512  # documents that are held in memory at a time where sentences are scored one document after another
 
 
 class ZeroShot:
@@ -59,13 +60,15 @@ class ZeroShot:
             settings += [encoding, pooling]
         self.fingerprint = hashlib.sha256(repr(settings).encode()).hexdigest()
 
-    def sentence_scores(self, documents: list[Document]) -> list[list[float]]:
-        """A score for each sentence of each document, higher for better ones."""
-        found: list[list[float]] = [[]] * len(documents)
-        for group, scores, _, _ in self._scored(documents):
-            for index, row in zip(group, scores.tolist()):
-                found[index] = row[: len(documents[index].sentences)]
-        return found
+    def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
+        """Yield a score for each sentence of each document, higher for better ones; `POOL` documents are held at a
+        time."""
+        for pool in pools(documents, POOL):
+            scores_of: list[list[float]] = [[]] * len(pool)
+            for group, scores, _, _ in self._scored(pool):
+                for index, row in zip(group, scores.tolist()):
+                    scores_of[index] = row[: len(pool[index].sentences)]
+            yield from scores_of
 
     def extract(self, documents: list[Document], options: SelectionOptions) -> list[list[int]]:
         """The selected sentences of each document, in the order that the options ask for."""

@@ -1,5 +1,7 @@
 import json
 import re
+import shutil
+import weakref
 from io import StringIO
 
 import numpy as np
@@ -7,8 +9,10 @@ import pytest
 from cases_extractive import CASES
 from rich.console import Console
 
+from datamodules.corpora import Texts
 from datamodules.corpora.corpus import as_document
-from datamodules.documents import CorpusError
+from datamodules.documents import CorpusError, Document
+from datamodules.matchsum import MatchSumData
 from experiments.pictures.show_extraction import draw_sentence_attention, marked_document, page, sentence_lines
 from experiments.run_folder import load_run
 from experiments.run_scorer import RunScorer
@@ -82,11 +86,47 @@ def test_a_run_proposes_what_its_model_scores(runs):
     batch = next(iter(run.data.val_dataloader()))
     expected = dict(zip(batch.ids, run.model.sentence_scores(batch)))
     documents = [as_document(row) for row in run.data.documents("val")]
-    for size in (1, 10_000):
-        found = RunScorer(runs["bertsum"], size).sentence_scores(documents)
-        for document, scores in zip(documents, found):
+    for size, pool in ((1, 512), (10_000, 512), (10_000, 2)):
+        found = RunScorer(runs["bertsum"], size, pool).sentence_scores(documents)
+        for document, scores in zip(documents, found, strict=True):
             if document.id in expected:
                 assert scores == pytest.approx(expected[document.id], abs=1e-5)
+
+
+def test_sentences_that_a_run_could_not_score_are_proposed_last(runs, tmp_path):
+    config = (runs["bertsum"] / "config.yaml").read_text(encoding="utf-8")
+    run = shutil.copytree(runs["bertsum"], tmp_path / "run")
+    changed = re.sub(r"\bmax_words: null", "max_words: 6", re.sub(r"\bmin_words: 0", "min_words: 3", config))
+    assert changed.count("_words: 6") == changed.count("_words: 3") == 1
+    (run / "config.yaml").write_text(changed, encoding="utf-8")
+    sentences = ["Boats.", "A storm hit.", "It was the longest storm that anybody could remember.", "Rain fell on."]
+    documents = [Document("mixed", [sentences]), Document("short", [["Boats.", "Rain."]])]
+    mixed, short = RunScorer(run).sentence_scores(documents)
+    assert mixed[0] == mixed[2] == 0 < min(mixed[1], mixed[3])
+    assert min(short) > 0, "where no sentence is of a good length, all are candidates"
+    assert RunScorer(run).fingerprint == RunScorer(runs["bertsum"]).fingerprint
+    whole = MatchSumData(Texts([]), RunScorer(run), keep=2, sizes=[2], encoder=None)
+    assert whole.choices(mixed) == [[1, 3]]
+
+
+def test_few_documents_are_in_memory_while_a_corpus_is_scored(runs):
+    class Watched(Document):
+        """A document that can be counted while it is in memory."""
+
+    live: set[int] = set()
+    most = 0
+
+    def corpus():
+        nonlocal most
+        for number in range(60):
+            document = Watched(str(number), [[f"A storm hit coast {number}.", "Boats sank."]])
+            live.add(number)
+            weakref.finalize(document, live.discard, number)
+            most = max(most, len(live))
+            yield document
+
+    scores = list(RunScorer(runs["bertsum"], pool=5).sentence_scores(corpus()))
+    assert [len(row) for row in scores] == [2] * 60 and most <= 2 * 5
 
 
 def test_the_run_of_another_model_proposes_nothing(trained):
