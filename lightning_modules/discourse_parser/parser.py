@@ -44,8 +44,8 @@ class DiscourseParser(LightningModule):
         -log P(tree) - sum over its nodes of log P(class | node)
 
     which is the likelihood of a labelled tree, normalised exactly. Several scorers (`members`) make a mixture: their
-    distributions are averaged, which is exact too. The tree is the one with the most spans right in expectation
-    (minimum Bayes risk), or the most probable one.
+    distributions are averaged, which is exact with both `rows`. The tree is the one with the most spans right in
+    expectation (minimum Bayes risk), or the most probable one.
 
     A text of more than `cap` EDUs is cut into chunks at paragraphs or sentences; each has a chart, and a chart over
     the chunks joins them. Its context is still the whole text.
