@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +18,12 @@ from transformers import LEDForConditionalGeneration
 from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
 from lightning_modules.rstformer.chunked_attention import chunked_attention, global_attention
+from lightning_modules.rstformer.dense_attention import SHORT, dense_attention
 from lightning_modules.rstformer.fused_attention import block_mask, fused_attention
 from lightning_modules.rstformer.injection import DiscourseInjection, HeadTable, View, check_band
 from lightning_modules.rstformer.lora import DiscourseAdapters
 
-AttentionPath = Literal["auto", "chunked", "fused"]
+AttentionPath = Literal["auto", "chunked", "dense", "fused"]
 _LINEAR = ("query", "key", "value", "query_global", "key_global", "value_global")
 
 
@@ -81,7 +82,8 @@ class LEDWindowAttention(nn.Module):
 
     Args:
         original: the module that it takes the place of; its parameters are shared.
-        path: `fused` or `chunked`; `auto` is fused on CUDA unless attention is dropped in training, else chunked.
+        path: `fused`, `dense` or `chunked`; `auto` is fused on CUDA unless attention is dropped in training, else dense
+            for short texts, else chunked.
 
     Raises:
         ValueError: if there is no such path.
@@ -89,8 +91,8 @@ class LEDWindowAttention(nn.Module):
 
     def __init__(self, original: nn.Module, path: AttentionPath = "auto") -> None:
         super().__init__()
-        if path not in ("auto", "chunked", "fused"):
-            raise ValueError(f"no attention path {path!r}; there are auto, chunked, fused")
+        if path not in get_args(AttentionPath):
+            raise ValueError(f"no attention path {path!r}; there are {', '.join(get_args(AttentionPath))}")
         for name in _LINEAR:
             setattr(self, name, getattr(original, name))
         self.heads, self.window = original.num_heads, original.one_sided_attn_window_size
@@ -137,7 +139,9 @@ class LEDWindowAttention(nn.Module):
         if self.fused(hidden_states):
             out = fused_attention(q * scale, k, v, view, table, self.window, given.batch.blocks(self.window))
         else:
-            out = chunked_attention(q * scale, k, v, view, table, self.window, self.dropout * self.training)
+            short = self.path == "auto" and hidden_states.shape[1] <= SHORT
+            attend = dense_attention if short or self.path == "dense" else chunked_attention
+            out = attend(q * scale, k, v, view, table, self.window, self.dropout * self.training)
         return (self.with_global_rows(out.transpose(1, 2).flatten(2), hidden_states, given.batch, scale),)
 
     def with_global_rows(self, out: Tensor, hidden: Tensor, batch: BatchView, scale: float) -> Tensor:

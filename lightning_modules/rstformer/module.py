@@ -60,7 +60,7 @@ class RSTformer(Summarizer):
         learn_weights: learn which relations a head looks at, from the map of one relation a head on.
         checkpoint_activations: compute the encoder's and decoder's activations twice, to save memory.
         compile_layers: compile each layer with `torch.compile`: the first batches take minutes, the others less time.
-        attention: `chunked`, `fused` (CUDA) or `auto`.
+        attention: `chunked`, `dense` (for short texts), `fused` (CUDA) or `auto`.
         learning_rate: of AdamW at its peak, where the command line names no other optimizer.
         discourse_rate: times that rate, of what discourse has learned of its own (beta, the heads' relations): beta
             starts at 0 and moves by about the rate a step, which would leave it there in a short fine-tuning.

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from lightning_modules.rstformer import chunked_attention as chunked
 from lightning_modules.rstformer.chunked_attention import chunked_attention
+from lightning_modules.rstformer.dense_attention import dense_attention
 from lightning_modules.rstformer.fused_attention import BLOCK, block_mask, fused_attention, rounded
 from lightning_modules.rstformer.injection import (
     ABLATIONS,
@@ -22,11 +23,11 @@ from lightning_modules.rstformer.injection import (
 )
 from tests.lightning_modules.rstformer.dense_attention import (
     band_of,
-    dense_attention,
     made_up_edus,
     made_up_ldd,
     weights_of,
 )
+from tests.lightning_modules.rstformer.dense_attention import dense_attention as attention_pair_by_pair
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
@@ -80,7 +81,7 @@ def expected(c: Case, injection, ablation, q, k, v, own_edu_neutral=True):
         heads = weights_of(p, HEADS, ablation)
         masks = (c.view.real[n], c.view.is_global[n], c.edu[n])
         how = (WINDOW, injection, ablation, BETA, 1e-3, own_edu_neutral)
-        out.append(dense_attention(q[n], k[n], v[n], *masks, heads, *how))
+        out.append(attention_pair_by_pair(q[n], k[n], v[n], *masks, heads, *how))
     return torch.stack(out)
 
 
@@ -97,11 +98,21 @@ def chunk(request, monkeypatch):
 @pytest.mark.parametrize("which", GLOBALS)
 @pytest.mark.parametrize("injection, ablation", VARIANTS)
 def test_chunked_equals_the_formula_forward_and_backward(injection, ablation, which, chunk):
+    check_forward_and_backward(chunked_attention, injection, ablation, which)
+
+
+@pytest.mark.parametrize("which", GLOBALS)
+@pytest.mark.parametrize("injection, ablation", VARIANTS)
+def test_dense_equals_the_formula_forward_and_backward(injection, ablation, which):
+    check_forward_and_backward(dense_attention, injection, ablation, which)
+
+
+def check_forward_and_backward(attend, injection, ablation, which):
     c = case(which=which)
     module = injection_of(injection, ablation)
     inputs = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
     others = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
-    out = usual(c, chunked_attention(*inputs, c.view, module(c.band), WINDOW))
+    out = usual(c, attend(*inputs, c.view, module(c.band), WINDOW))
     want = usual(c, expected(c, injection, ablation, *others))
     assert_close(out, want)
     weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=out.dtype)
@@ -129,6 +140,7 @@ def test_log_bias_inside_of_an_edu_in_both_paths(neutral, ablation):
     with torch.no_grad():
         fused = fused_attention(c.q, c.k, c.v, c.view, module(c.band), WINDOW, compiled=False)
         assert_close(usual(c, fused), want)
+        assert_close(usual(c, dense_attention(c.q, c.k, c.v, c.view, module(c.band), WINDOW)), want)
         differ = (want - usual(c, expected(c, "log_bias", ablation, c.q, c.k, c.v, not neutral))).abs().max()
     assert differ > 0.01
 
@@ -145,17 +157,18 @@ def test_the_gradient_of_beta_where_own_edus_are_neutral(neutral):
     assert torch.autograd.gradcheck(attend, (BETA.clone().requires_grad_(),), fast_mode=True)
 
 
+@pytest.mark.parametrize("attend", [chunked_attention, dense_attention])
 @pytest.mark.parametrize("operation", ["scale", "shift", "replace"])
-def test_gradient_of_the_table(operation, monkeypatch):
+def test_gradient_of_the_table(operation, attend, monkeypatch):
     monkeypatch.setitem(chunked.CHUNK, "cpu", 5)
     c = case(length=17)
     values = torch.rand(2, HEADS, *c.band.shape[1:3], dtype=torch.double, requires_grad=True)
 
-    def attend(values, q, k, v):
-        return usual(c, chunked_attention(q, k, v, c.view, HeadTable(values, operation), WINDOW))
+    def attended(values, q, k, v):
+        return usual(c, attend(q, k, v, c.view, HeadTable(values, operation), WINDOW))
 
     inputs = (values, *(x.clone().requires_grad_() for x in (c.q, c.k, c.v)))
-    assert torch.autograd.gradcheck(attend, inputs, fast_mode=True)
+    assert torch.autograd.gradcheck(attended, inputs, fast_mode=True)
 
 
 @pytest.mark.parametrize("injection", ["bias", "log_bias", "product"])
@@ -321,6 +334,22 @@ def test_dropout_keeps_the_mean_and_drops_the_same_in_both_passes():
         return chunked_attention(q, k, v, c.view, None, WINDOW, 0.3)
 
     assert torch.autograd.gradcheck(attend, tuple(x.clone().requires_grad_() for x in (c.q, c.k, c.v)), fast_mode=True)
+
+
+def test_the_dense_path_in_half_precision_and_with_dropout():
+    torch.manual_seed(0)
+    c = case(length=20, dtype=torch.float32)
+    table = HeadTable(torch.rand(2, HEADS, *c.band.shape[1:3]), "shift")
+    exact = dense_attention(c.q, c.k, c.v, c.view, table, WINDOW)
+    inputs = [x.bfloat16().requires_grad_() for x in (c.q, c.k, c.v)]
+    with torch.autocast("cpu", torch.bfloat16):
+        out = dense_attention(*inputs, c.view, table, WINDOW)
+    assert out.dtype == torch.bfloat16
+    assert_close(out.float(), exact, atol=0.05, rtol=0.05)
+    out.float().sum().backward()
+    assert all(x.grad.isfinite().all() for x in inputs)
+    many = torch.stack([dense_attention(c.q, c.k, c.v, c.view, table, WINDOW, 0.3) for _ in range(300)])
+    assert ((many.mean(0) - exact).abs() <= 5 * many.std(0) / 300**0.5 + 1e-6).all() and (many.std(0)[0] > 0.01).all()
 
 
 def test_half_precision_and_autocast():

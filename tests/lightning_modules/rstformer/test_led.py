@@ -69,10 +69,11 @@ BATCHES = {
 }
 
 
+@pytest.mark.parametrize("path", ["chunked", "dense"])
 @pytest.mark.parametrize("which", BATCHES)
-def test_without_discourse_equals_hugging_face_forward_and_backward(which):
+def test_without_discourse_equals_hugging_face_forward_and_backward(which, path):
     batch, theirs = Batch(**BATCHES[which]), plain()
-    ours = DiscourseLED(copy.deepcopy(theirs))
+    ours = DiscourseLED(copy.deepcopy(theirs), path=path)
     out, want = (model(**batch.source, labels=batch.labels) for model in (ours, theirs))
     assert_close(out.encoder_last_hidden_state, want.encoder_last_hidden_state, atol=1e-5, rtol=1e-5)
     assert_close(out.logits, want.logits, atol=1e-5, rtol=1e-5)
@@ -180,8 +181,8 @@ def test_a_parse_that_does_not_fit_is_refused():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="no attention path 'dense'"):
-        DiscourseLED(plain(), path="dense")
+    with pytest.raises(ValueError, match="no attention path 'sparse'; there are auto, chunked, dense, fused"):
+        DiscourseLED(plain(), path="sparse")
     dropping = DiscourseLED(plain(attention_dropout=0.1), path="fused").train()
     batch = Batch()
     with pytest.raises(ValueError, match="fused attention drops no weights"):
