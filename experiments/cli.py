@@ -14,6 +14,7 @@ from jsonargparse import ArgumentError
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from datamodules.documents import CorpusError
+from datamodules.text.printable import printable, printable_line
 from experiments.command_table import COMMANDS, TRAINING, load_command
 from experiments.linked_arguments import NOTE
 from experiments.parse_errors import check_configs, explain
@@ -86,7 +87,7 @@ def _quiet() -> None:
         "exists and is not empty",
     ):
         warnings.filterwarnings("ignore", f".*{text}")
-    warnings.formatwarning = lambda message, *_: f"precis: warning: {message}\n"
+    warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_says_something)
     os.environ.setdefault("WANDB_SILENT", "true")
     if not sys.stderr.isatty():
@@ -137,7 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         wrong = isinstance(error, ArgumentError)
         message = explain(str(error), arguments[0]) if wrong else " ".join(str(error).split())
-        print(f"precis: error: {message}", file=sys.stderr)
+        print(f"precis: error: {printable_line(message)}", file=sys.stderr)
         return 2 if wrong else 1
     finally:
         if trust_before is None:

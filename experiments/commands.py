@@ -1,5 +1,4 @@
 """Commands beside training: summarize, corpus, report."""
-
 import json
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Literal
 import torch
 from jsonargparse import ArgumentParser
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
@@ -20,6 +20,7 @@ from datamodules.corpora.describe import describe, print_description
 from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
+from datamodules.text.printable import printable, printable_line
 from experiments.pictures.show_extraction import Shown
 from experiments.run_folder import load_run, read_config
 from experiments.texts import collect_texts
@@ -54,7 +55,7 @@ def summarize(arguments: list[str]) -> None:
                 print(json.dumps(summary.record(), ensure_ascii=False), flush=True)
                 continue
             if len(texts) > 1:
-                print(f"== {summary.id}")
+                print(f"== {printable_line(summary.id)}")
             show.print(summary)
         show.write()
 
@@ -149,7 +150,7 @@ def score_table(predictions: dict[str, list[list[str]]], references: list[list[l
 
 def example_table(row: dict, text: str, most: int = 400) -> Table:
     """One document: its beginning, reference and summary, copied words marked."""
-    table = Table(title=row["id"], show_header=False, min_width=80)
+    table = Table(title=_escape(row["id"]), show_header=False, min_width=80)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     table.add_row("document", _escape(text[:most] + (" ..." if len(text) > most else "")))
@@ -163,4 +164,4 @@ def example_table(row: dict, text: str, most: int = 400) -> Table:
 
 
 def _escape(text: str) -> str:
-    return text.replace("[", "\\[")
+    return escape(printable(text))

@@ -1,5 +1,4 @@
 """What is in a corpus: counts, lengths and first examples."""
-
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from datamodules.corpora.corpus import Corpus, OnBadRecord, as_document, build_documents, read_manifest
 from datamodules.documents import Document
+from datamodules.text.printable import printable, printable_line
 from datamodules.text.sentences import Splitter
 
 _ROWS = {
@@ -72,7 +72,7 @@ def print_description(splits: list[dict[str, Any]], console: Console | None = No
     console.print(table)
     for split in splits:
         for bad in split["skipped"][:3]:
-            console.print(Text(f"skipped {bad['where']}: {bad['problem']}"))
+            console.print(Text(printable_line(f"skipped {bad['where']}: {bad['problem']}")))
         for document in split["examples"]:
             console.print(_example(split["split"], document))
 
@@ -111,8 +111,8 @@ def _cell(spread: dict[str, float] | None) -> str:
 
 def _example(split: str, document: Document, length: int = 600) -> Text:
     text = document.text if len(document.text) <= length else document.text[:length].rsplit(None, 1)[0] + " ..."
-    out = Text(f"\n{split}: {document.id}\n", style="bold")
-    out.append(text + "\n", style="not bold")
+    out = Text(f"\n{split}: {printable_line(document.id)}\n", style="bold")
+    out.append(printable(text) + "\n", style="not bold")
     for reference in document.references:
-        out.append("reference: " + " ".join(reference) + "\n", style="not bold italic")
+        out.append("reference: " + printable(" ".join(reference)) + "\n", style="not bold italic")
     return out

@@ -9,7 +9,7 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, AnyStr
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +25,7 @@ _OPENERS = {
     ".xz": lzma.open,
     ".zst": lambda path, mode: io.BufferedReader(pa.input_stream(str(path), compression="zstd")),
 }
+LONGEST_LINE = 64 << 20  # bytes; the longest books have a tenth of that
 _KINDS = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
 
 
@@ -37,7 +38,7 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, An
         fields: those that are wanted; Parquet reads no others.
 
     Raises:
-        CorpusError: if the file is absent, of an unknown kind, or breaks off.
+        CorpusError: if the file is absent, of an unknown kind, breaks off, or has a line of more than 64 MiB.
     """
     kind, packing = kind_of(path)
     if not path.is_file():
@@ -68,15 +69,32 @@ def kind_of(path: Path) -> tuple[str, str]:
     return kind, packing
 
 
+def _lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
+    """The lines of a file, each up to the greatest length: a small packed file can hold one that fills the memory.
+
+    Raises:
+        CorpusError: if one is longer.
+    """
+    number = 0
+    while line := stream.readline(LONGEST_LINE + 1):
+        number += 1
+        if len(line) > LONGEST_LINE:
+            raise CorpusError(
+                f"{path}:{number}: a line of more than {LONGEST_LINE >> 20} MiB, longer than any document; "
+                "check what the file holds, or split the line"
+            )
+        yield line
+
+
 def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
-    for number, line in enumerate(stream, start=1):
+    for number, line in enumerate(_lines(stream, path), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
         except UnicodeDecodeError as error:
             yield number, _not_utf8(f"{path}:{number}", line[error.start])
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # no JSON, or a number of more digits than Python reads
             yield number, BadRecord(f"{path}:{number}", f"broken JSON ({error})", MEND_OR_SKIP)
         else:
             if isinstance(row, dict):
@@ -87,10 +105,10 @@ def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
 
 
 def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
-    csv.field_size_limit(2**31 - 1)  # the default is shorter than a book
+    csv.field_size_limit(LONGEST_LINE)  # the default is shorter than a book
     # Bytes that are not UTF-8 come through as lone surrogates, so that the row they are in can be named.
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    rows = csv.reader(text, delimiter="\t" if kind == ".tsv" else ",", strict=True)
+    rows = csv.reader(_lines(text, path), delimiter="\t" if kind == ".tsv" else ",", strict=True)
     header: list[str] | None = None
     while True:
         start = rows.line_num + 1
@@ -118,9 +136,26 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, Any
         columns = [name for name in file.schema_arrow.names if name in fields]
         missing = dict.fromkeys(name for name in file.schema_arrow.names if name not in fields)
         for batch in file.iter_batches(batch_size=256, columns=columns or None):
-            for row in batch.to_pylist():
+            for row in _parquet_rows(batch):
                 number += 1
-                yield number, row if len(columns) == len(fields) else row | missing
+                if isinstance(row, UnicodeDecodeError):
+                    yield number, _not_utf8(f"{path}:{number}", row.object[row.start])
+                else:
+                    yield number, row if len(columns) == len(fields) else row | missing
+
+
+def _parquet_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | UnicodeDecodeError]:
+    """The rows of a batch; the error in the place of one with text that is not UTF-8, which Arrow does not check."""
+    try:
+        yield from batch.to_pylist()
+        return
+    except UnicodeDecodeError:
+        pass  # row by row, to know which
+    for index in range(len(batch)):
+        try:
+            yield from batch.slice(index, 1).to_pylist()
+        except UnicodeDecodeError as error:
+            yield error
 
 
 def _not_utf8(where: str, byte: int) -> BadRecord:

@@ -1,5 +1,4 @@
 """One document's parse, drawn: its tree as text and SVG, its distribution as a heat map."""
-
 from pathlib import Path
 
 import torch
@@ -9,6 +8,7 @@ from rich.console import Console
 
 from datamodules.discourse.drawing import draw_svg, draw_text
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.text.printable import printable
 
 LARGEST_HEAT_MAP = 2000  # EDUs to each side
 
@@ -24,7 +24,7 @@ def draw(found: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
     """
     texts = [request.text[start:end] for start, end in found.edus.tolist()]
     tree = found.best_tree()
-    print(draw_text(tree, texts, max(40, Console().width)))
+    print(printable(draw_text(tree, texts, max(40, Console().width))))
     if svg is not None:
         Path(str(svg)).write_text(draw_svg(tree, texts), encoding="utf-8")
     if png is not None:

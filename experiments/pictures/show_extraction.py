@@ -1,6 +1,6 @@
 """What an extractive model selected: scored sentences, documents with the selection marked, attention as a picture."""
-
 import html
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from callbacks.previews import marked
 from datamodules.documents import CorpusError
+from datamodules.text.printable import printable
 from lightning_modules.extractive.matchsum import MatchSum
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.summarizer import Summarizer, Summary
@@ -36,7 +37,7 @@ def sentence_lines(summary: ExtractiveSummary) -> str:
 def marked_document(summary: ExtractiveSummary) -> Text:
     """The document with each selected sentence in brackets and, on a terminal that can, bold."""
     text = Text()
-    for index, sentence in enumerate(summary.document):
+    for index, sentence in enumerate(map(printable, summary.document)):
         chosen = index in summary.positions
         text.append(f"[{sentence}]" if chosen else sentence, style="bold yellow" if chosen else "")
         text.append(" " if index + 1 < len(summary.document) else "")
@@ -119,13 +120,14 @@ class Shown:
             self._drawn += 1
 
     def print(self, summary: Summary) -> None:
-        """The summary as text, as it was asked for."""
+        """Print the summary as it was asked for; what a terminal would obey is shown there, and kept in a file."""
+        shown = printable if sys.stdout.isatty() else str
         if self.options.scores:
-            print(sentence_lines(summary), flush=True)
+            print(shown(sentence_lines(summary)), flush=True)
         elif self.options.mark and isinstance(summary, ExtractiveSummary):
             Console(soft_wrap=True, highlight=False).print(marked_document(summary))
         else:
-            print(marked(summary) if self.options.mark else " ".join(summary.sentences), flush=True)
+            print(shown(marked(summary) if self.options.mark else " ".join(summary.sentences)), flush=True)
 
     def write(self) -> None:
         """Writes the page.

@@ -1,5 +1,4 @@
 """What a launch shows: a table that moves on a terminal, a line a change elsewhere."""
-
 import csv
 from pathlib import Path
 from time import monotonic
@@ -8,6 +7,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
+from datamodules.text.printable import printable_line
 
 STYLES = {"finished": "green", "finished before": "green", "failed": "red", "stopped": "yellow", "elsewhere": "yellow"}
 AT_MOST = 30  # rows of the moving table; a grid of hundreds would not fit a terminal
@@ -63,7 +64,8 @@ class Progress:
         now = monotonic()
         self.took[name] = now - self.since.setdefault(name, now)
         if state != before and not self.console.is_terminal:
-            self.console.print(Text(f"{name}: {state}" + (f": {detail}" if detail else "")), soft_wrap=True)
+            line = f"{name}: {state}" + (f": {detail}" if detail else "")
+            self.console.print(Text(printable_line(line)), soft_wrap=True)
 
     def table(self) -> Table:
         """Runs with state, time and detail; those at work and those that failed first where there are too many."""
@@ -79,5 +81,6 @@ class Progress:
             state, detail = self.rows[name]
             minutes, seconds = divmod(round(self.took.get(name, 0)), 60)
             time = f"{minutes}:{seconds:02d}" if self.took.get(name) else ""
-            table.add_row(Text(name), Text(state, style=STYLES.get(state, "")), time, Text(detail))
+            style = STYLES.get(state, "")
+            table.add_row(Text(printable_line(name)), Text(state, style=style), time, Text(printable_line(detail)))
         return table

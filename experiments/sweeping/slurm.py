@@ -3,6 +3,7 @@
 Nothing here asks for accounting (`sacct`): what has left the queue is known from its run folder.
 """
 
+import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from datamodules.documents import CorpusError
+from datamodules.text.printable import printable_line
 from experiments.sweeping.job import Job
 from experiments.sweeping.slurm_task import work
 
@@ -74,6 +76,24 @@ def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
                     f"point {job.label!r}: trainer.{key} is {wanted[key]}, but the profile has {names[key]} {number}; "
                     f"give --profile.{names[key]} {wanted[key]}, or trainer.{key}: {number} in the sweep"
                 )
+
+
+def check_directives(profile: Profile) -> None:
+    """Checks that no value ends its line: the next one would be a command of the batch script.
+
+    Raises:
+        CorpusError: with the key of the profile.
+    """
+    values = {"partition": profile.partition, "memory": profile.memory}
+    for key, value in profile.directives.items():
+        if not re.fullmatch(r"[A-Za-z][\w-]*", key):
+            raise CorpusError(f"profile: directives: {key!r} is no option of sbatch; give its name without dashes")
+        if not isinstance(value, str | int | float | bool | None):
+            raise CorpusError(f"profile: directives.{key} must be one value, got {value!r}")
+        values[f"directives.{key}"] = value
+    for key, value in values.items():
+        if isinstance(value, str) and printable_line(value) != value:
+            raise CorpusError(f"profile: {key}: {value!r} has a line end or another control character; leave it out")
 
 
 def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> dict[str, str]:

@@ -1,5 +1,4 @@
 """`precis sweep FILE`: every point of a grid checked before any starts, then run where it is missing."""
-
 import json
 import os
 import shlex
@@ -12,10 +11,11 @@ from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 
 from datamodules.documents import CorpusError
+from datamodules.text.printable import printable_line
 from experiments.sweeping.grid import Point, Sweep, compose, flags, read_sweep
 from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite, take_lock, write_whole
 from experiments.sweeping.launch import launch
-from experiments.sweeping.slurm import Profile, check_devices, submit
+from experiments.sweeping.slurm import Profile, check_devices, check_directives, submit
 from experiments.sweeping.sweep_commands import COMMANDS
 from experiments.sweeping.sweep_folder import LOCK, TO_RETRY, read_launch, states, write_launch
 
@@ -40,7 +40,8 @@ def record(sweep: Sweep, points: list[Point], out: Path) -> None:
 def dry_run(sweep: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]:
     """The commands of each point, as they can be typed, and the count."""
     for point, job in zip(points, jobs):
-        yield f"# {point.label}" + (" (finished)" if is_finished(job) else "")
+        # the output may go to a shell: a label is one line, whatever its values hold
+        yield f"# {printable_line(point.label)}" + (" (finished)" if is_finished(job) else "")
         fit = ["precis", "fit", f"--config={sweep.base}", *flags(point.overrides), f"--run_dir={job.folder}"]
         yield shlex.join(fit)
         yield from (shlex.join(["precis", *arguments]) for _, arguments in job.stages()[1:])
@@ -95,7 +96,8 @@ def retry(arguments: list[str]) -> None:
     out = Path(str(options.folder))
     found, before = states(out), read_launch(out)
     chosen = [point.job for point in found if point.state in TO_RETRY]
-    print(f"{len(found)} points, {len(chosen)} to run" + "".join(f"\n  {job.label}" for job in chosen), flush=True)
+    labels = [f"  {printable_line(job.label)}" for job in chosen]
+    print("\n".join([f"{len(found)} points, {len(chosen)} to run", *labels]), flush=True)
     options.launcher = options.launcher or before["launcher"] or "local"
     if not any(word.startswith("--profile") for word in arguments) and "profile" in before:
         options.profile = Namespace(before["profile"])
@@ -114,7 +116,9 @@ def _add_launcher(parser: ArgumentParser, default: str | None) -> None:
 
 
 def _profile(options: Namespace) -> Profile:
-    return Profile(**{name: getattr(options.profile, name) for name in Profile.__dataclass_fields__})
+    profile = Profile(**{name: getattr(options.profile, name) for name in Profile.__dataclass_fields__})
+    check_directives(profile)
+    return profile
 
 
 def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:

@@ -1,5 +1,4 @@
 """`precis sweep status | logs | cancel FOLDER`: what is known of a sweep from its folder, and its end."""
-
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.documents import CorpusError
+from datamodules.text.printable import printable, printable_line
 from experiments.sweeping import slurm
 from experiments.sweeping.job import is_locked
 from experiments.sweeping.progress import STYLES
@@ -41,7 +41,8 @@ def status(arguments: list[str]) -> None:
         table.add_column(name, overflow="fold")
     for point in found:
         state = Text(point.state, style=STYLES.get(point.state, ""))
-        table.add_row(Text(point.job.label), state, Text(point.slurm), Text(point.detail))
+        label, detail = printable_line(point.job.label), printable_line(point.detail)
+        table.add_row(Text(label), state, Text(point.slurm), Text(detail))
     console = Console()
     console.print(table)
     console.print(f"{len(found)} points: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
@@ -72,9 +73,10 @@ def logs(arguments: list[str]) -> None:
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
         if not path.is_file() and point.slurm:  # it did not come as far as its own log
             path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"
-        print(f"== {point.job.label} ({point.state}): {path}")
+        print(f"== {printable_line(point.job.label)} ({point.state}): {path}")
         if path.is_file():
-            print("\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-options.lines :]))
+            last = path.read_text(encoding="utf-8", errors="replace").split("\n")[-options.lines - 1 :]
+            print(printable("\n".join(last).removesuffix("\n")))
 
 
 def cancel(arguments: list[str]) -> None:

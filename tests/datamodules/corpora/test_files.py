@@ -4,9 +4,11 @@ import gzip
 import io
 import json
 import lzma
+import tracemalloc
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -240,6 +242,41 @@ def test_a_text_longer_than_the_csv_modules_limit(tmp_path):
     long = "word " * 50_000
     corpus = Files(val=write(tmp_path / "x.csv", csv_bytes([{"document": long, "summary": "S."}])))
     assert records(corpus)[0].parts == [long]
+
+
+def test_numbers_that_python_does_not_read_are_named(tmp_path):
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(b'{"id": ' + b"7" * 5000 + b', "document": "x", "summary": "y"}\n' + jsonl(ROWS))
+    bad, *good = Files(train=str(path)).records("train")
+    assert isinstance(bad, BadRecord) and bad.where == f"{path}:1" and "4300 digits" in bad.problem
+    assert [record.id for record in good] == ["a", "b"]
+
+
+def test_text_of_parquet_that_is_not_utf8_is_named(tmp_path):
+    texts = [b"A text.", "Zürich".encode("latin1"), b"Another text."] * 100
+    offsets = pa.array([0, *np.cumsum([len(text) for text in texts])], pa.int32())
+    column = pa.StringArray.from_buffers(len(texts), offsets.buffers()[1], pa.py_buffer(b"".join(texts)))
+    ids = [str(number) for number in range(300)]
+    pq.write_table(pa.table({"id": ids, "document": column, "summary": ["One."] * 300}), tmp_path / "bad.parquet")
+    records = list(Files(train=str(tmp_path / "bad.parquet")).records("train"))
+    bad = [record for record in records if isinstance(record, BadRecord)]
+    assert [record.where for record in bad] == [f"{tmp_path / 'bad.parquet'}:{row}" for row in range(2, 301, 3)]
+    assert all("not UTF-8 (byte 0xfc)" in record.problem for record in bad)
+    assert [record.id for record in records if isinstance(record, Record)] == [i for i in ids if int(i) % 3 != 1]
+
+
+@pytest.mark.parametrize("suffix, pack", [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "tsv"])
+def test_a_line_that_would_fill_the_memory_is_refused(kind, suffix, pack, tmp_path, monkeypatch):
+    monkeypatch.setattr("datamodules.corpora.readers.LONGEST_LINE", 1 << 20)
+    path = tmp_path / f"bomb.{kind}{suffix}"
+    path.write_bytes(pack(b"id,document,summary\n" * (kind != "jsonl") + b"a" * (100 << 20)))
+    tracemalloc.start()
+    with pytest.raises(CorpusError, match=rf"bomb.{kind}{suffix}:[12]: a line of more than 1 MiB"):
+        list(Files(train=str(path)).records("train"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 << 20  # bytes, of 100 MiB unpacked
 
 
 def test_fingerprint_follows_content_and_arguments_not_time(tmp_path):

@@ -369,3 +369,34 @@ def test_points_that_share_their_parse_are_what_a_parse_of_their_own_makes(tmp_p
         alone = {"points": [{"model.coverage": True, "seed_everything": seed}]}
         (parsed,) = compose(read_sweep(write_sweep(tmp_path, tiny_config, **alone)))
         assert parsed.config == point.config and parsed.name[-8:] == point.name[-8:]
+
+
+def test_a_value_with_a_line_end_stays_in_its_comment(tmp_path, tiny_config, precis):
+    """The output of a dry run may go to a shell."""
+    hostile = f"line\ntouch {tmp_path / 'ran'}\n#"
+    path = write_sweep(tmp_path, tiny_config, grid={"wandb_project": [hostile, "plain"]}, after=[])
+    done = precis("sweep", path, "--out", tmp_path / "out", "--dry-run")
+    assert done.status == 0 and "# wandb_project=line\\ntouch" in done.out
+    # precis is no command here, and the last line, a count, is none anywhere
+    script = "precis() { printf '%s|' \"$@\"; echo; }\n" + done.out.rsplit("\n", 2)[0]
+    shell = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert not (tmp_path / "ran").exists() and f"--wandb_project={hostile}|" in shell.stdout
+
+
+@pytest.mark.parametrize(
+    "profile, where",
+    [
+        ({"directives": {"comment": "a\ntouch ran"}}, "directives.comment"),
+        ({"directives": {"comment\ntouch ran #": "a"}}, "directives: 'comment"),
+        ({"directives": {"comment": ["a\ntouch ran"]}}, "directives.comment must be one value"),
+        ({"partition": "debug\ntouch ran"}, "partition"),
+        ({"memory": "1G\rtouch ran"}, "memory"),
+    ],
+)
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_a_line_end_in_a_profile_is_refused(profile, where, dry, tmp_path, tiny_config, precis):
+    path = write_sweep(tmp_path, tiny_config, seeds=[1])
+    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
+    options = ["--launcher", "slurm", "--profile", tmp_path / "profile.yaml"]
+    done = precis("sweep", path, "--out", tmp_path / "out", *options, *dry)
+    assert done.status == 1 and f"profile: {where}" in done.err and not (tmp_path / "out").exists()
