@@ -72,22 +72,29 @@ class Previews(Callback):
         self.folder, self.documents, self.heat_maps = Path(folder), documents, heat_maps
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.state.fn != "fit" or trainer.sanity_checking or not trainer.is_global_zero:
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         data = trainer.datamodule
         features = data.features("val")
         with whole_documents(data):
             batch = data.collate([features[i] for i in range(min(self.documents, len(features)))])
         batch = batch.to(pl_module.device)
-        summaries = pl_module.scored(pl_module.summarize(batch))
-        self._table(trainer, summaries)
-        if hasattr(pl_module, "attention_of"):
-            for number in range(min(self.heat_maps, len(summaries))):
-                path = self.folder / f"step{trainer.global_step:06d}" / f"{number}.png"
-                draw_attention(path, *pl_module.attention_of(batch, number))
-                for logger in trainer.loggers:
-                    if isinstance(logger, WandbLogger):
-                        logger.log_image(f"attention/{number}", [str(path)])
+        # all ranks decode, since each may hold a part of the weights (FSDP); the first one writes
+        with trainer.precision_plugin.val_step_context():
+            summaries = pl_module.scored(pl_module.summarize(batch))
+            maps = min(self.heat_maps, len(summaries)) if hasattr(pl_module, "attention_of") else 0
+            attentions = [pl_module.attention_of(batch, number) for number in range(maps)]
+        if trainer.is_global_zero:
+            self._table(trainer, summaries)
+            self._draw(trainer, attentions)
+
+    def _draw(self, trainer: Trainer, attentions: list[tuple]) -> None:
+        for number, attention in enumerate(attentions):
+            path = self.folder / f"step{trainer.global_step:06d}" / f"{number}.png"
+            draw_attention(path, *attention)
+            for logger in trainer.loggers:
+                if isinstance(logger, WandbLogger):
+                    logger.log_image(f"attention/{number}", [str(path)])
 
     def _table(self, trainer: Trainer, summaries: list[Summary]) -> None:
         rows = [

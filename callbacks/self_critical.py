@@ -19,7 +19,7 @@ from datamodules.batch import Batch
 from datamodules.text.words import SENTENCE_ENDS
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.metrics.rewards import Reward, RougeReward, Written
-from lightning_modules.summarizer import Generative, Samples
+from lightning_modules.summarizer import Generative, Samples, log_training
 
 TERM = "self_critical"
 
@@ -42,7 +42,8 @@ class SelfCritical(Scheduled):
 
     Logged as train/: `reward`, `reward_baseline`, `advantage` (means), `advantage_positive` (share), `advantage_rms`,
     `entropy` (estimated by the samples, nats a token), `sample_length`, `baseline_length`, `gamma`, and `reward_time`,
-    the share of the time of training steps with rewards that rewards took so far.
+    the share of the time of training steps with rewards that rewards took so far. With several ranks they are means of
+    the ranks' values, by the number of their documents.
 
     Args:
         reward: of a text; ROUGE-L F1 if not given.
@@ -148,7 +149,7 @@ class SelfCritical(Scheduled):
         if pl_module.loss_weights[TERM] == 0:
             return
         self.seconds["step"] += time.perf_counter() - self._began
-        pl_module.log("train/reward_time", self.seconds["reward"] / self.seconds["step"], batch_size=1)
+        pl_module.log("train/reward_time", self.seconds["reward"] / self.seconds["step"], batch_size=1, sync_dist=True)
 
     # The term ----------------------------------------------------------------------------------------------------
 
@@ -265,7 +266,7 @@ class SelfCritical(Scheduled):
 
     def _log(self, module: Generative, batch: Batch, values: dict[str, Tensor | float]) -> None:
         for name, value in values.items():
-            module.log(f"train/{name}", value, batch_size=batch.batch_size)
+            log_training(module, name, value, batch)
 
     def _log_rewards(self, module: Generative, batch: Batch, rewards: Tensor) -> None:
         """Of the rewards of whole texts [B, K], the greedy one first where it is the baseline."""

@@ -23,11 +23,15 @@ class Batch:
 
     Attributes:
         ids: the documents' ids.
-        references: reference summaries a document, each a list of sentences.
+        references: reference summaries of each document, each a list of sentences.
+        weight: of this rank's loss, in training on several ranks: number of its documents, times ranks, divided by the
+            documents of all ranks. With it the mean over ranks is the mean over documents. It is 0 for a rank that has
+            none of an epoch's last few documents and repeats another rank's.
     """
 
     ids: list[str]
     references: list[list[list[str]]]
+    weight: float = field(default=1.0, kw_only=True)
 
     @property
     def batch_size(self) -> int:

@@ -18,12 +18,13 @@ class BatchSampler(Sampler[list[int]]):
     Each global batch of batch_size x num_replicas documents is dealt out to the ranks, so that r ranks with batch size
     b see in every step the documents that one rank with batch size r b sees. With shuffling, the shuffled documents are
     cut into pools of `pool` global batches, each pool is sorted by length and cut into batches, and the batches are
-    shuffled. Nothing is dropped: the last batch is smaller, and with several replicas the few documents that even it
-    out are repeated (training) or the shares differ by one (evaluation).
+    shuffled. Nothing is dropped: the last global batch is smaller, and the ranks' shares of it differ by one at most.
+    In training, where every rank takes part in every step, `weights` makes up for that, and a rank without a share
+    repeats a document with a weight of 0.
 
     Args:
-        lengths: a length a document; only their order matters.
-        batch_size: documents a rank and batch.
+        lengths: of the documents; only their order matters.
+        batch_size: documents per rank and batch.
         shuffle: training order; otherwise the documents' own.
         seed: of the order.
         pool: global batches that are sorted together; 0 leaves lengths mixed.
@@ -46,6 +47,7 @@ class BatchSampler(Sampler[list[int]]):
         self.lengths, self.batch_size, self.shuffle, self.seed, self.pool = lengths, batch_size, shuffle, seed, pool
         self.num_replicas, self.rank = num_replicas, rank
         self.epoch = 0
+        self._training_order: tuple[int, list[list[int]]] = (-1, [])  # epoch, its global batches
         self.start = 0  # batches to leave out of the next iteration
         self.sampler = self  # where Lightning looks for set_epoch
 
@@ -65,9 +67,14 @@ class BatchSampler(Sampler[list[int]]):
         if not self.shuffle:
             order = list(range(len(self.lengths)))
             return [order[i : i + size] for i in range(0, len(order), size)]
+        if self._training_order[0] != self.epoch:
+            self._training_order = self.epoch, self._shuffled(size)
+        return self._training_order[1]
+
+    def _shuffled(self, size: int) -> list[list[int]]:
+        """Return the global batches of this epoch, of `size` documents each."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(len(self.lengths), generator=generator).tolist()
-        order += order[: -len(order) % self.num_replicas]
         last = order[len(order) - len(order) % size :]  # taken before sorting, so that its lengths are no extremes
         order = order[: len(order) - len(last)]
         step = size * self.pool or len(order) or 1
@@ -80,8 +87,17 @@ class BatchSampler(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         start, self.start = self.start, 0
         for batch in self._global_batches()[start:]:
-            if share := batch[self.rank :: self.num_replicas]:
-                yield share
+            share = batch[self.rank :: self.num_replicas]
+            if share or self.shuffle:
+                yield share or batch[:1]
+
+    def weights(self) -> list[float]:
+        """Return the weight of each batch of this epoch, see `Batch.weight`; 1 outside of training."""
+        if not self.shuffle:
+            return [1.0] * len(self)
+        batches = self._global_batches()
+        shares = (len(batch[self.rank :: self.num_replicas]) for batch in batches)
+        return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]
 
 
 class ResumableLoader:
@@ -109,7 +125,10 @@ class ResumableLoader:
 
     def __iter__(self) -> Iterator:
         self.delivered = self.batch_sampler.start
+        weights = self.batch_sampler.weights()
         for batch in self.loader:
+            if weights[self.delivered] != 1:
+                batch.weight = weights[self.delivered]
             self.delivered += 1
             yield batch
 

@@ -106,6 +106,19 @@ def repeated_share(words: list[str], size: int = 3) -> float:
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
+def log_training(module: LightningModule, name: str, value: Tensor | float, batch: Batch, **options: Any) -> None:
+    """Log train/<name>, the mean over the documents that all ranks train on in this step.
+
+    Args:
+        module: what is trained.
+        name: of the value.
+        value: the mean over the documents of this rank's batch.
+        batch: the batch; all ranks call this in the same steps.
+        options: of `LightningModule.log`.
+    """
+    module.log(f"train/{name}", value * batch.weight, batch_size=batch.batch_size, sync_dist=True, **options)
+
+
 class Summarizer(LightningModule, ABC):
     """Base of all summarizers: training by weighted named terms, evaluation by summaries and ROUGE.
 
@@ -208,10 +221,10 @@ class Summarizer(LightningModule, ABC):
         torch.manual_seed(hash(drawn))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Weighted sum of the named terms; every term is logged as train/<name>.
+        """Return the weighted sum of the named terms, times the batch's weight among all ranks.
 
-        The sum of the model's own terms counts `loss_share`. With a share of 0 they are not computed, nor are extra
-        terms of weight 0.
+        Every term is logged as train/<name>, the mean over the documents of all ranks. The sum of the model's own terms
+        counts `loss_share`. With a share of 0 they are not computed, nor are extra terms of weight 0.
         """
         own = self.loss_terms(batch) if self.loss_share else {}
         wanted = {name: term for name, term in self.extra_terms.items() if self.loss_weights.get(name, 1.0)}
@@ -219,9 +232,9 @@ class Summarizer(LightningModule, ABC):
         shares = ((self.loss_share, own), (1.0, extra))
         loss = sum(share * weighted_sum(terms, self.loss_weights) for share, terms in shares if terms)
         for name, term in {**own, **extra}.items():
-            self.log(f"train/{name}", term.detach(), batch_size=batch.batch_size)
-        self.log("train/loss", loss.detach(), batch_size=batch.batch_size, prog_bar=True)
-        return loss
+            log_training(self, name, term.detach(), batch)
+        log_training(self, "loss", loss.detach(), batch, prog_bar=True)
+        return loss * batch.weight
 
     def log_mean(self, name: str, value: Tensor | float, documents: int, **options: Any) -> None:
         """Logs the mean over some documents, which becomes the mean over those of all evaluation batches and ranks."""

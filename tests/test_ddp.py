@@ -14,22 +14,26 @@ import torch
 from cases import CASES
 from pytorch_lightning import Callback, Trainer, seed_everything
 
-from callbacks import PredictionWriter
+from callbacks import PredictionWriter, Previews
 from datamodules.documents import CorpusError
 
 ANNEALED = next(case for case in CASES if case.model_args.get("coverage"))
-RUNS = [*((case, 1) for case in CASES), (ANNEALED, 2)]  # a model, and batches whose gradients are accumulated
-BATCH = 4  # of one process; the tiny corpus gives seven batches, the last one of two documents
+# A model, batches whose gradients are accumulated, and training documents. The last batch of an epoch of 23 has two for
+# the first process and one for the second; that of 25 has one for the first and none for the second.
+RUNS = [*((case, 1, 23) for case in CASES), (ANNEALED, 2, 25)]
+BATCH = 4  # of one process
 
 
 class Recorder(Callback):
-    """Losses of all batches, and gradients of all optimizer steps."""
+    """Losses and logged values of all batches, and gradients of all optimizer steps."""
 
     def __init__(self):
-        self.losses, self.gradients, self.weights = [], [], []
+        self.losses, self.gradients, self.weights, self.logged = [], [], [], []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         self.losses.append(outputs["loss"].item())
+        values = {name: value.item() for name, value in trainer.callback_metrics.items() if name.startswith("train/")}
+        self.logged.append(values)
         self.weights.append(pl_module.loss_weights.get("coverage", 0.0))
 
     def on_before_optimizer_step(self, trainer, pl_module, optimizer):
@@ -37,15 +41,28 @@ class Recorder(Callback):
         self.gradients.append(torch.cat(gradients))
 
 
+def note_decoding(model) -> list[list[str]]:
+    """A list that grows by the ids of each batch that the model summarizes."""
+    summarize, decoded = model.summarize, []
+
+    def noted(batch):
+        decoded.append(batch.ids)
+        return summarize(batch)
+
+    model.summarize = noted
+    return decoded
+
+
 def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
     """Trains and evaluates every model in this process, and leaves what came of it in a file."""
     torch.set_num_threads(1)
     results = {}
-    for case, accumulate in RUNS:
+    for case, accumulate, documents in RUNS:
         seed_everything(5, verbose=False)
         model = case.build_model(**case.repeatable)
-        data = case.build_data(files, batch_size=BATCH // world, eval_batch_size=6 // world)
-        recorder = Recorder()
+        data = case.build_data(files, batch_size=BATCH // world, eval_batch_size=6 // world, max_train=documents)
+        recorder, decoded = Recorder(), note_decoding(model)
+        previews = [Previews(folder / f"previews-{world}-{rank}", documents=3, heat_maps=1)] if accumulate == 2 else []
         predictions = folder / f"{world}-{case.name}-{accumulate}.jsonl"
         trainer = Trainer(
             accelerator="cpu",
@@ -55,7 +72,7 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
             max_epochs=2,
             accumulate_grad_batches=accumulate,
             gradient_clip_val=2.0,
-            callbacks=[*case.callbacks(), recorder, PredictionWriter(predictions)],
+            callbacks=[*case.callbacks(), *previews, recorder, PredictionWriter(predictions)],
             use_distributed_sampler=False,
             enable_checkpointing=False,
             enable_progress_bar=False,
@@ -65,6 +82,8 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
         trainer.fit(model, data)
         results[case.name, accumulate] = {
             "losses": recorder.losses,
+            "logged": recorder.logged,
+            "decoded": list(decoded),
             "gradients": recorder.gradients,
             "coverage_weights": recorder.weights,
             "weights": {name: tensor.clone() for name, tensor in model.state_dict().items()},
@@ -109,9 +128,8 @@ def results(server, corpus_files, tmp_path_factory):
     from test_ddp import process as target  # by the name under which a new process finds it
 
     folder = tmp_path_factory.mktemp("ddp")
-    for case in CASES:  # so that no process waits for another to build the data
-        data = case.build_data(corpus_files)
-        data.prepare_data()
+    for case, _, documents in RUNS:  # so that no process waits for another to build the data
+        case.build_data(corpus_files, max_train=documents).prepare_data()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -125,7 +143,7 @@ def results(server, corpus_files, tmp_path_factory):
 
 
 every_run = pytest.mark.parametrize(
-    "key", [(case.name, accumulate) for case, accumulate in RUNS], ids=lambda key: f"{key[0]}-{key[1]}"
+    "key", [(case.name, accumulate) for case, accumulate, _ in RUNS], ids=lambda key: f"{key[0]}-{key[1]}"
 )
 
 
@@ -136,15 +154,32 @@ def close(one, other) -> None:
 @every_run
 def test_training_on_two_processes_equals_one(results, key):
     first, second, one = (result[key] for result in results[:3])
-    assert len(one["losses"]) == len(first["losses"]) == 14
+    assert len(one["losses"]) == len(first["losses"]) == {1: 12, 2: 14}[key[1]]
     close([(a + b) / 2 for a, b in zip(first["losses"], second["losses"])], one["losses"])
     assert first["losses"] != second["losses"]  # each has documents of its own
-    assert len(one["gradients"]) == len(first["gradients"]) == {1: 14, 2: 8}[key[1]]
+    assert len(one["gradients"]) == len(first["gradients"]) == {1: 12, 2: 8}[key[1]]
     for theirs, ours in zip(first["gradients"], one["gradients"]):
         close(theirs, ours)
     for name, tensor in one["weights"].items():
         close(first["weights"][name], tensor)
         assert torch.equal(first["weights"][name], second["weights"][name])
+
+
+@every_run
+def test_training_logs_the_means_of_both_processes(results, key):
+    first, second, one = (result[key]["logged"] for result in results[:3])
+    assert "train/loss" in one[0] and first == second
+    for ours, expected in zip(first, one, strict=True):
+        assert ours == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_previews_are_decoded_on_both_processes_and_written_by_the_first(results):
+    folder = results[3]
+    for result in results[:3]:
+        previewed = [ids for ids in result[ANNEALED.name, 2]["decoded"] if ids == ["doc-26", "doc-27", "doc-28"]]
+        assert len(previewed) == 2  # one for each epoch's validation
+    maps = {name: len(list((folder / f"previews-{name}").rglob("*.png"))) for name in ("2-0", "2-1", "1-0")}
+    assert maps == {"2-0": 2, "2-1": 0, "1-0": 2}
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])

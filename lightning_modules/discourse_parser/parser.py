@@ -26,7 +26,7 @@ from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.schedules import warmed_up
 from lightning_modules.stored import digest, load_weights, read_settings, save_weights
-from lightning_modules.summarizer import weighted_sum
+from lightning_modules.summarizer import log_training, weighted_sum
 
 SMALL = "small"
 WEIGHTS = Path(__file__).parents[1] / "weights" / "discourse_parser"
@@ -277,8 +277,8 @@ class DiscourseParser(LightningModule):
         """The weighted sum of the terms."""
         terms = self.loss_terms(batch)
         for name, value in terms.items():
-            self.log(f"train/{name}", value.detach(), batch_size=batch.batch_size, prog_bar=True)
-        return weighted_sum(terms, self.loss_weights)
+            log_training(self, name, value.detach(), batch, prog_bar=True)
+        return weighted_sum(terms, self.loss_weights) * batch.weight
 
     def validation_step(self, batch: ParserBatch, batch_idx: int) -> None:
         """Loss and Parseval, with gold EDUs."""

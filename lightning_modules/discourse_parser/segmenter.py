@@ -20,6 +20,7 @@ from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.schedules import warmed_up
 from lightning_modules.stored import load_weights, read_settings, save_weights
+from lightning_modules.summarizer import log_training
 
 SMALL = "small"
 WEIGHTS = Path(__file__).parents[1] / "weights" / "edu_segmenter"
@@ -183,8 +184,8 @@ class EduSegmenter(LightningModule):
     def training_step(self, batch: SegmentationBatch, batch_idx: int) -> Tensor:
         """The loss."""
         loss = self.loss(batch)
-        self.log("train/loss", loss.detach(), batch_size=batch.batch_size, prog_bar=True)
-        return loss
+        log_training(self, "loss", loss.detach(), batch, prog_bar=True)
+        return loss * batch.weight
 
     def validation_step(self, batch: SegmentationBatch, batch_idx: int) -> None:
         """Loss and F1 of boundaries."""

@@ -31,7 +31,7 @@ from lightning_modules.networks.extended_output import (
 )
 from lightning_modules.networks.output_layer import VocabularySlices
 from lightning_modules.pointer_generator.network import Decoded, DecoderState, Memory, PointerGeneratorNetwork
-from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
+from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating, log_training
 
 
 class PointerGenerator(Summarizer):
@@ -119,7 +119,7 @@ class PointerGenerator(Summarizer):
             p_gen = decoded.gate.detach().squeeze(1).sigmoid().masked_fill(~real, 0)
             p_gen = (p_gen.sum(1) / lengths).mean()
             if self.training:
-                self.log("train/p_gen", p_gen, batch_size=batch.batch_size)
+                log_training(self, "p_gen", p_gen, batch)
             else:
                 self.log_mean("val/p_gen", p_gen, batch.batch_size)
         return terms

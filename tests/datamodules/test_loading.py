@@ -1,5 +1,5 @@
 import random
-from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,18 +22,35 @@ def test_one_rank_sees_every_document_once(number, shuffle, pool):
     assert sorted(map(len, batches))[1:] == [4] * (len(batches) - 1)
 
 
-@pytest.mark.parametrize("number", [5, 24, 25, 53])
-@pytest.mark.parametrize("ranks", [2, 3])
+def loaders(number, ranks, batch_size=2):
+    """A loader for each rank, over batches of document numbers."""
+    for rank in range(ranks):
+        sampler = BatchSampler(lengths(number), batch_size, True, seed=3, num_replicas=ranks, rank=rank)
+        sampler.set_epoch(2)
+        yield ResumableLoader(range(number), sampler, lambda rows: SimpleNamespace(rows=rows, weight=1.0))
+
+
+@pytest.mark.parametrize("number", [5, 24, 25, 50, 53])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_ranks_share_the_batches_of_one_rank_with_a_larger_batch(number, ranks):
-    shares = [list(BatchSampler(lengths(number), 2, True, seed=3, num_replicas=ranks, rank=r)) for r in range(ranks)]
+    shares = [list(loader) for loader in loaders(number, ranks)]
     assert len({len(share) for share in shares}) == 1, "every rank takes part in every step"
-    whole = list(BatchSampler(lengths(number), 2 * ranks, True, seed=3))
-    together = [sorted(i for part in parts for i in part) for parts in zip(*shares)]
-    if number % ranks == 0:
-        assert together == [sorted(batch) for batch in whole]
-    seen = Counter(i for batch in together for i in batch)
-    assert set(seen) == set(range(number))
-    assert seen.total() - number == -number % ranks, "only the few that even it out are repeated"
+    whole = [batch.rows for (loader,) in [loaders(number, 1, 2 * ranks)] for batch in loader]
+    values = [random.Random(i).random() for i in range(number)]
+    for parts, batch in zip(zip(*shares), whole, strict=True):
+        assert sorted(i for part in parts if part.weight for i in part.rows) == sorted(batch)
+        # the mean over ranks of what each one computes is the mean over the documents of the batch
+        means = [part.weight * sum(values[i] for i in part.rows) / len(part.rows) for part in parts]
+        assert sum(means) / ranks == pytest.approx(sum(values[i] for i in batch) / len(batch))
+        assert all(part.rows for part in parts)
+
+
+def test_an_epoch_that_goes_on_has_the_weights_of_the_uninterrupted_one():
+    for whole, rest in zip(loaders(25, 2), loaders(25, 2)):
+        expected = [(batch.rows, batch.weight) for batch in whole]
+        assert {weight for _, weight in expected} > {1.0}
+        rest.load_state_dict({"batches": 3})
+        assert [(batch.rows, batch.weight) for batch in rest] == expected[3:]
 
 
 @pytest.mark.parametrize("number", [5, 24, 25])
