@@ -4,6 +4,7 @@ from callbacks.best_checkpoint import BestCheckpoint
 from callbacks.coverage_annealing import CoverageAnnealing
 from callbacks.graceful_stop import GracefulStop
 from callbacks.length_curriculum import LengthCurriculum
+from callbacks.monitor_check import MonitorCheck
 from callbacks.monitors import GradientNorm, Throughput
 from callbacks.predictions import PredictionWriter
 from callbacks.previews import Previews
@@ -17,6 +18,7 @@ __all__ = [
     "GracefulStop",
     "GradientNorm",
     "LengthCurriculum",
+    "MonitorCheck",
     "PredictionWriter",
     "Previews",
     "Scheduled",

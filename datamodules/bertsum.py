@@ -70,6 +70,8 @@ class ExtractiveData(EncoderData):
         ValueError: if a number is too small.
     """
 
+    batch_type = ExtractiveBatch
+
     def __init__(
         self,
         corpus: Corpus,

@@ -39,6 +39,8 @@ class BertSumAbsData(ExtractiveData):
         ValueError: if a number is too small.
     """
 
+    batch_type = BertSumAbsBatch
+
     def __init__(
         self,
         corpus: Corpus,

@@ -80,6 +80,8 @@ class CommunicatingAgentsData(WordsData):
     The other arguments are those of `WordsData`.
     """
 
+    batch_type = CommunicatingAgentsBatch
+
     def __init__(
         self,
         corpus: Corpus,

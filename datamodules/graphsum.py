@@ -124,6 +124,8 @@ class GraphSumData(NeedsParser, SummarizationData):
     The other arguments are those of `SummarizationData`.
     """
 
+    batch_type = GraphSumBatch
+
     def __init__(
         self,
         corpus: Corpus,

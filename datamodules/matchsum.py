@@ -97,6 +97,8 @@ class MatchSumData(EncoderData):
         ValueError: if a number is too small, or there is no size.
     """
 
+    batch_type = MatchSumBatch
+
     def __init__(
         self,
         corpus: Corpus,

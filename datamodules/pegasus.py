@@ -49,6 +49,8 @@ class PegasusData(SummarizationData):
     The other arguments are those of `SummarizationData`. To fine-tune a pre-trained run give its text folder as `text`.
     """
 
+    batch_type = PegasusBatch
+
     def __init__(
         self,
         corpus: Corpus,

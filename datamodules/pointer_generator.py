@@ -38,6 +38,8 @@ class PointerGeneratorBatch(Batch):
 class PointerGeneratorData(WordsData):
     """Documents cut to `max_source` words, first references to `max_target` (See et al. 2017: 400 and 100)."""
 
+    batch_type = PointerGeneratorBatch
+
     def collate(self, rows: list[dict[str, Any]]) -> PointerGeneratorBatch:
         sources, targets, added = cut(rows, *self.lengths_now, self.vocab_size)
         extended = pad(sources, PAD)                                                 # [B, S]

@@ -94,6 +94,8 @@ class RSTformerData(NeedsParser, SummarizationData):
     The other arguments are those of `SummarizationData`.
     """
 
+    batch_type = RSTformerBatch
+
     def __init__(
         self,
         corpus: Corpus,

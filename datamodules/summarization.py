@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import datasets
 from pytorch_lightning import LightningDataModule
@@ -64,6 +64,7 @@ class SummarizationData(LightningDataModule, ABC):
         seed: of the training order; the run's own (`seed_everything`) if not given.
     """
 
+    batch_type: ClassVar[type[Batch]] = Batch  # what `collate` makes
     needs_references = True  # in training and validation
 
     def __init__(

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -103,6 +104,8 @@ def run(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP)
         return
+    with suppress(OSError):  # a folder that was deleted meanwhile
+        sys.path.append(os.getcwd())  # finds `--trainer.callbacks+=my_code.Hello`; installed code comes first
     command, *rest = arguments
     if command in COMMANDS:
         load_command(command)(rest)

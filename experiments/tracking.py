@@ -9,6 +9,7 @@ from typing import Any
 
 import wandb
 from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
@@ -18,6 +19,7 @@ LONGEST_TAG = 64  # what W&B takes
 DATA = "WANDB_DATA_DIR"
 THEIRS = os.environ.get(DATA)  # what the user has set
 ROWS = 1000  # of the table of predictions
+BEST_SCORES = "best_scores"  # of a checkpoint: the validation scores of the best one
 
 
 def logged_in() -> bool:
@@ -96,6 +98,9 @@ class WandbRecord(Callback):
     """What a dashboard shows beside the logged values: config, environment, ROUGE's signature, the model and the
     predictions as artifacts, and a table of predictions. Nothing where no logger is W&B's.
 
+    The summary of the run holds the validation scores of the best checkpoint (`val/...`) and its step (`best_step`);
+    those of the last validation where none was selected.
+
     Args:
         run: the run folder.
         config: of the run.
@@ -104,6 +109,7 @@ class WandbRecord(Callback):
 
     def __init__(self, run: Path, config: dict[str, Any], models: bool = True) -> None:
         self.run, self.config, self.models = Path(run), config, models
+        self._best_scores: dict[str, Any] = {}  # of the best checkpoint: what it was selected by, and what is shown
 
     def _runs(self, trainer: Trainer) -> list[Any]:
         if not trainer.is_global_zero:
@@ -123,6 +129,21 @@ class WandbRecord(Callback):
                 {"environment": known, "signatures": self._signatures(pl_module), "run_folder": str(self.run)},
                 allow_val_change=True,
             )
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._best_scores = checkpoint.get(BEST_SCORES, {})
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        # A checkpoint is saved after each validation, the best one first. W&B's own summary is the last value by then.
+        best = _best_score(trainer)
+        if best is not None and best != self._best_scores.get("score"):
+            metrics = trainer.callback_metrics.items()
+            values = {name: value.item() for name, value in metrics if name.startswith("val/")}
+            self._best_scores = {"score": best, "summary": values | {"best_step": trainer.global_step}}
+        if self._best_scores:
+            for run in self._runs(trainer):
+                run.summary.update(self._best_scores["summary"])
+        checkpoint[BEST_SCORES] = self._best_scores
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not self.models or trainer.interrupted:
@@ -147,6 +168,12 @@ class WandbRecord(Callback):
             for path in (predictions, predictions.with_suffix(".signatures.json")):
                 artifact.add_file(str(path))
             run.log_artifact(artifact)
+
+
+def _best_score(trainer: Trainer) -> float | None:
+    """Return the score of the best checkpoint so far, None if there is none."""
+    scores = [c.best_model_score for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)]
+    return next((float(score) for score in scores if score is not None), None)
 
 
 def table_of(predictions: Path) -> wandb.Table:

@@ -15,14 +15,23 @@ import yaml
 from filelock import FileLock
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
-from pytorch_lightning.callbacks import LearningRateMonitor, RichProgressBar
+from pytorch_lightning.callbacks import LearningRateMonitor
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from pytorch_lightning.utilities import rank_zero_only
+from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 import callbacks
 import datamodules.corpora
 import lightning_modules
-from callbacks import BestCheckpoint, GracefulStop, GradientNorm, PredictionWriter, Previews, StartFrom, Throughput
+from callbacks import (
+    BestCheckpoint,
+    GracefulStop,
+    GradientNorm,
+    MonitorCheck,
+    PredictionWriter,
+    Previews,
+    StartFrom,
+    Throughput,
+)
 from datamodules.documents import CorpusError
 from experiments.checkpoint_files import check_unused, check_writable, clear_start, has_checkpoint, resumable
 from experiments.cluster_tasks import check_tasks, trainer_plugins
@@ -30,6 +39,7 @@ from experiments.command_table import TRAINING
 from experiments.discourse.parsers import provide_parsers
 from experiments.linked_arguments import check_linked, link_arguments
 from experiments.metrics_file import MetricsRecord, RunCSVLogger
+from experiments.progress_bar import TrainingProgressBar
 from experiments.requeue import requeue
 from experiments.run_folder import (
     RunRecord,
@@ -197,6 +207,8 @@ class PrecisCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         """Build model, data and trainer; parsers that the data names are loaded by this package."""
         super().instantiate_classes()
+        if isinstance(self.model, Summarizer):
+            self.model.check_data(self.datamodule)
         provide_parsers(self.datamodule)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
@@ -209,7 +221,7 @@ class PrecisCLI(LightningCLI):
             predictions = PredictionWriter(folder / "predictions.jsonl", checkpoint)
             extra += [predictions, TruncationTable(folder)]
         if config.trainer.enable_progress_bar is not False:
-            extra.append(RichProgressBar(leave=False))
+            extra.append(TrainingProgressBar(leave=False))
         loggers: list[Any] = []
         if fitting:
             extra += [RunRecord(folder, self.record), GradientNorm(), Throughput(), self._stop(folder, config)]
@@ -227,9 +239,10 @@ class PrecisCLI(LightningCLI):
             if fitting:
                 extra.append(LearningRateMonitor("step"))
         self.parser_extra = extra
-        trainer = config.trainer
-        if trainer.logger is None or trainer.logger is True:
-            kwargs["logger"] = loggers or False
+        logger = self._get(self.config_init, "trainer").logger
+        if logger is not False:  # loggers of the command line come after those of the run folder
+            added = [] if logger in (None, True) else logger if isinstance(logger, list) else [logger]
+            kwargs["logger"] = [*loggers, *added] or False
         kwargs["plugins"] = trainer_plugins(self._get(self.config_init, "trainer").plugins)
         return super().instantiate_trainer(**kwargs)
 
@@ -252,7 +265,8 @@ class PrecisCLI(LightningCLI):
         return GracefulStop(last, resume, save_every=config.save_every, patient=in_job, on_stop=on_stop)
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list) -> Trainer:
-        return super()._instantiate_trainer(config, [*callbacks, *self.parser_extra])
+        first = [MonitorCheck()] if self.subcommand == "fit" else []
+        return super()._instantiate_trainer(config, [*first, *callbacks, *self.parser_extra])
 
     def fit(self, model: LightningModule, **arguments: Any) -> None:
         """`Trainer.fit`, into a run folder that is not there if the run ends before its first step."""
@@ -264,13 +278,23 @@ class PrecisCLI(LightningCLI):
         for logger in self.trainer.loggers:
             if isinstance(logger, RunCSVLogger) and self.values.resume and first:
                 logger.keep_rows_of(read_checkpoint(Path(self.values.ckpt_path), verify=False))
+        rank_zero_info(f"run folder: {self.folder}")
         try:
             self.trainer.fit(model, **arguments)
+            self._report_early_stopping()
         finally:
             if self.values.wandb != "off":
                 wandb.finish()
             if self.fresh and first and self.trainer.global_step == 0:
                 shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _report_early_stopping(self) -> None:
+        """Print why callbacks ended training, if they did."""
+        for callback in self.trainer.early_stopping_callbacks:
+            if callback.stopping_reason_message:
+                reason = callback.stopping_reason_message.removesuffix(" Signaling Trainer to stop.")
+                kind = type(callback).__name__
+                rank_zero_info(f"{kind} ended training after step {self.trainer.global_step:,}: {reason}")
 
     def after_test(self) -> None:
         """The W&B run that the scores went to is finished."""

@@ -52,6 +52,8 @@ class BertSumAbs(SequenceToSequence):
         val_summaries: validation documents that are summarized at each validation in training; -1 for all.
     """
 
+    batch_type = BertSumAbsBatch
+
     def __init__(
         self,
         vocab_size: int = 30_522,

@@ -36,6 +36,8 @@ class Pegasus(SequenceToSequence):
         val_summaries: validation documents that are summarized at each validation in training; -1 for all.
     """
 
+    batch_type = PegasusBatch
+
     def __init__(
         self,
         vocab_size: int = 16_000,

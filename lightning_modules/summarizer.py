@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from pytorch_lightning import LightningModule
@@ -133,6 +133,8 @@ class Summarizer(LightningModule, ABC):
             all. `validate` and `test` score all documents.
     """
 
+    batch_type: ClassVar[type[Batch]] = Batch  # what `loss_terms` and `summarize` read
+
     def __init__(self, vocab_size: int, decoding: DecodingOptions, val_summaries: int = 256) -> None:
         super().__init__()
         self.vocab_size, self.decoding, self.val_summaries = vocab_size, decoding, val_summaries
@@ -156,14 +158,30 @@ class Summarizer(LightningModule, ABC):
     # Text --------------------------------------------------------------------------------------------------------
 
     def setup(self, stage: str) -> None:
-        """Takes the text from the DataModule.
+        """Take the text from the DataModule.
 
         Raises:
-            CorpusError: if it does not fit `vocab_size`.
+            CorpusError: if it does not fit `vocab_size`, or the DataModule is another paper's.
         """
         data = getattr(self.trainer, "datamodule", None)
+        self.check_data(data)
         if data is not None and data.text is not None:
             self.use_text(data.text)
+
+    def check_data(self, data: Any) -> None:
+        """Compare the batches that a DataModule makes with those that the model reads.
+
+        A DataModule that does not say what it makes (`batch_type`) is not checked.
+
+        Raises:
+            CorpusError: if they differ.
+        """
+        made = getattr(data, "batch_type", Batch)
+        if made is not Batch and not issubclass(made, self.batch_type):
+            raise CorpusError(
+                f"{type(self).__name__} reads {self.batch_type.__name__}, but {type(data).__name__} makes "
+                f"{made.__name__}; give --data the DataModule of the same paper, as in experiments/configs"
+            )
 
     def use_text(self, text: Any) -> None:
         """Takes a vocabulary or tokenizer.

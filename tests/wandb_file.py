@@ -38,6 +38,10 @@ def records(path: Path) -> Iterator[Record]:
 class OfflineRun:
     """What the starts of one run left in its wandb folder, put together.
 
+    Args:
+        run: the run folder.
+        start: name of one start's folder, or a pattern.
+
     Attributes:
         ids: of W&B, one if they are one run.
         history: values by key, over all starts; tables and images with their `_type`.
@@ -47,14 +51,14 @@ class OfflineRun:
         group, job_type, tags: of the last start.
     """
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, start: str = "offline-run-*") -> None:
         self.ids: set[str] = set()
         self.history: dict[str, list[Any]] = {}
         self.config: dict[str, Any] = {}
         self.summary: dict[str, Any] = {}
         self.artifacts: list[tuple[str, set[str]]] = []
         self.group, self.job_type, self.tags = "", "", []
-        for path in sorted((run / "wandb").glob("offline-run-*/*.wandb")):
+        for path in sorted((run / "wandb").glob(f"{start}/*.wandb")):
             for record in records(path):
                 self._take(record)
 

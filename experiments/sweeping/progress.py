@@ -23,14 +23,15 @@ def last_line(path: Path) -> str:
 
 
 def last_metrics(run: Path) -> str:
-    """Step and last validation ROUGE-1 of a run that trains; nothing before its first row."""
+    """Return steps done and last validation ROUGE-1 of a run that trains; nothing before its first row."""
     path = run / "metrics.csv"
     if not path.is_file():
         return ""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     scores = [row["val/rouge1"] for row in rows if row.get("val/rouge1")]
-    step = f"step {rows[-1]['step']}" if rows and rows[-1].get("step") else ""
+    last = rows[-1].get("step") if rows else ""  # counted from 0
+    step = f"step {int(last) + 1}" if last else ""
     return step + (f", ROUGE-1 {float(scores[-1]):.2f}" if scores else "")
 
 

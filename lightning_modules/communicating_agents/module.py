@@ -76,6 +76,8 @@ class CommunicatingAgents(Summarizer):
         ValueError: if there is no agent, or `cohesion` is negative.
     """
 
+    batch_type = CommunicatingAgentsBatch
+
     def __init__(
         self,
         vocab_size: int = 50_000,

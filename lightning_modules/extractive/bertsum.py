@@ -66,6 +66,8 @@ class BertSum(Summarizer):
         ValueError: if heads do not divide a size, or an option has none of its values.
     """
 
+    batch_type = ExtractiveBatch
+
     def __init__(
         self,
         vocab_size: int = 30_522,

@@ -58,6 +58,8 @@ class MatchSum(Summarizer):
         ValueError: if a number is out of range.
     """
 
+    batch_type = MatchSumBatch
+
     def __init__(
         self,
         vocab_size: int = 30_522,

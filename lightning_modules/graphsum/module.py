@@ -69,6 +69,8 @@ class GraphSum(Summarizer):
         ValueError: if a size does not fit another, or an option has none of its values.
     """
 
+    batch_type = GraphSumBatch
+
     def __init__(
         self,
         vocab_size: int = 32_000,

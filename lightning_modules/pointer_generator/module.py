@@ -55,6 +55,8 @@ class PointerGenerator(Summarizer):
         compile_network: `torch.compile` the encoder and decoder.
     """
 
+    batch_type = PointerGeneratorBatch
+
     def __init__(
         self,
         vocab_size: int = 50_000,

@@ -73,6 +73,8 @@ class RSTformer(Summarizer):
             multiple of the heads, or decoding asks for `gnmt` or more tokens than there are positions.
     """
 
+    batch_type = RSTformerBatch
+
     def __init__(
         self,
         vocab_size: int = 16_000,

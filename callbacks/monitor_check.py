@@ -1,0 +1,65 @@
+"""Finds a monitored value that is never logged before training is spent on it."""
+
+from difflib import get_close_matches
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+from datamodules.documents import CorpusError
+
+LATER = ("train/", "lr-")  # logged from the first training batch on
+
+
+class MonitorCheck(Callback):
+    """Checks that the values which other callbacks monitor (`checkpoint.monitor`, `EarlyStopping`) are logged.
+
+    Values of the validation are checked after Lightning's sanity check, those of training after the first optimizer
+    step, and all of them after the first validation, in case there is no sanity check. It has to come before the
+    callbacks that it checks.
+
+    Raises:
+        CorpusError: during training, if a monitored value is not logged.
+    """
+
+    def __init__(self) -> None:
+        self._validated = self._trained = False
+
+    def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._check(trainer, [name for name in _monitors(trainer) if not name.startswith(LATER)])
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.state.fn == "fit" and not trainer.sanity_checking and not self._validated:
+            self._validated = True
+            self._check(trainer, list(_monitors(trainer)))
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        if not self._trained and (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
+            self._trained = True
+            self._check(trainer, [name for name in _monitors(trainer) if name.startswith("train/")])
+
+    @staticmethod
+    def _check(trainer: Trainer, names: list[str]) -> None:
+        logged = sorted(trainer.callback_metrics)
+        for name in names:
+            if name in logged:
+                continue
+            close = get_close_matches(name, logged, n=1)
+            hint = f"did you mean {close[0]}?" if close else "name one of those"
+            raise CorpusError(
+                f"{_monitors(trainer)[name]} is {name!r}, which this run does not log; it logs "
+                f"{', '.join(logged) or 'nothing'}; {hint}"
+            )
+
+
+def _monitors(trainer: Trainer) -> dict[str, str]:
+    """Return the names that callbacks monitor, each with the argument that says so."""
+    names: dict[str, str] = {}
+    for callback in trainer.callbacks:
+        monitor = getattr(callback, "monitor", None)
+        if isinstance(monitor, str):
+            kind = type(callback).__name__
+            is_checkpoint = isinstance(callback, ModelCheckpoint)
+            names.setdefault(monitor, "checkpoint.monitor" if is_checkpoint else f"monitor of {kind}")
+    return names
