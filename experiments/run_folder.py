@@ -34,6 +34,7 @@ from datamodules.summarization import SummarizationData
 from datamodules.truncation import from_csv, to_csv
 from experiments.checkpoint_files import adapt_best_models
 from experiments.discourse.parsers import provide_parsers
+from experiments.earlier_configs import upgrade
 from experiments.linked_arguments import link_arguments
 from experiments.sweeping.job import write_whole
 from experiments.trust import check_named, import_policy
@@ -60,7 +61,7 @@ def read_config(run: Path) -> dict[str, Any]:
     path = Path(run) / "config.yaml"
     if not path.is_file():
         raise CorpusError(f"{path}: not there; give the folder of a run that `precis fit` made")
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return upgrade(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]:

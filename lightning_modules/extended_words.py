@@ -14,7 +14,7 @@ from lightning_modules.decoding.beam_search import Hypotheses, State, Step, beam
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample
 from lightning_modules.networks.extended_output import every_word, sampling_memory
-from lightning_modules.networks.output_layer import ScreenedVocabulary, VocabularySlices
+from lightning_modules.networks.output_layer import VocabularySlices
 from lightning_modules.summarizer import Samples
 
 
@@ -29,7 +29,7 @@ def real_rows(target: Tensor) -> Tensor:
     return (target != PAD).flatten().nonzero().squeeze(1)
 
 
-def decoding_layer(output: nn.Linear, words: int, screening: bool) -> VocabularySlices | ScreenedVocabulary:
+def decoding_layer(output: nn.Linear, words: int) -> VocabularySlices:
     """Return an output layer as beam search reads it, a copy of the present weights.
 
     Make it anew for each batch: weights change between batches in ways that cannot be noticed (`.data.copy_` leaves a
@@ -39,10 +39,8 @@ def decoding_layer(output: nn.Linear, words: int, screening: bool) -> Vocabulary
     Args:
         output: the output layer, V rows.
         words: number of rows that have a word; those after them are left out.
-        screening: see `DecodingOptions.screening`.
     """
-    form = ScreenedVocabulary if screening else VocabularySlices
-    return form.of(output.weight[:words], output.bias[:words])
+    return VocabularySlices.of(output.weight[:words], output.bias[:words])
 
 
 def forbidden_words(options: DecodingOptions) -> tuple[int, ...]:

@@ -15,10 +15,13 @@ from typing import NamedTuple
 import pytest
 import torch
 import yaml
+from hypothesis import settings
 
 with suppress(ImportError):
     # sets up logging anew, by which all handlers are closed: in the middle of a test those would be pytest's
     import submitit  # noqa: F401
+settings.register_profile("suite", deadline=None)  # on a busy machine an example may take seconds
+settings.load_profile("suite")
 # one thread unless the environment says otherwise, here and in the processes that a test starts
 torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))
 # a shell lets what it starts in the background ignore Ctrl-C, and so would the processes that a test interrupts

@@ -50,3 +50,14 @@ def same(one: DiscourseParse, other: DiscourseParse) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in plain) and all(
         torch.equal(getattr(one, name), getattr(other, name)) for name in ("edus", "tree", "ldd", "gamma")
     )
+
+
+def to_band(dense: torch.Tensor, band: int) -> torch.Tensor:
+    """Return the band of a dense LDD: [E, E, R] -> [E, 2b + 1, R], zero outside the document."""
+    size = len(dense)
+    banded = dense.new_zeros(size, 2 * band + 1, dense.shape[2])
+    for edu in range(size):
+        for offset in range(-band, band + 1):
+            if 0 <= edu + offset < size:
+                banded[edu, offset + band] = dense[edu, edu + offset]
+    return banded

@@ -24,14 +24,6 @@ def inside(size: int, band: int) -> Tensor:
     return within
 
 
-def to_band(dense: Tensor, band: int) -> Tensor:
-    """The band of a dense LDD: [E, E, R] -> [E, 2b + 1, R]."""
-    size = dense.shape[0]
-    other = (torch.arange(size)[:, None] + torch.arange(-band, band + 1)).clamp(0, max(0, size - 1))
-    picked = dense[torch.arange(size)[:, None], other]
-    return picked * inside(size, band).unsqueeze(-1).to(picked.dtype)
-
-
 def to_dense(band: Tensor) -> Tensor:
     """The dense LDD of a band that reaches every pair: [E, 2b + 1, R] with b >= E - 1 -> [E, E, R].
 

@@ -127,11 +127,6 @@ class Tree:
         """The node that covers these EDUs, first and last; None for a leaf and for what is no constituent."""
         return self._by_span.get((start, end))
 
-    @property
-    def is_binary(self) -> bool:
-        """Whether all nodes have two children."""
-        return all(len(node.starts) == 2 for node in self.nodes)
-
     def spans(self) -> list[Span]:
         """The nodes of a binary tree in pre-order.
 
@@ -170,22 +165,6 @@ class Tree:
         for node in self.nodes:
             nodes.extend([node] if len(node.starts) == 2 else _binarised(node))
         return Tree(self.size, tuple(nodes))
-
-    def nary(self) -> "Tree":
-        """The tree in which a multinuclear node takes in its last child if that is multinuclear with its relation.
-
-        Undoes `binary()` on multinuclear nodes, unless the tree had such a child already, as 61 of the 208 trees of GUM
-        have (75 nodes): it is taken in as well. Satellites stay as they are attached.
-        """
-        merged: dict[tuple[int, int], Node] = {}
-        for node in reversed(self.nodes):  # children before parents
-            last = merged.get(node.children[-1])
-            relations = set(node.relations)
-            if last and len(relations) == 1 and relations == set(last.relations) and _all_nuclei(node, last):
-                del merged[last.start, last.end]
-                node = multinuclear(node.starts[:-1] + last.starts, node.end, node.relation)
-            merged[node.start, node.end] = node
-        return Tree(self.size, tuple(merged.values()))
 
     def map_relations(self, change: Callable[[str], str]) -> "Tree":
         """The tree with other names of relations; `span` stays."""
@@ -260,10 +239,6 @@ def _check_node(node: Node) -> None:
     bounds = (*node.starts, node.end + 1)
     if any(left >= right for left, right in pairwise(bounds)):
         raise TreeError(f"{where} has an empty child, or children out of order")
-
-
-def _all_nuclei(*nodes: Node) -> bool:
-    return not any("S" in node.nuclearity for node in nodes)
 
 
 def _binarised(node: Node) -> list[Node]:

@@ -110,12 +110,3 @@ ABLATIONS = (
         },
     ),
 )
-
-
-def dashboard_of(paper: str) -> Dashboard:
-    """The dashboard of a model's class.
-
-    Raises:
-        KeyError: if it has none.
-    """
-    return {dashboard.paper: dashboard for dashboard in PAPERS}[paper]

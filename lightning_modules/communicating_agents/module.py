@@ -225,7 +225,7 @@ class CommunicatingAgents(Summarizer):
                 words = sampling_memory(extended, self.vocab_size)
             else:
                 words = search_memory(self.network.output, source, extended, UNK)
-                layer = decoding_layer(self.network.output, len(self.text), options.screening)
+                layer = decoding_layer(self.network.output, len(self.text))
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
             return write(partial(self._step, layer=layer), state, memory._asdict() | words, options, generator)
 

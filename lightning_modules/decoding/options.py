@@ -24,9 +24,6 @@ class DecodingOptions:
             no open hypothesis can become better than those.
         prefer_finished: return hypotheses that were cut off at `max_length` only for documents in which none reached
             the end symbol, as See et al. 2017; otherwise they compete with finished ones by their score.
-        screening: let the output layer of our recurrent decoders look for the likeliest words in bfloat16 and score
-            exactly those; log-probabilities then err by less than 0.01. Several times as fast where the processor
-            multiplies bfloat16 matrices.
         sample: draw from the distribution instead of searching.
         greedy_first: the first hypothesis that is drawn takes the likeliest token in each step instead.
         temperature: of sampling.
@@ -43,7 +40,6 @@ class DecodingOptions:
     allow_unknown: bool = False
     early_stopping: bool = True
     prefer_finished: bool = False
-    screening: bool = False
     sample: bool = False
     greedy_first: bool = False
     temperature: float = 1.0

@@ -80,13 +80,6 @@ def score_many(
     return score(range(len(predictions)))
 
 
-def perl_digits(score: Score) -> Score:
-    """The five digits that ROUGE-1.5.5 prints: it rounds precision and recall, and takes F of the rounded ones."""
-    precision, recall = (float(f"{value:.5f}") for value in score[:2])
-    both = (precision + recall) / 2
-    return Score(precision, recall, float(f"{precision * recall / both:.5f}") if both else 0.0)
-
-
 def signature(
     variant: str,
     stem: bool | str = True,

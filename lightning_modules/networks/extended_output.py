@@ -15,7 +15,6 @@ from lightning_modules.networks.copying import (
     mix_log_probs,
 )
 from lightning_modules.networks.output_layer import (
-    ScreenedVocabulary,
     VocabularySlices,
     best_words,
     vocabulary_logits,
@@ -104,7 +103,7 @@ def likeliest_words(
     attention: Tensor,
     gate: Tensor | None,
     memory: dict[str, Tensor],
-    layer: VocabularySlices | ScreenedVocabulary,
+    layer: VocabularySlices,
     count: int,
 ) -> tuple[Tensor, Tensor]:
     """Candidates among which the likeliest `count` words of the mixture are: ids and log-probabilities, [B, K, C].

@@ -4,12 +4,11 @@ from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, linear, pad
+from torch.nn.functional import linear, pad
 
 from lightning_modules.networks.scratch import Scratch
 
 BLOCK = 64  # words of which only the maximum is looked at first
-SPARE = 16  # words that are scored exactly beyond those asked for, where the likeliest were found by rounded scores
 
 
 def wide(tensor: Tensor) -> Tensor:
@@ -64,63 +63,17 @@ class VocabularySlices(NamedTuple):
         return BestWords(ids, values - normalizer, normalizer)
 
 
-class ScreenedVocabulary(NamedTuple):
-    """An output layer that is multiplied in bfloat16 first, which processors with matrix units do several times as
-    fast; what looks likely is then scored exactly.
-
-    Log-probabilities share the normalizer of their row, in which only the words that were not looked at again are
-    rounded: it errs by less than 0.01, usually by some 0.0001. A word is missed where more than `SPARE` others, all of
-    like probability, are rounded up.
-    """
-
-    weight: Tensor  # [V, H]
-    bias: Tensor  # [V]
-    rough: Tensor  # the weight in bfloat16, filled up with zeros to whole blocks, [V', H]
-    rough_bias: Tensor  # -inf behind the last word, [V']
-    size: int  # words in all
-    scratch: Scratch
-
-    @classmethod
-    def of(cls, weight: Tensor, bias: Tensor) -> Self:
-        """A layer of weight [V, H] and bias [V]."""
-        size, missing = len(weight), -len(weight) % BLOCK
-        rough_bias = pad(bias, (0, missing), value=float("-inf")).bfloat16()
-        return cls(weight, bias, pad(weight, (0, 0, 0, missing)).bfloat16(), rough_bias, size, Scratch())
-
-    def best(self, rows: Tensor, count: int) -> BestWords:
-        """The likeliest `count` words of rows [N, H]."""
-        logits = self.scratch("logits", self.rough, len(rows), len(self.rough))                # [N, V']
-        torch.addmm(self.rough_bias, rows.bfloat16(), self.rough.T, out=logits)
-        columns = logits.unflatten(-1, (BLOCK, -1))  # a block is a column: [N, BLOCK, blocks]
-        maxima = columns.amax(1)                                                     # [N, blocks]
-        top = maxima.amax(-1, keepdim=True).float()                                  # [N, 1]
-        sums = sum((part.float() - top).exp_().sum(-1, keepdim=True) for part in logits.split(2048, 1))
-        looked = min(count + SPARE, self.size)
-        chosen = maxima.topk(min(looked, maxima.shape[1]), dim=-1).indices           # [N, chosen]
-        row, place = (torch.arange(size, device=rows.device) for size in (len(rows), BLOCK))
-        held = columns[row[:, None, None], place[:, None], chosen.unsqueeze(1)]      # [N, BLOCK, chosen]
-        rounded, order = held.flatten(1).topk(looked, dim=-1)                        # [N, looked]
-        block = chosen.gather(1, order % chosen.shape[1])
-        ids = order // chosen.shape[1] * columns.shape[2] + block
-        exact = (embedding(ids, self.weight) * rows.unsqueeze(1)).sum(-1)            # [N, looked]
-        exact = wide(exact + self.bias[ids])
-        rest = sums - (rounded.float() - top).exp().sum(-1, keepdim=True)            # of the words not looked at
-        normalizer = torch.cat([exact, rest.clamp_min(0).log() + top], -1).logsumexp(-1, keepdim=True)
-        values, order = exact.topk(count, dim=-1)                                    # [N, C]
-        return BestWords(ids.gather(1, order), values - normalizer, normalizer)
-
-
 def exp_sum(logits: Tensor, top: Tensor) -> Tensor:
     """Log-sum-exp of [N, words] whose maxima [N, 1] are known, [N, 1]."""
     return (logits - top).exp_().sum(-1, keepdim=True).log_() + top
 
 
-def best_words(features: Tensor, layer: "VocabularySlices | ScreenedVocabulary", count: int) -> BestWords:
+def best_words(features: Tensor, layer: VocabularySlices, count: int) -> BestWords:
     """The likeliest words of each row.
 
     Args:
         features: [..., H].
-        layer: the output layer; its class says how they are found.
+        layer: the output layer.
         count: how many words; all if there are fewer.
     """
     found = layer.best(features.flatten(0, -2), min(count, layer.size))              # rows [N, H]

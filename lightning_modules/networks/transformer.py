@@ -63,29 +63,6 @@ def never_empty(mask: Tensor) -> Tensor:
     return seen
 
 
-class LearnedPositions(nn.Module):
-    """A trained vector a position.
-
-    Args:
-        length: positions that there are.
-        size: D.
-    """
-
-    def __init__(self, length: int, size: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(length, size) * size**-0.5)
-
-    def forward(self, length: int, start: int = 0) -> Tensor:
-        """Vectors of the positions from `start` on, [length, D].
-
-        Raises:
-            ValueError: if there are not as many.
-        """
-        if start + length > len(self.weight):
-            raise ValueError(f"position {start + length} is beyond the {len(self.weight)} that were learned")
-        return self.weight[start : start + length]
-
-
 class MultiHeadAttention(nn.Module):
     """softmax(Q K^T / sqrt(D / N) + bias) V for each of N heads (section 3.2).
 

@@ -52,7 +52,6 @@ class PointerGenerator(Summarizer):
         learning_rate: of Adagrad, where the command line names no other optimizer.
         decoding: how summaries are decoded; beam 4, 35 to 120 tokens, mean log-probability if not given.
         val_summaries: validation documents that are summarized at each validation in training; -1 for all.
-        compile_network: `torch.compile` the encoder and decoder.
     """
 
     batch_type = PointerGeneratorBatch
@@ -69,7 +68,6 @@ class PointerGenerator(Summarizer):
         learning_rate: float = 0.15,
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
-        compile_network: bool = False,
     ) -> None:
         super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
         self.learning_rate = learning_rate
@@ -79,8 +77,6 @@ class PointerGenerator(Summarizer):
         self.has_coverage = coverage
         self.coverage_gate = float(coverage)
         self.loss_weights["coverage"] = float(coverage)
-        if compile_network:
-            self.network.compile()
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Adagrad with an initial accumulator of 0.1, as in the paper."""
@@ -159,7 +155,7 @@ class PointerGenerator(Summarizer):
                 words = sampling_memory(batch.source_extended, self.vocab_size)
             else:
                 words = search_memory(output, batch.source, batch.source_extended, UNK)
-                layer = decoding_layer(output, len(self.text), options.screening)
+                layer = decoding_layer(output, len(self.text))
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
             return write(partial(self._step, layer=layer), state, memory._asdict() | words, options, generator)
 

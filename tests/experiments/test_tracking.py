@@ -12,13 +12,15 @@ from cases import CASES
 from wandb_file import OfflineRun
 
 from datamodules.documents import CorpusError
-from experiments.dashboards.shown import ABLATIONS, PAPERS, SETTINGS, dashboard_of
+from experiments.dashboards.shown import ABLATIONS, PAPERS, SETTINGS
 from experiments.sync import records_of, runs_in
 from experiments.tracking import place, run_id, sweep_of
 
 ON_LINES = {case.model.rsplit(".", 1)[-1]: case for case in CASES} | {
     "PointerGenerator": next(case for case in CASES if case.name == "pointer-coverage")
 }
+
+DASHBOARDS = {dashboard.paper: dashboard for dashboard in PAPERS}
 
 
 def describe(sweep: Path, *runs: tuple[str, str]) -> None:
@@ -57,7 +59,7 @@ def test_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked, off
 
 
 def test_an_offline_run_holds_all_that_its_dashboard_shows(tracked, offline):
-    dashboard = dashboard_of("PointerGenerator")
+    dashboard = DASHBOARDS["PointerGenerator"]
     shown = {key for key in offline.history} | {key.removesuffix("._type") for key in offline.history}
     assert set(dashboard.history()) <= shown
     assert set(SETTINGS) <= offline.config.keys()
@@ -162,7 +164,7 @@ def test_what_is_shown_while_training_is_logged(paper, corpus_files, tmp_path, p
     assert done.status == 0, done.err
     with (run / "metrics.csv").open(newline="") as file:
         logged = set(csv.DictReader(file).fieldnames)
-    dashboard = dashboard_of(paper)
+    dashboard = DASHBOARDS[paper]
     assert {*dashboard.losses, *dashboard.scores, *dashboard.more, "train/grad_norm"} <= logged
 
 
@@ -181,7 +183,7 @@ def test_reports_have_the_panels_and_the_rows_of_the_ablation():
     from experiments.dashboards.build import ablation_report, report
     from lightning_modules.rstformer.injection import ABLATIONS as ROWS
 
-    dashboard = dashboard_of("RSTformer")
+    dashboard = DASHBOARDS["RSTformer"]
     panels = [panel for block in report(dashboard, "a", "b").blocks for panel in getattr(block, "panels", [])]
     specs = "".join(panel._to_model().model_dump_json(by_alias=True) for panel in panels)
     assert [key for key in dashboard.history() if f'"{key}"' not in specs] == []

@@ -1,1 +1,1 @@
-"""Treebank formats, a file each: `read` makes documents of a file's text, `write` a file's text of documents."""
+"""Readers of treebank formats, one module per format: `read` returns the documents of a file's text."""

@@ -1,12 +1,11 @@
 """CoNLL-U with GUM's `Discourse=` in the column MISC (Zeldes 2017; UD_English-GUM from release 2.9 of 2021 on)."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import PurePath
 
-from datamodules.discourse.dependencies import Dependencies, from_dependencies, to_dependencies
+from datamodules.discourse.dependencies import Dependencies, from_dependencies
 from datamodules.discourse.records import Offsets, TreebankDocument, TreebankError, checked
 from datamodules.discourse.trees import Tree, TreeError
 
@@ -55,18 +54,6 @@ def read(text: str, name: str) -> list[TreebankDocument]:
             numbered one after the other, words are blanked out, or the dependencies are no tree; with the line.
     """
     return [_document(part, name) for part in _parts(text, name)]
-
-
-def write(documents: Iterable[TreebankDocument]) -> str:
-    """Documents as CoNLL-U: words are what stands between spaces, and columns beside FORM and MISC are empty.
-
-    Sentences are those of the document, or its paragraphs, or the whole; the text between them is written as a space,
-    or as a new paragraph.
-
-    Raises:
-        TreebankError: if a document has no tree, or a sentence ends within a word.
-    """
-    return "".join(_written(document) for document in documents)
 
 
 def _parts(text: str, name: str) -> Iterator[_Lines]:
@@ -191,44 +178,3 @@ def _cut(text: str, starts: list[int]) -> list[Offsets]:
     """Offsets of what begins at each of `starts` and goes on to the next, without space at its end."""
     ends = [*starts[1:], len(text)]
     return [(start, start + len(text[start:end].rstrip())) for start, end in zip(starts, ends)]
-
-
-def _written(document: TreebankDocument) -> str:
-    if document.tree is None:
-        raise TreebankError(f"{document.id}: has no tree to write")
-    edges = _edges(document)
-    begins = {start for start, _ in document.paragraphs}
-    sentences = document.sentences or document.paragraphs or [(0, len(document.text))]
-    lines = [f"# newdoc id = {document.id}"]
-    lines += [f"# meta::genre = {document.genre}"] if document.genre else []
-    for number, (start, end) in enumerate(sentences, 1):
-        lines += [f"# sent_id = {document.id}-{number}"]
-        lines += [f"# text = {' '.join(document.text[start:end].split())}"]
-        lines += ["# newpar"] if start in begins else []
-        for place, (at, form) in enumerate(_words(document.text, start, end, edges), 1):
-            after = document.text[at + len(form) : at + len(form) + 1]
-            misc = [edges[at]] if at in edges else []
-            misc += ["SpaceAfter=No"] if after and not after.isspace() else []
-            lines.append("\t".join([str(place), form, *["_"] * (COLUMNS - 3), "|".join(misc) or "_"]))
-        lines.append("")
-    return "\n".join(lines) + "\n"
-
-
-def _words(text: str, start: int, end: int, edges: dict[int, str]) -> Iterator[tuple[int, str]]:
-    """What stands between spaces, cut where an EDU begins."""
-    for match in re.finditer(r"\S+", text[start:end]):
-        first, last = start + match.start(), start + match.end()
-        cuts = [first, *(at for at in range(first + 1, last) if at in edges), last]
-        yield from ((one, text[one:other]) for one, other in pairwise(cuts))
-
-
-def _edges(document: TreebankDocument) -> dict[int, str]:
-    """`Discourse=...` by the offset where each EDU begins."""
-    edges = {}
-    columns = zip(document.edus, *to_dependencies(document.tree), strict=True)
-    for edu, ((start, _), head, relation, kind, depth) in enumerate(columns, 1):
-        if head < 0:
-            edges[start] = f"Discourse=ROOT:{edu}:{depth}"
-        else:
-            edges[start] = f"Discourse={relation}{'_m' if kind == 'm' else ''}:{edu}->{head + 1}:{depth}"
-    return edges

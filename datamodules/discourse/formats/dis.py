@@ -70,38 +70,6 @@ def read(text: str, name: str) -> list[TreebankDocument]:
     return [_document(PurePath(name).name.split(".")[0], [texts[n] for n in sorted(texts)], tree, name)]
 
 
-def write(document: TreebankDocument) -> str:
-    """The text of a `.dis` file.
-
-    Raises:
-        TreebankError: if there is no tree, or an EDU has the quotes `_!` in it.
-    """
-    if document.tree is None:
-        raise TreebankError(f"{document.id}: has no tree to write")
-    texts = [" ".join(text.split()) for text in document.edu_texts]
-    for number, text in enumerate(texts):
-        if "_!" in text:
-            raise TreebankError(f"{document.id}: EDU {number} has `_!` in it, which a .dis file uses as quotes")
-    for edu in _paragraph_ends(document):
-        texts[edu] += PARAGRAPH_END
-    lines, pending = [], [(0, (0, len(texts) - 1), "Root", "")]
-    while pending:
-        depth, (start, end), role, relation = pending.pop()
-        if depth < 0:
-            lines.append("  " * ~depth + ")")
-            continue
-        label = f" (rel2par {relation})" if relation else ""
-        if start == end:
-            lines.append("  " * depth + f"( {role} (leaf {start + 1}){label} (text _!{texts[start]}_!) )")
-            continue
-        lines.append("  " * depth + f"( {role} (span {start + 1} {end + 1}){label}")
-        node = document.tree.node(start, end)
-        pending.append((~depth, (start, end), "", ""))
-        for child, letter, name in reversed(list(zip(node.children, node.nuclearity, node.relations, strict=True))):
-            pending.append((depth + 1, child, "Nucleus" if letter == "N" else "Satellite", name))
-    return "\n".join(lines) + "\n"
-
-
 def _bracketed(text: str, name: str) -> _Bracket:
     """The outermost bracket of a file."""
     top = _Bracket(0)
@@ -186,10 +154,3 @@ def _document(identifier: str, texts: list[str], tree: Tree, name: str) -> Treeb
     starts = [0] + [end + 1 for end in ends[:-1]]
     paragraphs = [(edus[start][0], edus[end][1]) for start, end in zip(starts, ends, strict=False)]
     return checked(TreebankDocument(identifier, text, edus, paragraphs=paragraphs, tree=tree), name)
-
-
-def _paragraph_ends(document: TreebankDocument) -> list[int]:
-    """The last EDU that begins in each paragraph."""
-    begins = [start for start, _ in document.edus]
-    ends = {sum(begin < end for begin in begins) - 1 for _, end in document.paragraphs}
-    return sorted(ends - {-1})

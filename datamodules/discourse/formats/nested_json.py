@@ -1,10 +1,9 @@
 """JSON and JSON Lines: a document a record, its tree as nested lists."""
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
-from datamodules.discourse.dependencies import Dependencies, from_dependencies, to_dependencies
+from datamodules.discourse.dependencies import Dependencies, from_dependencies
 from datamodules.discourse.records import TreebankDocument, TreebankError, checked
 from datamodules.discourse.trees import Tree, TreeError
 
@@ -31,29 +30,6 @@ def read_whole(text: str, name: str) -> list[TreebankDocument]:
     if not isinstance(records, list):
         return [_document(records, name)]
     return [_document(record, f"{name}, record {number}") for number, record in enumerate(records)]
-
-
-def write(documents: Iterable[TreebankDocument]) -> str:
-    """Documents as JSON Lines that `read_lines` reads back."""
-    return "".join(_line(document) + "\n" for document in documents)
-
-
-def _line(document: TreebankDocument) -> str:
-    record = _record(document)
-    try:
-        return json.dumps(record, ensure_ascii=False)
-    except RecursionError:  # a tree of a thousand levels: the dependencies tell it as well
-        return json.dumps({**record, "tree": None, "tree_nary": None}, ensure_ascii=False)
-
-
-def _record(document: TreebankDocument) -> dict[str, Any]:
-    record: dict[str, Any] = {"id": document.id, "genre": document.genre, "license": document.licence}
-    record |= {"text": document.text, "edus": document.edus}
-    record |= {"sentences": document.sentences, "paragraphs": document.paragraphs}
-    if document.tree is not None:
-        record |= to_dependencies(document.tree)._asdict()
-        record |= {"tree": document.tree.binary().nested(), "tree_nary": document.tree.nested()}
-    return record
 
 
 def _parsed(text: str, where: str) -> Any:

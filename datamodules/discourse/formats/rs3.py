@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import PurePath
-from xml.sax.saxutils import escape, quoteattr
 
 from datamodules.discourse.records import TreebankDocument, TreebankError, checked, joined
 from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
@@ -59,59 +58,6 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         raise TreebankError(f"{name}: no tree: {error}; mend it in RSTTool or rstWeb") from error
     joined_text, edus = joined(texts)
     return [checked(TreebankDocument(identifier, joined_text, edus, tree=tree), name)]
-
-
-def write(document: TreebankDocument) -> str:
-    """The text of an `.rs3` file, which is an `.rs4` file as well.
-
-    A node with satellites beside several nuclei, which the format does not know, is written as a multinuclear group
-    that they hang on.
-
-    Raises:
-        TreebankError: if there is no tree, or a satellite hangs on a multinuclear node of its own relation, so that it
-            could not be told from the nuclei.
-    """
-    if document.tree is None:
-        raise TreebankError(f"{document.id}: has no tree to write")
-    parents = _parents(document.tree, document.id)
-    relations = {("rst", name) for kind, _, name in parents.values() if kind == "S"}
-    relations |= {("multinuc", name) for kind, _, name in parents.values() if kind == "N" and name != SPAN}
-    lines = ["<rst>", "\t<header>", "\t\t<relations>"]
-    lines += [f'\t\t\t<rel name={quoteattr(name)} type="{kind}"/>' for kind, name in sorted(relations)]
-    lines += ["\t\t</relations>", "\t</header>", "\t<body>"]
-    size = document.tree.size
-    numbers = {(edu, edu): edu + 1 for edu in range(size)}
-    numbers |= {(node.start, node.end): size + 1 + place for place, node in enumerate(document.tree.nodes)}
-    for extent, number in numbers.items():
-        _, parent, relation = parents.get(extent, ("", None, ""))
-        link = f' parent="{numbers[parent]}" relname={quoteattr(relation)}' if parent else ""
-        if number <= size:
-            content = escape(" ".join(document.edu_texts[extent[0]].split()))
-            lines.append(f'\t\t<segment id="{number}"{link}>{content}</segment>')
-        else:
-            kind = "multinuc" if document.tree.node(*extent).nuclearity.count("N") > 1 else "span"
-            lines.append(f'\t\t<group id="{number}" type="{kind}"{link}/>')
-    return "\n".join([*lines, "\t</body>", "</rst>", ""])
-
-
-def _parents(tree: Tree, identifier: str) -> dict[Extent, tuple[str, Extent, str]]:
-    """Of each EDU and node but the root: nucleus or satellite, what it hangs on, and by which relation."""
-    parents = {}
-    for node in tree.nodes:
-        several = node.nuclearity.count("N") > 1
-        whole = (node.start, node.end)
-        nucleus = node.children[node.nuclearity.index("N")]
-        for child, letter, relation in zip(node.children, node.nuclearity, node.relations, strict=True):
-            on = whole if several or letter == "N" else nucleus
-            parents[child] = (letter, on, relation)
-            group = tree.node(*on)
-            nuclear = {name for name, kind in zip(group.relations, group.nuclearity) if kind == "N"} if group else ()
-            if letter == "S" and group and group.nuclearity.count("N") > 1 and relation in nuclear:
-                raise TreebankError(
-                    f"{identifier}: EDUs {child[0]} to {child[1]} are a satellite `{relation}` of a multinuclear node "
-                    f"`{relation}`, which .rs3 cannot tell apart; rename one of them"
-                )
-    return parents
 
 
 def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:

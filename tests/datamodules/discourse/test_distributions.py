@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from made_up_parses import random_tree
+from made_up_parses import random_tree, to_band
 
 from datamodules.discourse.distributions import (
     band_gamma,
@@ -15,7 +15,6 @@ from datamodules.discourse.distributions import (
     nucleus_leaves,
     random_ldd,
     resize,
-    to_band,
     to_dense,
     tree_gamma,
     tree_ldd,

@@ -7,11 +7,12 @@ from conftest import write_lines
 from hypothesis import given
 from random_trees import documents
 
-from datamodules.discourse.formats import conllu, dis, nested_json, rs3
+from datamodules.discourse.formats import nested_json
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import TreebankError, read_treebank
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import CorpusError
+from tests.datamodules.discourse.treebank_writers import write_conllu, write_dis, write_json, write_rs3
 
 RECORD = {
     "id": "doc",
@@ -45,7 +46,7 @@ def test_a_record(tmp_path):
 
 @given(documents())
 def test_json_written_and_read(document):
-    assert nested_json.read_lines(nested_json.write([document]), "x.jsonl") == [document]
+    assert nested_json.read_lines(write_json([document]), "x.jsonl") == [document]
 
 
 def test_a_tree_too_deep_for_json_is_told_by_its_dependencies():
@@ -53,16 +54,16 @@ def test_a_tree_too_deep_for_json_is_told_by_its_dependencies():
     tree = Tree.from_spans([Span(i, i, size - 1, "NS", "cause") for i in range(size - 1)], size)
     text = " ".join("a" * size)
     document = TreebankDocument("deep", text, [(2 * i, 2 * i + 1) for i in range(size)], tree=tree)
-    assert nested_json.read_lines(nested_json.write([document]), "x.jsonl") == [document]
+    assert nested_json.read_lines(write_json([document]), "x.jsonl") == [document]
 
 
 def test_a_folder_of_all_formats(tmp_path):
-    files = {"a.rs3": rs3.write(DOCUMENT), "b.rs4": rs3.write(DOCUMENT), "c.dis": dis.write(DOCUMENT)}
+    files = {"a.rs3": write_rs3(DOCUMENT), "b.rs4": write_rs3(DOCUMENT), "c.dis": write_dis(DOCUMENT)}
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     inner = tmp_path / "inner"
     inner.mkdir()
-    (inner / "d.conllu.gz").write_bytes(gzip.compress(conllu.write([DOCUMENT]).encode()))
+    (inner / "d.conllu.gz").write_bytes(gzip.compress(write_conllu([DOCUMENT]).encode()))
     (inner / "e.json").write_text(json.dumps([{**RECORD, "id": "e"}]))
     (inner / "notes.txt").write_text("no treebank")
     found = read_treebank(tmp_path)

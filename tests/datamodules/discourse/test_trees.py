@@ -30,7 +30,7 @@ def nested_by_recursion(tree: Tree, start: int, end: int) -> list | int:
 
 def test_a_tree_by_hand():
     tree = Tree.from_nested(FIVE)
-    assert tree.size == 5 and not tree.is_binary
+    assert tree.size == 5 and any(len(node.starts) > 2 for node in tree.nodes)
     assert tree.nodes == (
         Node((0, 4), 4, "NS", (SPAN, "cause")),
         Node((0, 2, 3), 3, "NNN", ("list", "list", "list")),
@@ -45,7 +45,6 @@ def test_a_tree_by_hand():
         Span(0, 0, 1, "NS", "elaboration"),
         Span(2, 2, 3, "NN", "list"),
     ]
-    assert tree.binary().nary() == tree
     assert tree.map_relations(str.upper).nested()[1] == "CAUSE"
 
 
@@ -63,7 +62,7 @@ def test_dependencies_by_hand():
 
 def test_one_edu():
     tree = Tree(1)
-    assert tree.spans() == [] and tree.nested() == 0 and tree == Tree.from_nested(0) == tree.binary() == tree.nary()
+    assert tree.spans() == [] and tree.nested() == 0 and tree == Tree.from_nested(0) == tree.binary()
     assert from_dependencies(to_dependencies(tree)) == tree
 
 
@@ -91,22 +90,10 @@ def test_forms_are_lossless(tree):
     assert Tree.from_nested(json.loads(json.dumps(tree.nested()))) == tree
     assert from_dependencies(to_dependencies(tree)) == tree
     binary = tree.binary()
-    assert binary.is_binary and binary.binary() == binary and len(binary.nodes) == tree.size - 1
+    assert all(len(node.starts) == 2 for node in binary.nodes) and len(binary.nodes) == tree.size - 1
+    assert binary.binary() == binary
     assert Tree.from_spans(reversed(binary.spans()), tree.size) == binary
     assert {(node.start, node.end) for node in tree.nodes} <= {(node.start, node.end) for node in binary.nodes}
-
-
-@given(trees(satellites=False))
-def test_nary_takes_back_what_binary_did(tree):
-    again = tree.binary().nary()
-    assert again.binary() == tree.binary()
-    nested_in_last = any(
-        len(set(node.relations)) == 1
-        and (last := tree.node(*node.children[-1])) is not None
-        and set(last.relations) == set(node.relations)
-        for node in tree.nodes
-    )
-    assert nested_in_last or again == tree
 
 
 @given(trees(satellites=False))
@@ -118,7 +105,7 @@ def test_deep_trees_need_no_recursion():
     size = 2000
     tree = Tree.from_spans([Span(i, i, size - 1, "NS", "list") for i in range(size - 1)], size)
     assert Tree.from_nested(tree.nested()) == tree == from_dependencies(to_dependencies(tree)) == tree.binary()
-    assert len(tree.spans()) == size - 1 and hash(tree) == hash(tree.nary())
+    assert len(tree.spans()) == size - 1 and hash(tree) == hash(tree.binary())
 
 
 @pytest.mark.parametrize(
@@ -208,7 +195,6 @@ def test_all_of_gum():
     documents = {document.id: document for document in read_treebank(GUM)}
     lines = [line for file in sorted(GUM.glob("*.gz")) for line in gzip.decompress(file.read_bytes()).splitlines()]
     assert len(lines) == len(documents) == 208
-    changed = 0
     for record in map(json.loads, lines):
         tree = documents[record["id"]].tree
         assert tree.nested() == record["tree_nary"]
@@ -217,5 +203,3 @@ def test_all_of_gum():
         assert to_dependencies(tree) == tuple(columns)
         assert from_dependencies(Dependencies(*columns)) == tree
         assert from_dependencies(to_dependencies(tree.binary())) == tree.binary()
-        changed += len(tree.nodes) - len(tree.binary().nary().nodes)
-    assert changed == 75  # as the docstring of `nary` says

@@ -5,9 +5,9 @@ import random
 
 import pytest
 import torch
-from made_up_parses import random_tree
+from made_up_parses import random_tree, to_band
 
-from datamodules.discourse.distributions import decode, encode, inside, to_band, tree_ldd
+from datamodules.discourse.distributions import decode, encode, inside, tree_ldd
 from lightning_modules.metrics.calibration import KINDS, LDDCalibration, pairs_within
 
 

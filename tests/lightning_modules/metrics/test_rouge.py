@@ -14,7 +14,6 @@ from lightning_modules.metrics.rouge import (
     VARIANTS,
     Rouge,
     Score,
-    perl_digits,
     rouge_scores,
     score_many,
     signature,
@@ -33,6 +32,13 @@ WORDS = st.sampled_from(
 )
 SENTENCES = st.lists(st.lists(WORDS, max_size=12).map(" ".join), max_size=4)
 REFERENCE = st.lists(st.lists(WORDS, min_size=1, max_size=12).map(" ".join), min_size=1, max_size=4)
+
+
+def perl_digits(score: Score) -> Score:
+    """The five digits that ROUGE-1.5.5 prints: it rounds precision and recall, and takes F of the rounded ones."""
+    precision, recall = (float(f"{value:.5f}") for value in score[:2])
+    both = (precision + recall) / 2
+    return Score(precision, recall, float(f"{precision * recall / both:.5f}") if both else 0.0)
 
 
 def golden(name: str) -> list[dict]:

@@ -10,7 +10,6 @@ from lightning_modules.networks.transformer import (
     DecoderLayer,
     EncoderLayer,
     KeyValues,
-    LearnedPositions,
     MultiHeadAttention,
     sinusoidal,
 )
@@ -138,7 +137,3 @@ def test_errors_say_what_does_not_fit():
         sinusoidal(3, 5)
     with pytest.raises(ValueError, match="norm must be pre or post, got 'middle'"):
         EncoderLayer(16, 4, 8, norm="middle")
-    positions = LearnedPositions(4, 8)
-    assert positions(2, 2).equal(positions.weight[2:])
-    with pytest.raises(ValueError, match="position 5 is beyond the 4"):
-        positions(3, 2)

@@ -119,7 +119,7 @@ def dense_search(model, batch, options):
 
 @pytest.mark.parametrize("pointer", [True, False])
 @pytest.mark.parametrize(
-    "options", [{}, {"no_repeat_ngram": 2}, {"allow_unknown": True}, {"beam_size": 1}, {"screening": True}]
+    "options", [{}, {"no_repeat_ngram": 2}, {"allow_unknown": True}, {"beam_size": 1}]
 )
 def test_search_over_candidates_equals_search_over_everything(pointer, options):
     options = DecodingOptions(**{"beam_size": 3, "min_length": 2, "max_length": 7} | options)

@@ -1,0 +1,47 @@
+"""Configs of earlier versions: removed keys are dropped and renamed keys translated when YAML is loaded.
+
+Run folders hold every argument of their run, so that a run of an earlier version names arguments that no longer exist.
+"""
+
+from typing import Any
+
+import yaml
+from jsonargparse import set_loader
+from jsonargparse._loaders_dumpers import yaml_load
+
+# Section -> keys that had an effect on speed alone and are gone.
+REMOVED = {"model": ("compile_network", "decoding.screening")}
+# Section -> former name -> present name.
+RENAMED: dict[str, dict[str, str]] = {}
+
+
+def upgrade(config: Any) -> Any:
+    """Return a config with the keys of this version.
+
+    Args:
+        config: content of a YAML file; anything but a mapping with sections is returned as it is.
+    """
+    if not isinstance(config, dict):
+        return config
+    for section in ("model", "data"):
+        arguments = config.get(section)
+        arguments = arguments.get("init_args") if isinstance(arguments, dict) else None
+        if not isinstance(arguments, dict):
+            continue
+        for key in REMOVED.get(section, ()):
+            _remove(arguments, key)
+        for former, present in RENAMED.get(section, {}).items():
+            if former in arguments:
+                arguments.setdefault(present, arguments.pop(former))
+    return config
+
+
+def _remove(arguments: dict[str, Any], key: str) -> None:
+    first, _, rest = key.partition(".")
+    if not rest:
+        arguments.pop(first, None)
+    elif isinstance(arguments.get(first), dict):
+        _remove(arguments[first], rest)
+
+
+set_loader("yaml", lambda text: upgrade(yaml_load(text)), exceptions=(yaml.YAMLError,))
