@@ -1,4 +1,4 @@
-"""Configs of earlier versions: removed keys are dropped and renamed keys translated when YAML is loaded.
+"""Configs of earlier versions: what was removed, renamed or moved since is translated when YAML is loaded.
 
 Run folders hold every argument of their run, so that a run of an earlier version names arguments that no longer exist.
 """
@@ -14,6 +14,9 @@ REMOVED = {"model": ("compile_network", "decoding.screening")}
 # Section -> former name -> present name.
 RENAMED: dict[str, dict[str, str]] = {}
 
+# Former class path -> present class path.
+MOVED = {"lightning_modules.zero_shot.ZeroShot": "lightning_modules.extractive.zero_shot.ZeroShot"}
+
 
 def upgrade(config: Any) -> Any:
     """Return a config with the keys of this version.
@@ -23,6 +26,7 @@ def upgrade(config: Any) -> Any:
     """
     if not isinstance(config, dict):
         return config
+    config = _with_present_classes(config)
     for section in ("model", "data"):
         arguments = config.get(section)
         arguments = arguments.get("init_args") if isinstance(arguments, dict) else None
@@ -34,6 +38,17 @@ def upgrade(config: Any) -> Any:
             if former in arguments:
                 arguments.setdefault(present, arguments.pop(former))
     return config
+
+
+def _with_present_classes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: MOVED.get(inner, inner) if key == "class_path" and isinstance(inner, str) else _with_present_classes(inner)
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_present_classes(inner) for inner in value]
+    return value
 
 
 def _remove(arguments: dict[str, Any], key: str) -> None:

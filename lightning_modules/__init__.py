@@ -19,15 +19,10 @@ _CLASSES = {
     "RSTformer": "lightning_modules.rstformer.module",
 }
 
-# Former locations that config.yaml files of earlier runs name.
-_MOVED_MODULES = {"zero_shot": "lightning_modules.extractive.zero_shot"}
-
 __all__ = list(_CLASSES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MOVED_MODULES:
-        return import_module(_MOVED_MODULES[name])
     if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_CLASSES[name]), name)
