@@ -42,10 +42,10 @@ def upgrade(config: Any) -> Any:
 
 def _with_present_classes(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            key: MOVED.get(inner, inner) if key == "class_path" and isinstance(inner, str) else _with_present_classes(inner)
-            for key, inner in value.items()
-        }
+        present = {key: _with_present_classes(inner) for key, inner in value.items()}
+        if present.get("class_path") in MOVED:
+            present["class_path"] = MOVED[present["class_path"]]
+        return present
     if isinstance(value, list):
         return [_with_present_classes(inner) for inner in value]
     return value
