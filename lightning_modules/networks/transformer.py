@@ -6,17 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lightning_modules.networks.dropout import Dropout, dropout, relu_dropout
-
 Norm = Literal["pre", "post"]
 Activation = Literal["relu", "gelu"]
 
-
-def _gelu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    return dropout(F.gelu(x), p, training)
-
-
-_ACTIVATIONS = {"relu": relu_dropout, "gelu": _gelu_dropout}
+_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
 
 
 class KeyValues(NamedTuple):
@@ -114,14 +107,9 @@ class MultiHeadAttention(nn.Module):
             [B, T, D].
         """
         past = memory if isinstance(memory, KeyValues) else self.project(memory)
-        share = self.dropout if self.training else 0.0
-        if share and x.device.type == "cpu":  # where PyTorch has no fused attention with dropout
-            if causal:
-                mask = torch.ones(x.shape[-2], past.keys.shape[-2], dtype=torch.bool).tril()
-            mixed = dropout(self.weights(x, past, mask), share) @ past.values
-        else:
-            query = self.split(self.query(x))                                                # [B, N, T, D / N]
-            mixed = F.scaled_dot_product_attention(query, *past, mask, share, causal)        # [B, N, T, D / N]
+        dropout = self.dropout if self.training else 0.0
+        query = self.split(self.query(x))                                                    # [B, N, T, D / N]
+        mixed = F.scaled_dot_product_attention(query, *past, mask, dropout, causal)          # [B, N, T, D / N]
         return self.output(mixed.transpose(-3, -2).flatten(-2))
 
     def weights(self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None = None) -> Tensor:
@@ -149,14 +137,14 @@ class FeedForward(nn.Module):
     def __init__(self, size: int, hidden_size: int, dropout: float = 0.0, activation: Activation = "relu") -> None:
         super().__init__()
         self.inner, self.outer = nn.Linear(size, hidden_size), nn.Linear(hidden_size, size)
-        self.activation, self.share = _ACTIVATIONS[activation], dropout
+        self.activation, self.dropout = _ACTIVATIONS[activation], nn.Dropout(dropout)
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        return self.outer(self.activation(self.inner(x), self.share, self.training))
+        return self.outer(self.dropout(self.activation(self.inner(x))))
 
 
 class Residual(nn.Module):
@@ -172,7 +160,7 @@ class Residual(nn.Module):
         super().__init__()
         if norm not in ("pre", "post"):
             raise ValueError(f"norm must be pre or post, got {norm!r}")
-        self.norm, self.dropout, self.pre = nn.LayerNorm(size), Dropout(dropout), norm == "pre"
+        self.norm, self.dropout, self.pre = nn.LayerNorm(size), nn.Dropout(dropout), norm == "pre"
 
     def forward(self, x: Tensor, function) -> Tensor:
         """[..., D] -> [..., D]."""
