@@ -38,7 +38,7 @@ def documents_of(path: str) -> list[Document]:
     """The sentences of each document of a file."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line)["document"] for line in lines]
-    return [[sentence for line in row.splitlines() if (sentence := line.strip())] for row in rows]
+    return [[sentence for line in row.split("\n") if (sentence := line.strip())] for row in rows]
 
 
 def made_up(number: int, seed: int = 0) -> list[Document]:

@@ -1,27 +1,37 @@
-"""Writes what a model says: predictions.jsonl."""
+"""Writes the outputs of a model: predictions.jsonl."""
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from datamodules.text.lines import json_line
+
 
 class PredictionWriter(Callback):
-    """Writes a line a document: id, summary, references, scores.
+    """Writes a line for each document: id, summary, references, scores.
 
-    Lines are written as batches are done, to a file a rank; at the end the ranks' files become one, in the order of the
-    documents, under the final name; `predictions.signatures.json` says beside it how each score was computed, and
-    `predictions.checkpoint.json` which weights were scored. While a model is trained nothing is written.
+    Each rank writes its lines to a file of its own, batch by batch. At the end they become one file, in the order of
+    the documents. Beside `NAME.jsonl` it writes `NAME.signatures.json` (how each score was computed),
+    `NAME.checkpoint.json` (which weights were scored, if given) and `NAME.results.json` (the mean scores, with what
+    `source` says of the documents; of `predictions.jsonl` it is `results.json`). Nothing is written during training.
 
     Args:
-        path: of the file for `validate`, `test` and `predict`.
+        path: where `validate`, `test` and `predict` write, a name that ends in `.jsonl`.
         checkpoint: plain values that describe the weights; no such file is written if not given.
+        source: plain values that say which documents were summarized, such as `split`; written with the mean scores.
     """
 
-    def __init__(self, path: Path, checkpoint: dict[str, Any] | None = None) -> None:
-        self.path, self.checkpoint = Path(path), checkpoint
+    def __init__(
+        self, path: Path, checkpoint: dict[str, Any] | None = None, source: dict[str, Any] | None = None
+    ) -> None:
+        self.path, self.checkpoint, self.source = Path(path), checkpoint, source or {}
         self._file = None
+        self._documents = 0
 
     def _part(self, rank: int) -> Path:
         return self.path.with_name(f".{self.path.name}.rank{rank}")
@@ -33,30 +43,43 @@ class PredictionWriter(Callback):
 
     def _write(self, summaries: list) -> None:
         if self._file is not None:
-            for summary in summaries or []:
-                self._file.write(json.dumps(summary.record(), ensure_ascii=False) + "\n")
+            with naming(self.path):
+                self._file.writelines(json_line(summary.record()) for summary in summaries or [])
 
     def _close(self, trainer: Trainer) -> None:
         if self._file is None:
             return
-        self._file.close()
+        with naming(self.path):
+            self._file.close()
         self._file = None
         trainer.strategy.barrier("predictions")
         if trainer.is_global_zero:
-            parts = [self._part(rank) for rank in range(trainer.world_size)]
-            shares = [part.read_text(encoding="utf-8").splitlines() for part in parts]
-            # rank r of n has documents r, r + n, ...: dealt out in turn, they come back in turn
-            lines = [share[i] for i in range(max(map(len, shares))) for share in shares if i < len(share)]
-            parts[0].write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-            parts[0].replace(self.path)
-            signatures = trainer.lightning_module.rouge["test"].signatures
-            beside = self.path.with_suffix(".signatures.json")
-            beside.write_text(json.dumps(signatures, indent=1) + "\n", encoding="utf-8")
-            if self.checkpoint is not None:
-                beside = self.path.with_suffix(".checkpoint.json")
-                beside.write_text(json.dumps(self.checkpoint, indent=1) + "\n", encoding="utf-8")
-            for part in parts[1:]:
-                part.unlink()
+            with naming(self.path):
+                self._merge(trainer.world_size)
+                self._describe(trainer)
+
+    def _merge(self, world_size: int) -> None:
+        """Make one file of the ranks' files."""
+        parts = [self._part(rank) for rank in range(world_size)]
+        # Only a line feed ends a line; `str.splitlines` would also divide at separators inside of texts.
+        shares = [part.read_text(encoding="utf-8").split("\n")[:-1] for part in parts]
+        # Rank r of n has documents r, r + n, ...: dealt out in turn, they come back in turn.
+        lines = [share[i] for i in range(max(map(len, shares))) for share in shares if i < len(share)]
+        self._documents = len(lines)
+        parts[0].write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        parts[0].replace(self.path)
+        for part in parts[1:]:
+            part.unlink()
+
+    def _describe(self, trainer: Trainer) -> None:
+        """Write the files beside the predictions."""
+        signatures = trainer.lightning_module.rouge["test"].signatures
+        _write_json(self.path.with_suffix(".signatures.json"), signatures)
+        if self.checkpoint is not None:
+            _write_json(self.path.with_suffix(".checkpoint.json"), self.checkpoint)
+        scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        results = {**self.source, "documents": self._documents, "predictions": self.path.name, "scores": scores}
+        _write_json(results_path(self.path), results)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._open(trainer)
@@ -86,7 +109,39 @@ class PredictionWriter(Callback):
         self._close(trainer)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            self._part(trainer.global_rank).unlink(missing_ok=True)
+        self._file, file = None, self._file
+        if file is None:
+            return
+        with suppress(OSError):  # of a full disk, which `exception` names
+            file.close()
+        self._part(trainer.global_rank).unlink(missing_ok=True)
+
+
+def results_path(predictions: Path) -> Path:
+    """Return where the mean scores of a file of predictions stand.
+
+    `results.json` for `predictions.jsonl`, `results.val.json` for `predictions.val.jsonl`, and `NAME.results.json` for
+    any other `NAME.jsonl`.
+    """
+    stem = predictions.name.removesuffix(".jsonl")
+    first, _, rest = stem.partition(".")
+    name = ".".join(["results", *filter(None, [rest])]) if first == "predictions" else f"{stem}.results"
+    return predictions.with_name(f"{name}.json")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the file system, such as a full disk, say which file was being written."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, f"{error.strerror}; free some space and run the command again", str(path)) from None
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a file that is either there as a whole or as it was before."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)

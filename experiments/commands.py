@@ -10,20 +10,23 @@ from typing import Literal
 import torch
 from jsonargparse import ArgumentParser
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
+from rich.text import Text
 
 from callbacks.previews import marked
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.corpora.describe import describe, print_description
+from datamodules.corpora.files import Files
 from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
+from datamodules.text.lines import json_line
 from datamodules.text.printable import printable, printable_line
 from experiments.pictures.show_extraction import Shown
+from experiments.prediction_files import find_predictions, read_rows
 from experiments.run_folder import load_run, read_config
-from experiments.texts import collect_texts
+from experiments.texts import collect_texts, is_records
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.summarizer import Summary, repeated_share
 
@@ -34,7 +37,11 @@ def summarize(arguments: list[str]) -> None:
     """`precis summarize --checkpoint RUN [FILE | FOLDER ...]`: one summary a document, on standard output."""
     parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__, exit_on_error=False)
     parser.add_argument("--checkpoint", type=Path, required=True, help="a run folder")
-    parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
+    parser.add_argument(
+        "inputs", nargs="*", type=str,
+        help="text files, folders of .txt files, or one file of records with a field `document` (.jsonl, .csv, "
+        ".parquet); standard input if none",
+    )  # fmt: skip
     parser.add_argument("--batch_size", type=int, default=16, help="documents at a time")
     parser.add_argument("--json", type=bool, default=False, help="a JSON line a document instead of text")
     parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words; of an extractive "
@@ -44,20 +51,28 @@ def summarize(arguments: list[str]) -> None:
     parser.add_argument("--heat_map", type=Path | None, default=None, help="PNG of its attention between sentences")
     options = parser.parse_args(arguments)
     read_config(Path(str(options.checkpoint)))  # before anybody types a text for a run that is not there
-    texts = collect_texts(options.inputs)
+    corpus = _corpus_of(options.inputs)
     with TemporaryDirectory(prefix="precis-") as cache:  # nobody asks for the same text twice
         changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}
-        run = load_run(Path(str(options.checkpoint)), corpus=Texts(texts), **changes)
-        show = Shown(options, run.model, len(texts))
+        run = load_run(Path(str(options.checkpoint)), corpus=corpus, **changes)
+        documents = run.data.documents("test")
+        show = Shown(options, run.model, documents)
         for summary in summarize_all(run.model, run.data, options.heat_map is not None):
             show.keep(summary)
             if options.json:
-                print(json.dumps(summary.record(), ensure_ascii=False), flush=True)
+                print(json_line(summary.record()), end="", flush=True)
                 continue
-            if len(texts) > 1:
+            if len(documents) > 1:
                 print(f"== {printable_line(summary.id)}")
             show.print(summary)
         show.write()
+
+
+def _corpus_of(inputs: list[str]) -> Corpus:
+    """Return the documents that are named on the command line: texts, or the records of one file."""
+    if len(inputs) == 1 and Path(inputs[0]).is_file() and is_records(Path(inputs[0])):
+        return Files(test=inputs[0])
+    return Texts(collect_texts(inputs))
 
 
 def summarize_all(model, data, attention: bool = False) -> Iterator[Summary]:
@@ -107,14 +122,12 @@ def report(arguments: list[str]) -> None:
     """`precis report RUN`: ROUGE of lead-1 and of the run's predictions on the test split, and a few documents."""
     parser = ArgumentParser(prog="precis report", description=report.__doc__, exit_on_error=False)
     parser.add_argument("run", type=Path, help="a run folder with predictions.jsonl")
-    parser.add_argument("--split", type=str, default="test", help="the split that was predicted")
+    parser.add_argument("--split", type=Literal["test", "val"], default="test", help="the split that was predicted")
     parser.add_argument("--examples", type=int, default=5, help="documents shown")
     options = parser.parse_args(arguments)
     folder = Path(str(options.run))
-    path = folder / "predictions.jsonl"
-    if not path.is_file():
-        raise CorpusError(f"{path}: not there; run `precis test --run {folder}` first")
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    path = find_predictions(folder, options.split)
+    rows = read_rows(path)
     data = load_run(folder).data
     documents = {row["id"]: as_document(row) for row in data.documents(options.split)}
     missing = [row["id"] for row in rows if row["id"] not in documents]
@@ -150,18 +163,18 @@ def score_table(predictions: dict[str, list[list[str]]], references: list[list[l
 
 def example_table(row: dict, text: str, most: int = 400) -> Table:
     """One document: its beginning, reference and summary, copied words marked."""
-    table = Table(title=_escape(row["id"]), show_header=False, min_width=80)
+    # `Text` shows brackets as they are; a plain string would be read as rich's markup.
+    table = Table(title=Text(printable_line(str(row["id"]))), show_header=False, min_width=80)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    table.add_row("document", _escape(text[:most] + (" ..." if len(text) > most else "")))
-    table.add_row("reference", _escape(" ".join(row["references"][0])), style="green")
+    table.add_row("document", Text(printable(text[:most]) + (" ..." if len(text) > most else "")))
+    table.add_row("reference", Text(printable(" ".join(row["references"][0]))), style="green")
     summary = Summary(row["id"], row["summary"], row["references"], row.get("words"), row.get("copied"))
-    shown = _escape(marked(summary, "⟦", "⟧")).replace("⟦", "[bold cyan]⟦").replace("⟧", "⟧[/]")
+    shown = Text(printable(marked(summary, "⟦", "⟧")))
+    shown.highlight_regex("⟦[^⟧]*⟧", "bold cyan")
     table.add_row("summary", shown)
     if row.get("copied") is not None:
         table.caption = "⟦copied words⟧"
     return table
 
 
-def _escape(text: str) -> str:
-    return escape(printable(text))

@@ -6,8 +6,11 @@
     checkpoints/         best.ckpt, last.ckpt, and previous.ckpt: the last one before that
     text/                the vocabulary or tokenizer
     truncation.csv       how many documents, tokens, sentences, paragraphs and targets each limit cuts off, by split
-    predictions.jsonl    of the last validate, test or predict; predictions.signatures.json says how they were scored,
-                         predictions.checkpoint.json with which weights: step, and state of all that is scheduled
+    predictions.jsonl    of `precis test`; predictions.val.jsonl of `validate`, predictions.predict.jsonl of `predict`,
+                         with the corpus in the name where it is not the run's own; predictions.signatures.json says
+                         how they were scored, predictions.checkpoint.json with which weights: step, and state of all
+                         that is scheduled
+    results.json         mean scores of `precis test`, with split, corpus and command; results.val.json of `validate`
     previews/            heat maps
     wandb/               the offline (or online) W&B run
     .fit.lock            held by the process that trains the run
@@ -25,6 +28,7 @@ from typing import Any, NamedTuple
 
 import torch
 import yaml
+from datasets import Dataset
 from jsonargparse import ArgumentParser
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 
@@ -109,6 +113,21 @@ def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = 
     model.on_load_checkpoint(state)
     model.load_state_dict(state["state_dict"])
     return Run(model.eval(), data, config)
+
+
+def run_documents(run: Path, split: str) -> Dataset:
+    """Return the documents of a run's corpus, without its model: `id`, `parts` and `references` in each row.
+
+    Raises:
+        CorpusError: if the folder is no run of a summarizer, or the corpus is not there any more.
+        ArgumentError: if its config does not fit this version.
+    """
+    config = read_config(run)
+    config["data"]["init_args"] |= {"text": str(Path(run) / "text"), "max_eval": None}
+    _, data = build(config)
+    if not isinstance(data, SummarizationData):
+        raise CorpusError(f"{run}: not the run of a summarizer")
+    return data.documents(split)
 
 
 def _git(*arguments: str) -> str | None:

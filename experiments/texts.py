@@ -3,7 +3,17 @@
 import sys
 from pathlib import Path
 
+from datamodules.corpora.readers import kind_of
 from datamodules.documents import CorpusError
+
+
+def is_records(path: Path) -> bool:
+    """Return whether a file's suffix says that it holds records (JSON Lines, CSV, Parquet) rather than a text."""
+    try:
+        kind_of(path)
+    except CorpusError:
+        return False
+    return True
 
 
 def read_text(path: Path) -> str:
@@ -48,6 +58,11 @@ def _read(inputs: list[str]) -> list[tuple[str, str]]:
                 raise CorpusError(f"{path}: no .txt file in this folder")
             texts += [(file.name if alone else str(file), read_text(file)) for file in found]
         elif path.is_file():
+            if is_records(path):
+                raise CorpusError(
+                    f"{path}: holds records, not a text; `precis summarize` takes one such file, by itself, and other "
+                    "commands a text"
+                )
             texts.append((path.name if alone else str(path), read_text(path)))
         else:
             raise CorpusError(f"{path}: no such file or folder")

@@ -13,6 +13,8 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
+from callbacks import PredictionWriter
+from experiments.prediction_files import read_rows
 from lightning_modules.checkpoints import best_checkpoint
 
 LONGEST_TAG = 64  # what W&B takes
@@ -158,7 +160,8 @@ class WandbRecord(Callback):
             run.log_artifact(artifact)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        predictions = self.run / "predictions.jsonl"
+        writer = next((callback for callback in trainer.callbacks if isinstance(callback, PredictionWriter)), None)
+        predictions = writer.path if writer is not None else self.run / "predictions.jsonl"
         for run in self._runs(trainer):
             if not predictions.is_file():
                 continue
@@ -178,8 +181,7 @@ def _best_score(trainer: Trainer) -> float | None:
 
 def table_of(predictions: Path) -> wandb.Table:
     """The first documents of a file of predictions: id, reference, summary, and a column a score."""
-    lines = predictions.read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines[:ROWS]]
+    rows = read_rows(predictions)[:ROWS]
     names = list(dict.fromkeys(name for row in rows for name in row["scores"]))
     table = wandb.Table(columns=["id", "reference", "summary", *names])
     for row in rows:

@@ -39,6 +39,7 @@ from experiments.command_table import TRAINING
 from experiments.discourse.parsers import provide_parsers
 from experiments.linked_arguments import check_linked, link_arguments
 from experiments.metrics_file import MetricsRecord, RunCSVLogger
+from experiments.prediction_files import SPLITS, predictions_path, source_name
 from experiments.progress_bar import TrainingProgressBar
 from experiments.requeue import requeue
 from experiments.run_folder import (
@@ -83,6 +84,12 @@ class PrecisCLI(LightningCLI):
             default=None,
             help="run folder or checkpoint of the same model whose weights (and text) training starts from; {seed} in "
             "it stands for this run's seed",
+        )
+        parser.add_argument(
+            "--out",
+            type=Path | None,
+            default=None,
+            help="of validate, test and predict: another .jsonl file for the predictions than the run folder's",
         )
         parser.add_argument(
             "--save_every", type=int, default=0, help="steps between checkpoints beside those after validations"
@@ -158,6 +165,10 @@ class PrecisCLI(LightningCLI):
             config.checkpoint.monitor, config.checkpoint.mode = "val/loss", "min"  # there is no ROUGE without summaries
         if not fitting and not config.ckpt_path:
             raise CorpusError(f"precis {self.subcommand} needs a trained model; pass --run with the folder of a run")
+        if config.out is not None and (fitting or Path(str(config.out)).suffix != ".jsonl"):
+            problem = "precis fit writes no predictions" if fitting else "predictions are JSON Lines"
+            remedy = "give a name that ends in .jsonl to validate, test or predict"
+            raise CorpusError(f"--out {config.out}: {problem}; {remedy}")
         check_tasks(config.trainer.as_dict())
         if fitting:
             self._check_folder(config, folder)
@@ -217,9 +228,7 @@ class PrecisCLI(LightningCLI):
         summarizing = isinstance(self.model, Summarizer)  # parsers are trained here too
         extra: list[Callback] = []
         if summarizing:
-            checkpoint = None if fitting else self._tested_checkpoint()
-            predictions = PredictionWriter(folder / "predictions.jsonl", checkpoint)
-            extra += [predictions, TruncationTable(folder)]
+            extra += [TruncationTable(folder)] if fitting else [self._prediction_writer(), TruncationTable(folder)]
         if config.trainer.enable_progress_bar is not False:
             extra.append(TrainingProgressBar(leave=False))
         loggers: list[Any] = []
@@ -245,6 +254,19 @@ class PrecisCLI(LightningCLI):
             kwargs["logger"] = [*loggers, *added] or False
         kwargs["plugins"] = trainer_plugins(self._get(self.config_init, "trainer").plugins)
         return super().instantiate_trainer(**kwargs)
+
+    def _prediction_writer(self) -> PredictionWriter:
+        """Return what writes the predictions, to a file for each split and source of documents."""
+        command, folder = self.subcommand, self.folder
+        corpus = yaml.safe_load(self._parser(command).dump(self.values, skip_none=False))["data"]["init_args"]["corpus"]
+        is_run = (folder / "config.yaml").is_file()
+        own = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus
+        source = source_name(own, corpus)
+        path = Path(str(self.values.out)) if self.values.out else predictions_path(folder, command, source)
+        rank_zero_info(f"predictions: {path}")
+        arguments = shlex.join(["precis", *sys.argv[1:]])
+        described = {"command": arguments, "split": SPLITS[command], "corpus": corpus}
+        return PredictionWriter(path, self._tested_checkpoint(), described)
 
     def _tested_checkpoint(self) -> dict[str, Any] | None:
         """Print which weights are scored, and return it for the record."""

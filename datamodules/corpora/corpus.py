@@ -25,7 +25,7 @@ from datamodules.text.sentences import Splitter, split_sentences
 OnBadRecord = Literal["raise", "skip"]
 
 # Raised whenever the same records would give other documents: it is part of the cache's key.
-VERSION = 1
+VERSION = 2
 # Remedies of bad records.
 OR_SKIP = (
     "or pass `--data.on_bad_record skip` (`--on_bad_record skip` where no data is given) to leave such records out"

@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args
 
 from datamodules.corpora.corpus import MEND_OR_SKIP, OR_SKIP
 from datamodules.documents import BadRecord, CorpusError, Record
+from datamodules.text.lines import split_lines
 
 Paragraphs = Literal["blank_line", "line", "none"]
 Sentences = Literal["split", "line"]
@@ -116,7 +117,7 @@ def _texts(value: Any, is_one: bool) -> list[str | list[str]] | None:
 def _paragraphs(text: str, paragraphs: Paragraphs) -> list[str]:
     if paragraphs == "none":
         return [text]
-    lines = text.splitlines()
+    lines = split_lines(text)
     if paragraphs == "line":
         return lines
     blocks: list[list[str]] = [[]]
@@ -129,7 +130,7 @@ def _paragraphs(text: str, paragraphs: Paragraphs) -> list[str]:
 
 
 def _lines(text: str | list[str], sentences: Sentences) -> str | list[str]:
-    return text.splitlines() if sentences == "line" and isinstance(text, str) else text
+    return split_lines(text) if sentences == "line" and isinstance(text, str) else text
 
 
 def _bad(row: dict[str, Any], where: str, field: str, wanted: str, argument: str) -> BadRecord:

@@ -1,7 +1,6 @@
 """`precis baseline`: summaries that nothing was learned for, over the documents of a corpus or a run."""
 
 import inspect
-import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
+from datamodules.text.lines import json_line
 from experiments.evaluation.predictions import written_whole
 from experiments.run_folder import load_run
 from lightning_modules.extractive.baselines import BASELINES, predictions
@@ -45,7 +45,7 @@ def baseline(arguments: list[str]) -> None:
     target = Path(options.out)
     with written_whole(target) as file, progress_bar() as progress:
         for row in progress.track(rows, total=len(documents), description=options.name):
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(json_line(row))
     print(f"{options.name}: {len(documents):,} summaries in {target}; score them with precis evaluate {target}")
 
 

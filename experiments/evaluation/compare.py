@@ -1,20 +1,26 @@
 """`precis compare RUN RUN ...`: runs side by side, from their folders alone."""
 
 import json
+import sys
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentError, ArgumentParser
 from jsonargparse.typing import PositiveInt
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from datamodules.corpora.corpus import as_document
+from datamodules.documents import CorpusError
+from datamodules.text.lines import one_line
 from experiments.evaluation.compare_page import write_page
 from experiments.evaluation.comparison import (
     DEFAULT,
     Comparison,
+    cell_columns,
     cell_lines,
     choose_baseline,
     choose_measures,
@@ -23,6 +29,8 @@ from experiments.evaluation.comparison import (
 )
 from experiments.evaluation.statistics import RESAMPLES
 from experiments.evaluation.systems import config_differences, read_all, systems_of
+from experiments.prediction_files import SPLITS
+from experiments.run_folder import run_documents
 
 
 def compare(arguments: list[str]) -> None:
@@ -33,24 +41,55 @@ def compare(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis compare", description=compare.__doc__, exit_on_error=False)
     parser.add_argument("runs", type=Path, nargs="+", help="run folders, sweep folders, files of predictions")
     parser.add_argument("--baseline", type=Path | None, default=None, help="the run (or system) to compare to")
+    parser.add_argument(
+        "--split", type=Literal["test", "val", "predict"] | None, default=None,
+        help="which predictions of the runs; if not given, the first of these that all of them have",
+    )  # fmt: skip
     parser.add_argument("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} if not given")
     parser.add_argument("--html", type=Path | None, default=None, help="write a page, one file that needs no network")
     parser.add_argument("--documents", type=PositiveInt, default=1000, help="shown in the page, at most")
+    parser.add_argument(
+        "--sources", type=bool, default=True, help="show the documents themselves in the page, from a run's corpus"
+    )
     parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="of the bootstrap")
     parser.add_argument("--seed", type=int, default=0, help="of their draws")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
-    systems = systems_of(read_all([Path(str(run)) for run in options.runs]))
+    systems = systems_of(read_all([Path(str(run)) for run in options.runs], options.split))
     baseline = choose_baseline(systems, Path(str(options.baseline)) if options.baseline else None)
     measures = choose_measures(systems, options.metric)
     found = compare_systems(systems, measures, baseline, options.resamples, options.seed)
     how = how_computed(found, options.resamples, options.seed)
     if options.html:
-        write_page(Path(str(options.html)), found, how, options.documents)
+        sources = source_texts(found) if options.sources else {}
+        write_page(Path(str(options.html)), found, how, options.documents, sources)
     if options.json:
         print(json.dumps(as_json(found), ensure_ascii=False, indent=1))
     else:
         show(found, how, Console())
+
+
+def source_texts(comparison: Comparison) -> dict[str, str]:
+    """Return the texts of the documents that are compared, by id, from the corpus of the first run that still has it.
+
+    What cannot be read is left out, with a line that says why: the comparison itself needs run folders alone.
+    """
+    runs = [run for system in comparison.systems for run in system.runs if run.config]
+    if not runs:
+        return {}
+    run, split = runs[0], SPLITS.get(comparison.split or "test", comparison.split or "test")
+    folder = run.path if run.path.is_dir() else run.path.parent
+    wanted = {str(row["id"]) for row in run.rows}
+    try:
+        texts = {row["id"]: as_document(row).text for row in run_documents(folder, split) if row["id"] in wanted}
+    except (CorpusError, ArgumentError, ValueError, OSError) as error:
+        reason = " ".join(str(error).split())
+        print(f"{folder}: its documents are not shown in the page ({reason})", file=sys.stderr)
+        return {}
+    if len(texts) < len(wanted):
+        missing = f"{len(wanted) - len(texts)} of {len(wanted)} documents are not in the {split} split of its corpus"
+        print(f"{folder}: {missing}; the page shows them without their text", file=sys.stderr)
+    return texts
 
 
 def as_json(found: Comparison) -> dict[str, Any]:
@@ -62,6 +101,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
         systems.append({"name": system.name, "runs": runs, "scores": scores})
     return {
         "documents": found.documents,
+        "split": found.split,
         "baseline": found.systems[found.baseline].name,
         "systems": systems,
         "differences": config_differences(found.systems),
@@ -69,17 +109,36 @@ def as_json(found: Comparison) -> dict[str, Any]:
     }
 
 
-def show(found: Comparison, how: list[str], console: Console) -> None:
-    """Prints the table."""
+def show(comparison: Comparison, how: list[str], console: Console) -> None:
+    """Print the table, a column for each measure; where that is wider than the terminal, a row for each measure."""
     table = Table(show_lines=True)
-    # a narrow terminal folds the numbers, and never hides whose they are
-    table.add_column("system", overflow="fold", min_width=10)
-    table.add_column("seeds", justify="right", min_width=5)
-    for name in found.measures:
-        table.add_column(name, justify="right", overflow="fold")
-    for index, (system, row) in enumerate(zip(found.systems, found.cells)):
-        name = Text(system.name) + (Text("\n(baseline)", style="dim") if index == found.baseline else Text())
-        table.add_row(name, str(len(system.runs)), *("\n".join(cell_lines(cell)) for cell in row))
-    console.print(table)
+    for name in ("system", "seeds", *comparison.measures):
+        table.add_column(Text(name), justify="left" if name == "system" else "right")
+    for index, (system, row) in enumerate(zip(comparison.systems, comparison.cells)):
+        name = Text(one_line(system.name)) + Text("\n(baseline)" * (index == comparison.baseline), style="dim")
+        table.add_row(name, str(len(system.runs)), *(Text("\n".join(cell_lines(cell))) for cell in row))
+    if console.measure(table, options=console.options.update(max_width=10_000)).maximum <= console.width:
+        console.print(table)
+    else:
+        _show_turned(comparison, console)
     for line in how:
         console.print(Text(line))
+
+
+def _show_turned(comparison: Comparison, console: Console) -> None:
+    """Print a block of lines for each system, a line for each measure, in columns that all blocks share."""
+    headers = ["", "mean", "95 % interval", "difference", "p", "seeds"]
+    rows = [
+        [[name, *cell_columns(cell)] for name, cell in zip(comparison.measures, row)] for row in comparison.cells
+    ]
+    widths = [max(len(row[column]) for row in [headers, *chain(*rows)]) for column in range(len(headers))]
+    for index, (system, block) in enumerate(zip(comparison.systems, rows)):
+        count = len(system.runs)
+        about = f"{count} seed{'s' * (count != 1)}" + ", baseline" * (index == comparison.baseline)
+        console.print(Text(f"{one_line(system.name)} ({about})", style="bold"))
+        for row in [headers, *block]:
+            name, *numbers = (text.ljust(width) if not place else text.rjust(width)
+                              for place, (text, width) in enumerate(zip(row, widths)))  # fmt: skip
+            line = Text("  ".join([name, *numbers]).rstrip(), style="dim" if row is headers else "")
+            console.print(line, soft_wrap=True)
+        console.print()

@@ -1,7 +1,7 @@
 """The page of `precis compare`: one HTML file with all that it shows, for a browser without a network."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,22 @@ from experiments.evaluation.systems import RunRecord, System, config_differences
 
 PAGE = Path(__file__).parent / "page"
 BINS = 30
+LONGEST_SOURCE = 20_000  # characters of a document that are shown
 MOST_POINTS = 300  # of a curve: more than a screen can show
 
 
-def write_page(path: Path, found: Comparison, how: Sequence[str], documents: int) -> None:
+def write_page(
+    path: Path, found: Comparison, how: Sequence[str], documents: int, sources: Mapping[str, str] | None = None
+) -> None:
     """Writes the page.
 
     Args:
         found: what it shows.
         how: lines below its table.
         documents: at most so many are shown with their texts; see `chosen_documents`.
+        sources: texts of documents by id, shown beside the outputs.
     """
-    content = page_data(found, how, documents)
+    content = page_data(found, how, documents, sources or {})
     # Inside a script element `<` could end it; JSON may write it as an escape.
     data = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     page = (PAGE / "compare.html").read_text(encoding="utf-8")
@@ -34,7 +38,7 @@ def write_page(path: Path, found: Comparison, how: Sequence[str], documents: int
         file.write(page.replace("{DATA}", data.encode("utf-8", "replace").decode("utf-8")))
 
 
-def page_data(found: Comparison, how: Sequence[str], documents: int) -> dict[str, Any]:
+def page_data(found: Comparison, how: Sequence[str], documents: int, sources: Mapping[str, str]) -> dict[str, Any]:
     """All that the page shows, as plain values; texts are escaped by the browser, which sets them as text."""
     systems = [
         {"name": system.name, "runs": [_run_data(run) for run in system.runs], "cells": [cell_lines(c) for c in row],
@@ -50,7 +54,7 @@ def page_data(found: Comparison, how: Sequence[str], documents: int) -> dict[str
         "curves": curves(found.systems),
         "distributions": {name: distribution(found, name) for name in found.measures},
         "differences": {key: [_plain(value) for value in values] for key, values in differing.items()},
-        "documents": document_data(found, documents),
+        "documents": document_data(found, documents, sources),
         "allDocuments": found.documents,
     }
 
@@ -107,8 +111,8 @@ def chosen_documents(found: Comparison, most: int) -> list[int]:
     return sorted(order[np.linspace(0, len(order) - 1, most).round().astype(int)].tolist())
 
 
-def document_data(found: Comparison, most: int) -> list[dict[str, Any]]:
-    """References, outputs of each system's first run and their scores, of the chosen documents."""
+def document_data(found: Comparison, most: int, sources: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the chosen documents: source, references, outputs of each system's first run with their scores."""
     runs = [system.runs[0] for system in found.systems]
     chosen = []
     for place in chosen_documents(found, most):
@@ -121,8 +125,17 @@ def document_data(found: Comparison, most: int) -> list[dict[str, Any]]:
                 output |= {"words": row["words"], "copied": row["copied"]}
             outputs.append(output)
         row = runs[0].rows[place]
-        chosen.append({"id": str(row["id"]), "references": row["references"], "outputs": outputs})
+        content = {"id": str(row["id"]), "references": row["references"], "outputs": outputs}
+        if str(row["id"]) in sources:
+            content["source"] = _shortened(sources[str(row["id"])])
+        chosen.append(content)
     return chosen
+
+
+def _shortened(text: str) -> str:
+    """A text as long as the page shows it; what is left out is counted."""
+    rest = len(text) - LONGEST_SOURCE
+    return text if rest <= 0 else f"{text[:LONGEST_SOURCE]}\n\n({rest:,} more characters)"
 
 
 def _number(value: float) -> float | None:

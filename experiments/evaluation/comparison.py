@@ -65,6 +65,11 @@ class Comparison:
     notes: list[str]
 
     @property
+    def split(self) -> str | None:
+        """The split that was predicted; None where no run recorded it."""
+        return next((run.split for system in self.systems for run in system.runs if run.split is not None), None)
+
+    @property
     def documents(self) -> int:
         """How many documents the systems are compared on."""
         return len(self.systems[0].runs[0].rows)
@@ -149,12 +154,13 @@ def notes_on(systems: Sequence[System], measures: Sequence[str]) -> list[str]:
         CorpusError: if a measure was computed in different ways.
     """
     notes, runs = [], [run for system in systems for run in system.runs]
-    unknown = [str(run.path) for run in runs if run.signatures is None]
+    scored = [name for name in measures if name not in DESCRIPTIVE]
+    unknown = [str(run.path) for run in runs if any(name not in run.signatures for name in scored)]
     if unknown:
-        said = f"it is not recorded how the scores of {', '.join(unknown)} were computed"
-        notes.append(f"{said}; `precis test` records it")
+        message = f"it is not recorded how the scores of {', '.join(unknown)} were computed"
+        notes.append(f"{message}; `precis test` and `precis evaluate` record it")
     for name in measures:
-        found = {run.signatures[name]: run for run in runs if run.signatures and name in run.signatures}
+        found = {run.signatures[name]: run for run in runs if name in run.signatures}
         ways = {signature.partition("|precis:")[0]: run for signature, run in found.items()}
         if len(ways) > 1:
             (one, first), (other, second), *_ = ways.items()
@@ -235,11 +241,25 @@ def cell_lines(cell: Cell) -> list[str]:
     return lines
 
 
+def cell_columns(cell: Cell) -> list[str]:
+    """Return a cell as texts for five columns: mean, interval, difference, p over seeds and documents, p over seeds."""
+    mean, interval, *_ = cell_lines(cell)
+    p_values = [f"{p:.4f}" if p is not None else "" for p in (cell.p_bootstrap, cell.p_seeds)]
+    if not cell.corrected:
+        p_values = [f"({p})" if p else "" for p in p_values]
+    difference = "" if cell.difference is None else f"{cell.difference:+.2f}{' *' if cell.significant else ''}"
+    return [mean, interval, difference, *p_values]
+
+
+def _split_name(split: str | None) -> str:
+    return "a split that was not recorded" if split is None else f"the {split} split"
+
+
 def how_computed(comparison: Comparison, resamples: int, seed: int) -> list[str]:
     """Return the lines below the table."""
     lines = [
-        f"{comparison.documents:,} documents; in brackets 95 % bootstrap intervals over seeds and documents, "
-        f"{resamples:,} resamples, seed {seed}; ± the standard deviation over seeds"
+        f"{comparison.documents:,} documents of {_split_name(comparison.split)}; in brackets 95 % bootstrap intervals "
+        f"over seeds and documents, {resamples:,} resamples, seed {seed}; ± the standard deviation over seeds"
     ]
     tested = [name for name in comparison.measures if name not in DESCRIPTIVE]
     untested = [name for name in comparison.measures if name in DESCRIPTIVE]

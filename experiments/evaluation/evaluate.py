@@ -10,12 +10,21 @@ import numpy as np
 from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import CorpusError
+from datamodules.text.lines import json_line, one_line
 from experiments.evaluation.human import correlations
 from experiments.evaluation.prediction_fields import Cutter, FieldNames, Splitter
-from experiments.evaluation.predictions import Prediction, by_id, read_predictions, with_documents, written_whole
+from experiments.evaluation.predictions import (
+    Prediction,
+    by_id,
+    read_predictions,
+    scores_path,
+    with_documents,
+    written_whole,
+)
 from experiments.evaluation.scorers import METRICS, ScoreOptions, Scores, lacking, score
 from experiments.evaluation.statistics import (
     CORRELATIONS,
@@ -36,7 +45,7 @@ def evaluate(arguments: list[str]) -> None:
     """
     options = _parser().parse_args(arguments)
     path = Path(options.file)
-    target = Path(options.out) if options.out else path.with_name(f"{path.name.split('.')[0]}.scores.jsonl")
+    target = Path(options.out) if options.out else scores_path(path)
     if not os.access(target.parent, os.W_OK):  # known before an hour of scoring
         raise CorpusError(f"{target}: cannot be written there; name another file with --out")
     predictions = _read(options, path)
@@ -55,7 +64,10 @@ def evaluate(arguments: list[str]) -> None:
         "left_out": left_out,
     }
     with written_whole(target) as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in document_rows(predictions, scores))
+        file.writelines(map(json_line, document_rows(predictions, scores)))
+    signatures = {measure: found.signature for measure, found in scores.items()}
+    with written_whole(target.with_suffix(".signatures.json")) as file:  # what `precis compare` reads
+        file.write(json.dumps(signatures, ensure_ascii=False, indent=1) + "\n")
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
@@ -183,7 +195,7 @@ def show(result: Mapping[str, Any], console: Console) -> None:
     empty = result["empty_predictions"]
     for system in result["systems"] or [None]:
         rows = [row for row in result["scores"] if row["system"] == system]
-        console.print(_score_table(rows, f"{system or result['file']}"))
+        console.print(_score_table(rows, system or result["file"]))
     said = f"{result['summaries']:,} summaries of {result['documents']:,} documents"
     console.print(f"{said}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
     intervals = f"{100 * result['level']:.0f} % intervals: percentile bootstrap over documents"
@@ -200,7 +212,7 @@ def show(result: Mapping[str, Any], console: Console) -> None:
 
 
 def _score_table(rows: list[dict[str, Any]], title: str) -> Table:
-    table = Table(title=title)
+    table = Table(title=Text(one_line(title)))
     for name in ("measure", "mean", "95 % interval", "documents"):
         table.add_column(name, justify="left" if name == "measure" else "right")
     for row in rows:
@@ -210,7 +222,7 @@ def _score_table(rows: list[dict[str, Any]], title: str) -> Table:
 
 
 def _human_table(rows: list[dict[str, Any]], title: str) -> Table:
-    table = Table(title=title)
+    table = Table(title=Text(one_line(title)))
     for name in ("measure", *CORRELATIONS, "used"):
         table.add_column(name, justify="left" if name == "measure" else "right")
     for row in rows:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
-from datamodules.corpora.readers import kind_of, read_rows
+from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, CorpusError
 from experiments.evaluation.prediction_fields import (
     Cutter,
@@ -23,6 +23,7 @@ from experiments.evaluation.prediction_fields import (
     read_system,
     source_sentences,
 )
+from experiments.texts import is_records
 
 
 @dataclass(frozen=True)
@@ -115,13 +116,12 @@ def by_id(predictions: list[Prediction], found: Mapping[str, Any], where: str) -
     return [found[one.id] for one in predictions]
 
 
-def is_records(path: Path) -> bool:
-    """Whether a file's suffix says that it holds records rather than plain text."""
-    try:
-        kind_of(path)
-    except CorpusError:
-        return False
-    return True
+def scores_path(path: Path) -> Path:
+    """Return where the scores of a file of outputs are written.
+
+    `p.scores.jsonl` for `p.jsonl`, `p.csv.scores.jsonl` for `p.csv`.
+    """
+    return path.with_name(f"{path.name.removesuffix('.jsonl')}.scores.jsonl")
 
 
 def read_lines(path: Path) -> list[str]:

@@ -13,6 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.documents import CorpusError
+from experiments.evaluation.predictions import scores_path
+from experiments.prediction_files import (
+    NAMES,
+    MissingPredictions,
+    find_predictions,
+    read_json,
+    read_rows,
+    recorded_split,
+)
 from experiments.run_folder import read_config
 from experiments.sweeping.grid import said, short
 from lightning_modules.summarizer import repeated_share
@@ -22,7 +31,7 @@ SEEDS = ("seed_everything", "data.init_args.seed")
 # Keys that say where and with how many hands a run was made, not what was made.
 ASIDE = (
     "run_dir", "resume", "ckpt_path", "weights_only", "wandb", "wandb_project", "wandb_models", "previews",
-    "save_every", "checkpoint.dirpath",
+    "save_every", "out", "checkpoint.dirpath",
     "trainer.logger", "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.default_root_dir",
     "data.init_args.text", "data.init_args.cache_dir", "data.init_args.num_workers", "data.init_args.num_proc",
 )  # fmt: skip
@@ -33,11 +42,12 @@ class RunRecord:
     """What the folder of a run says; or a file of predictions alone, which has neither config nor curves.
 
     Attributes:
-        path: the folder or file.
+        path: the folder or file that was named.
         config: flat, dotted keys; empty for a file.
         environment: environment.json; empty where there is none.
-        rows: of predictions.jsonl.
-        signatures: how the scores were computed, by measure; None where that was not recorded.
+        rows: records of its predictions.
+        signatures: how the scores were computed, by measure, as far as that was recorded.
+        split: which split was predicted; None where that was not recorded.
         label: what its sweep says of it, without the seed; empty for a run of no sweep.
     """
 
@@ -45,7 +55,8 @@ class RunRecord:
     config: dict[str, Any]
     environment: dict[str, Any]
     rows: list[dict[str, Any]]
-    signatures: dict[str, str] | None
+    signatures: dict[str, str]
+    split: str | None = None
     label: str = ""
 
     @property
@@ -74,16 +85,22 @@ class RunRecord:
 
     def curves(self) -> dict[str, list[tuple[int, float]]]:
         """(step, value) of everything logged in metrics.csv; empty where there is none."""
-        path = self.path / "metrics.csv"
-        if not path.is_file():
+        folder = self.path if self.path.is_dir() else self.path.parent
+        path = folder / "metrics.csv"
+        if not path.is_file() or not self.config:
             return {}
-        found: dict[str, list[tuple[int, float]]] = {}
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                for name, value in row.items():
-                    if name not in ("step", "epoch") and value and row.get("step"):
-                        found.setdefault(name, []).append((int(float(row["step"])), float(value)))
-        return found
+        values: dict[str, list[tuple[int, float]]] = {}
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                for row in csv.DictReader(file):
+                    for name, value in row.items():
+                        if name not in ("step", "epoch") and value and row.get("step"):
+                            values.setdefault(name, []).append((int(float(row["step"])), float(value)))
+        except (ValueError, TypeError, OverflowError, csv.Error) as error:
+            reason = " ".join(str(error).split())
+            message = f"{path}: not a table of logged values ({reason}); move it away to compare without curves"
+            raise CorpusError(message) from None
+        return values
 
 
 @dataclass
@@ -120,97 +137,124 @@ class System:
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-def read_all(paths: Sequence[Path]) -> list[RunRecord]:
-    """Runs, the runs of sweep folders, and files of predictions, each once, in their order.
+def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]:
+    """Return runs, the runs of sweep folders, and files of predictions, each once, in their order.
+
+    Args:
+        paths: run folders, sweep folders and files of predictions.
+        split: which predictions of a run to read, `test`, `val` or `predict`; if not given, the first of these that all
+            runs have.
 
     Raises:
-        CorpusError: for a path that is none of these, or lacks predictions.
+        CorpusError: for a path that is none of these, or lacks predictions; or if there are predictions of two splits.
     """
-    found: dict[Path, RunRecord] = {}
+    named = [place for path in paths for place in _runs_in(path)]
+    split = split or _shared_split([place for place, _, _ in named if place.is_dir()])
+    runs: dict[Path, RunRecord] = {}
     for path in paths:
-        for place, label in _runs_in(path):
-            found.setdefault(place.resolve(), read_run(place, label))
-    return list(found.values())
+        places = [place for place in named if place[2] == path]
+        kept = [place for place in places if place[0] == path or _has_predictions(place[0], split)]
+        if not kept:
+            raise CorpusError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
+        if len(kept) < len(places):
+            lacking = f"{len(places) - len(kept)} of {len(places)} points have no predictions yet, left out"
+            print(f"{path}: {lacking}", file=sys.stderr)
+        for place, label, _ in kept:
+            runs.setdefault(place.resolve(), read_run(place, label, split))
+    _refuse_two_splits(list(runs.values()))
+    return list(runs.values())
 
 
-def _runs_in(path: Path) -> Iterator[tuple[Path, str]]:
-    """A run, or the runs of a sweep with what the sweep says of them; of a sweep those that are not there yet are left
-    out."""
+def _runs_in(path: Path) -> list[tuple[Path, str, Path]]:
+    """Return a run, or the runs of a sweep with the sweep's labels; and the path that was named for them."""
     points = path / "points.json"
     if not points.is_file():
-        yield path, ""
-        return
-    described = json.loads(points.read_text(encoding="utf-8"))["points"]
-    there = [row for row in described if (path / row["run"] / "predictions.jsonl").is_file()]
-    if not there:
-        raise CorpusError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
-    if len(there) < len(described):
-        lacking = f"{len(described) - len(there)} of {len(described)} points have no predictions yet, left out"
-        print(f"{path}: {lacking}", file=sys.stderr)
-    for row in there:
-        yield path / row["run"], " ".join(word for word in row["label"].split(" ") if not word.startswith("seed="))
+        return [(path, "", path)]
+    described = read_json(points).get("points", [])
+    labels = [" ".join(word for word in row["label"].split(" ") if not word.startswith("seed=")) for row in described]
+    return [(path / row["run"], label, path) for row, label in zip(described, labels)]
 
 
-def read_run(path: Path, label: str = "") -> RunRecord:
-    """A run folder, or a file of predictions such as `precis baseline` writes.
+def _has_predictions(folder: Path, split: str) -> bool:
+    try:
+        return find_predictions(folder, split).is_file()
+    except MissingPredictions:
+        return False
+
+
+def _shared_split(folders: Sequence[Path]) -> str:
+    """Return the first split that all runs with predictions have; `test` if there is none."""
+    predicted = [folder for folder in folders if any(_has_predictions(folder, split) for split in NAMES)]
+    shared = (split for split in NAMES if all(_has_predictions(folder, split) for folder in predicted))
+    return next(shared, "test")
+
+
+def _refuse_two_splits(runs: Sequence[RunRecord]) -> None:
+    recorded = {run.split: run for run in runs if run.split is not None}
+    if len(recorded) > 1:
+        (one, first), (other, second), *_ = recorded.items()
+        raise CorpusError(
+            f"{first.path} holds predictions of the {one} split, {second.path} of the {other} split; compare one "
+            "split, with --split"
+        )
+
+
+def read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
+    """Return a run folder, or a file of predictions: of a run, or such as `precis baseline` writes.
 
     Raises:
         CorpusError: if there is none, or its predictions cannot be read.
     """
-    if path.is_file():
-        return RunRecord(path, {}, {}, read_rows(path), None)
-    if not path.is_dir():
+    if not path.exists():
         raise CorpusError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
-    config = read_config(path)
-    predictions, environment = path / "predictions.jsonl", path / "environment.json"
-    if not predictions.is_file():
-        raise CorpusError(f"{predictions}: not there; run `precis test --run {path}` first")
-    signatures = path / "predictions.signatures.json"
+    predictions, folder = path, path.parent
+    if path.is_dir():
+        config = read_config(path)
+        predictions, folder = find_predictions(path, split), path
+    else:
+        of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()
+        config = read_config(folder) if of_run else {}
+    environment = folder / "environment.json"
+    rows, signatures = read_rows(predictions), predictions.with_suffix(".signatures.json")
+    recorded = read_json(signatures) if signatures.is_file() else {}
     return RunRecord(
         path,
-        dict(_flat(config)),
-        json.loads(environment.read_text(encoding="utf-8")) if environment.is_file() else {},
-        read_rows(predictions),
-        json.loads(signatures.read_text(encoding="utf-8")) if signatures.is_file() else None,
+        dict(_flat(config)) if config else {},
+        read_json(environment) if config and environment.is_file() else {},
+        rows,
+        _add_evaluated(predictions, rows, recorded),
+        recorded_split(predictions),
         label,
     )
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of predictions.
+def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, str]) -> dict[str, str]:
+    """Add the scores that `precis evaluate` wrote beside the predictions, and return all signatures.
 
-    Raises:
-        CorpusError: for a line that is no record, an id that is there twice, or no line at all.
+    Scores in the predictions themselves are kept if it is recorded how they were computed. A file of scores that is
+    older than the predictions belongs to earlier ones.
     """
-    rows: dict[str, dict[str, Any]] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
-        if not line.strip():
+    scores_file = scores_path(path)
+    if not scores_file.is_file() or scores_file.stat().st_mtime < path.stat().st_mtime:
+        return recorded
+    by_id = {row["id"]: row for row in rows}
+    signatures = scores_file.with_suffix(".signatures.json")
+    evaluated = read_json(signatures) if signatures.is_file() else {}
+    for number, line in enumerate(scores_file.read_text(encoding="utf-8").split("\n"), 1):
+        if not line:
             continue
         try:
-            row = json.loads(line)
-            name, _ = row["id"], (list(row["summary"]), list(row["references"]))
-        except (ValueError, KeyError, TypeError):
-            raise CorpusError(f"{path}:{number}: no record with id, summary and references; write it anew") from None
-        if name in rows:
-            raise CorpusError(f"{path}:{number}: id {name!r} is there twice; write the file anew with `precis test`")
-        rows[name] = row
-    if not rows:
-        raise CorpusError(f"{path}: no prediction in it; run `precis test` again")
-    _add_evaluated(path, rows)
-    return list(rows.values())
-
-
-def _add_evaluated(path: Path, rows: dict[str, dict[str, Any]]) -> None:
-    """Adds to records the scores that `precis evaluate` wrote beside them after they were made."""
-    beside = path.with_name(f"{path.name.split('.')[0]}.scores.jsonl")
-    if not beside.is_file() or beside.stat().st_mtime < path.stat().st_mtime:
-        return
-    for line in beside.read_text(encoding="utf-8").splitlines():
-        scored = json.loads(line)
-        if scored["id"] in rows and "system" not in scored:
-            row = rows[scored["id"]]
-            numbers = {name: value for name, value in scored["scores"].items() if value is not None}
-            row["scores"] = numbers | row.get("scores", {})
+            scored = json.loads(line)
+            row = by_id.get(scored["id"]) if "system" not in scored else None
+            numbers = {name: float(value) for name, value in scored["scores"].items() if value is not None}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            message = f"{scores_file}:{number}: no record with id and scores; run `precis evaluate` again"
+            raise CorpusError(message) from None
+        if row is not None:
+            own = row.get("scores", {})
+            wanted = (name for name in numbers if name not in own or name not in recorded)
+            row["scores"] = own | {name: numbers[name] for name in wanted}
+    return evaluated | recorded
 
 
 def _flat(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

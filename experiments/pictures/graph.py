@@ -1,12 +1,13 @@
 """`precis graph`: the graph over a document's paragraphs, and where a summary looked."""
 
-import json
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from datamodules.corpora.corpus import as_document, make_document
 from datamodules.corpora.texts import Texts
@@ -17,6 +18,7 @@ from datamodules.summarization import default_cache
 from datamodules.text.lines import cut, one_line
 from experiments.discourse.parsers import PARSERS, load_parser
 from experiments.pictures.draw_graph import Drawn, figure, page
+from experiments.prediction_files import MissingPredictions, find_predictions, read_rows
 from experiments.run_folder import load_run
 from experiments.texts import collect_texts
 
@@ -50,7 +52,9 @@ def _options() -> ArgumentParser:
     parser = ArgumentParser(prog="precis graph", description=graph.__doc__, exit_on_error=False)
     parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
     parser.add_argument("--run", type=Path | None, default=None, help="a run of GraphSum with predictions.jsonl")
-    parser.add_argument("--split", type=str, default="test", help="with --run: the split that was predicted")
+    parser.add_argument(
+        "--split", type=Literal["test", "val"], default="test", help="with --run: the split that was predicted"
+    )
     parser.add_argument("--id", type=list[str] | None, default=None, help="with --run: documents, by their ids")
     parser.add_argument("--documents", type=int, default=5, help="with --run: how many, where no ids are given")
     parser.add_argument("--graph", type=GraphName | ParagraphGraph, default="similarity", help="which graph")
@@ -91,10 +95,9 @@ def _of_run(options: Namespace) -> list[Drawn]:
     data = load_run(folder).data
     if not isinstance(getattr(data, "graph", None), ParagraphGraph):
         raise CorpusError(f"{folder}: its model has no paragraph graph; give a run of GraphSum")
-    path = folder / "predictions.jsonl"
     rows = {}
-    if path.is_file():
-        rows = {row["id"]: row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
+    with suppress(MissingPredictions):  # the graph is drawn without a summary
+        rows = {row["id"]: row for row in read_rows(find_predictions(folder, options.split))}
     table = data.documents(options.split)
     place = {name: row for row, name in enumerate(table["id"])}
     wanted = options.id or [name for name in rows if name in place][: options.documents] or list(place)[:1]
@@ -123,7 +126,8 @@ def _drawn(paragraphs: Paragraphs, made: ParagraphGraph, row: dict[str, Any] | N
 
 def _table(drawn: Drawn, width: int) -> Table:
     """Paragraphs, each with the others that it has most to do with."""
-    table = Table(title=f"{drawn.id}: graph {drawn.graph}", caption="numbers of paragraphs, weights in brackets")
+    title = Text(f"{one_line(drawn.id)}: graph {drawn.graph}")
+    table = Table(title=title, caption="numbers of paragraphs, weights in brackets")
     for name in ("", "paragraph", "looks most at"):
         table.add_column(name, no_wrap=name != "paragraph", justify="right" if not name else "left")
     linked = strongest(drawn.weights)
@@ -132,5 +136,5 @@ def _table(drawn: Drawn, width: int) -> Table:
         others = sorted(others, key=lambda j: -drawn.weights[place, j])[:3]
         links = ", ".join(f"{j + 1} ({drawn.weights[place, j]:.2f})" for j in others)
         shown = cut(one_line(" ".join(text)), max(20, width - 46))
-        table.add_row(str(place + 1), shown.replace("[", r"\["), links)
+        table.add_row(str(place + 1), Text(shown), links)
     return table

@@ -1,10 +1,12 @@
 """What an extractive model selected: scored sentences, documents with the selection marked, attention as a picture."""
 import html
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
+from datasets import Dataset
 from jsonargparse import Namespace
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -13,6 +15,7 @@ from rich.text import Text
 
 from callbacks.previews import marked
 from datamodules.documents import CorpusError
+from datamodules.text.lines import one_line
 from datamodules.text.printable import printable
 from lightning_modules.extractive.matchsum import MatchSum
 from lightning_modules.extractive.summary import ExtractiveSummary
@@ -20,9 +23,16 @@ from lightning_modules.summarizer import Summarizer, Summary
 
 _STYLE = """body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
 mark { background: #ffe08a; } table { border-collapse: collapse; margin: 1rem 0; }
-td { padding: .2rem .6rem; vertical-align: top; border-bottom: 1px solid #ddd; } td.number { text-align: right; }
+th, td { padding: .2rem .6rem; vertical-align: top; border-bottom: 1px solid #ddd; text-align: left; }
+.number { text-align: right; }
 tr.selected { background: #fff6d6; } @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; }
-mark { background: #7a6000; color: inherit; } tr.selected { background: #403510; } td { border-color: #444; } }"""
+mark { background: #7a6000; color: inherit; } tr.selected { background: #403510; } th, td { border-color: #444; } }"""
+
+
+_TABLE_HEAD = (
+    '<tr><th scope="col" class="number">sentence</th><th scope="col" class="number">score</th>'
+    '<th scope="col">text (selected sentences are marked)</th></tr>\n'
+)
 
 
 def sentence_lines(summary: ExtractiveSummary) -> str:
@@ -44,10 +54,17 @@ def marked_document(summary: ExtractiveSummary) -> Text:
     return text
 
 
-def page(summaries: Sequence[ExtractiveSummary]) -> str:
-    """One self-contained HTML page: of each document its text with the selection marked, and all scores."""
+def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequence[int]] | None = None) -> str:
+    """Return one self-contained HTML page: of each document its text with the selection marked, and all scores.
+
+    Args:
+        summaries: of the documents.
+        paragraphs: numbers of sentences in each paragraph, by the id of the document; a document that is not in it is
+            one paragraph. Sentences that the model did not read are not shown, and the page says how many they are.
+    """
     parts = []
     for summary in summaries:
+        sizes = (paragraphs or {}).get(summary.id, [len(summary.document)])
         sentences, rows = [], []
         for index, (sentence, score) in enumerate(zip(summary.document, summary.sentence_scores)):
             chosen, words = index in summary.positions, html.escape(sentence)
@@ -56,8 +73,13 @@ def page(summaries: Sequence[ExtractiveSummary]) -> str:
             kind = ' class="selected"' if chosen else ""
             numbers = f'<td class="number">{index + 1}</td><td class="number">{score:.3f}</td>'
             rows.append(f"<tr{kind}>{numbers}<td>{words}</td></tr>")
-        text, table = "\n".join(sentences), "\n".join(rows)
-        parts.append(f"<h2>{html.escape(summary.id)}</h2>\n<p>{text}</p>\n<table>\n{table}\n</table>")
+        ends = list(accumulate(sizes))
+        shown = (sentences[end - size : end] for size, end in zip(sizes, ends))
+        text = "\n".join(f"<p>{' '.join(paragraph)}</p>" for paragraph in shown if paragraph)
+        unread = sum(sizes) - len(sentences)
+        note = f"<p>The model did not read the last {unread} of {sum(sizes)} sentences.</p>\n" if unread > 0 else ""
+        table = _TABLE_HEAD + "\n".join(rows)
+        parts.append(f"<h2>{html.escape(summary.id)}</h2>\n{text}\n{note}<table>\n{table}\n</table>")
     head = '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Selected sentences</title>'
     return f"{head}\n<style>{_STYLE}</style>" + "\n" + "\n".join(parts) + "\n</html>\n"
 
@@ -77,7 +99,8 @@ def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequenc
     for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
         for tick, label in zip(ticks, labels):
             label.set_fontweight("bold" if tick in selected else "normal")
-    axes.set(xlabel="at sentence", ylabel="attention of sentence", title=title)
+    axes.set(xlabel="at sentence", ylabel="attention of sentence")
+    axes.set_title(one_line(title), parse_math=False)  # an id with "$" in it is no formula
     figure.colorbar(image, ax=axes, label="mean of the heads")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130, format="png")
@@ -94,19 +117,19 @@ class Shown:
     Args:
         options: of the command: `mark`, `scores`, `html`, `heat_map`.
         model: that summarizes.
-        count: documents.
+        documents: that are summarized, a row for each.
 
     Raises:
         CorpusError: if something is asked for that the model does not have.
     """
 
-    def __init__(self, options: Namespace, model: Summarizer, count: int) -> None:
+    def __init__(self, options: Namespace, model: Summarizer, documents: Dataset) -> None:
         extractive = [f"--{name}" for name in ("scores", "html", "heat_map") if options[name]]
         if extractive and not hasattr(model, "sentence_scores") and not isinstance(model, MatchSum):
             raise CorpusError(f"{extractive[0]}: {type(model).__name__} selects no sentences; leave it out")
         if options.heat_map and not hasattr(model, "sentence_attention"):
             raise CorpusError(f"--heat_map: {type(model).__name__} has no attention between sentences; leave it out")
-        self.options, self.count = options, count
+        self.options, self.documents = options, documents
         self.kept: list[ExtractiveSummary] = []
         self._drawn = 0
 
@@ -115,7 +138,7 @@ class Shown:
         if self.options.html:
             self.kept.append(summary)
         if self.options.heat_map and getattr(summary, "attention", None) is not None:
-            path = numbered(Path(str(self.options.heat_map)), self._drawn, self.count)
+            path = numbered(Path(str(self.options.heat_map)), self._drawn, len(self.documents))
             draw_sentence_attention(path, summary.attention, summary.positions, summary.id)
             self._drawn += 1
 
@@ -136,6 +159,7 @@ class Shown:
             CorpusError: if a heat map was asked for, and the model has no inter-sentence layer.
         """
         if self.options.html:
-            Path(str(self.options.html)).write_text(page(self.kept), encoding="utf-8")
+            sizes = {row["id"]: [len(part) for part in row["parts"]] for row in self.documents}
+            Path(str(self.options.html)).write_text(page(self.kept, sizes), encoding="utf-8")
         if self.options.heat_map and not self._drawn:
             raise CorpusError("--heat_map: the model has no inter-sentence layer (model.inter_layers 0); leave it out")

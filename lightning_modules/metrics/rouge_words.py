@@ -130,7 +130,7 @@ def read_exceptions(folder: str | None = None) -> dict[str, str]:
         for part in ("adv", "adj", "noun", "verb"):
             path = Path(place) / f"{part}.exc"
             if path.is_file():
-                lines = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
+                lines = (line.split() for line in path.read_text(encoding="utf-8").split("\n"))
                 exceptions.update((words[0], words[1]) for words in lines if len(words) > 1)
         if exceptions:
             return exceptions

@@ -2,10 +2,14 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from callbacks import PredictionWriter
+from callbacks.predictions import results_path
 from lightning_modules.metrics.rouge import Rouge
 from lightning_modules.summarizer import Summary
+
+SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c"
 
 
 def summary(number: int) -> Summary:
@@ -20,6 +24,7 @@ def trainer(rank: int, world: int, fn: str = "test") -> SimpleNamespace:
         is_global_zero=rank == 0,
         strategy=SimpleNamespace(barrier=lambda name: None),
         lightning_module=SimpleNamespace(rouge={"test": Rouge(("rouge1",))}),
+        callback_metrics={"test/rouge1": torch.tensor(12.5)},
     )
 
 
@@ -35,7 +40,7 @@ def write(path, shares: list[list[list[int]]], stage: str = "test") -> None:
 
 
 def ids(path) -> list[int]:
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
     return [int(json.loads(line)["id"].removeprefix("doc-")) for line in lines]
 
 
@@ -46,7 +51,10 @@ def test_a_line_a_document(stage, tmp_path):
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert lines == [summary(i).record() for i in range(3)]
     assert "Café — one." in path.read_text(encoding="utf-8"), "readable without decoding"
-    assert sorted(p.name for p in path.parent.iterdir()) == ["predictions.jsonl", "predictions.signatures.json"]
+    names = ["predictions.jsonl", "predictions.signatures.json", "results.json"]
+    assert sorted(p.name for p in path.parent.iterdir()) == names
+    results = json.loads((path.parent / "results.json").read_text(encoding="utf-8"))
+    assert results == {"documents": 3, "predictions": "predictions.jsonl", "scores": {"test/rouge1": 12.5}}
 
 
 @pytest.mark.parametrize(
@@ -87,3 +95,42 @@ def test_nothing_is_written_in_training(tmp_path):
     writer.on_validation_batch_end(told, None, [summary(1)], None, 0)
     writer.on_validation_end(told, None)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_line_separators_in_texts_end_no_record(ranks, tmp_path):
+    path = tmp_path / "predictions.jsonl"
+    writers = [(PredictionWriter(path), trainer(rank, ranks)) for rank in range(ranks)]
+    written = [Summary(f"a{SEPARATORS}{number}", [f"one{SEPARATORS}two"], [[SEPARATORS]]) for number in range(4)]
+    for rank, (writer, told) in enumerate(writers):
+        writer.on_test_start(told, None)
+        writer.on_test_batch_end(told, None, written[rank::ranks], None, 0)
+    for writer, told in reversed(writers):
+        writer.on_test_end(told, None)
+    text = path.read_text(encoding="utf-8")
+    assert [json.loads(line) for line in text.split("\n")[:-1]] == [one.record() for one in written]
+    assert len(text.splitlines()) == 4, "nor for readers that end a line there"
+
+
+def test_a_full_disk_is_named_with_the_file(tmp_path):
+    path = tmp_path / "predictions.jsonl"
+    (tmp_path / ".predictions.jsonl.rank0").symlink_to("/dev/full")
+    writer, told = PredictionWriter(path), trainer(0, 1)
+    writer.on_test_start(told, None)
+    with pytest.raises(OSError, match=r"No space left on device.*predictions\.jsonl") as caught:
+        writer.on_test_batch_end(told, None, [summary(0)] * 1000, None, 0)
+    writer.on_exception(told, None, caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("predictions", "results"),
+    [
+        ("predictions.jsonl", "results.json"),
+        ("predictions.val.jsonl", "results.val.json"),
+        ("predictions.val.files-0a.jsonl", "results.val.files-0a.json"),
+        ("beam.1.jsonl", "beam.1.results.json"),
+    ],
+)
+def test_names_of_results(predictions, results, tmp_path):
+    assert results_path(tmp_path / predictions) == tmp_path / results

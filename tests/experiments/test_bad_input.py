@@ -234,6 +234,10 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, prec
 
 def test_predictions_of_another_corpus_are_not_reported(run_folder, precis):
     assert precis("validate", "--run", run_folder).status == 0
+    refused(precis("report", run_folder), "predictions.jsonl: not there; run `precis test --run")
+    assert precis("report", run_folder, "--split", "val").status == 0
+    for name in ("predictions.val.jsonl", "results.val.json"):  # as earlier versions wrote any split
+        (run_folder / name).rename(run_folder / name.replace(".val", "").replace("results", "old"))
     refused(precis("report", run_folder), "'doc-26' is not in the test split; pass --split")
     assert precis("report", run_folder, "--split", "val").status == 0
 

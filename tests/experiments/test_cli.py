@@ -4,10 +4,12 @@ import csv
 import io
 import json
 import re
+import shutil
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import wandb
@@ -49,7 +51,7 @@ def typed(monkeypatch):
 def test_the_run_folder_holds_what_it_is_said_to_hold(trained):
     said = re.findall(r"^    (\S+)  ", run_folder_module.__doc__, re.MULTILINE)
     there = {path.name + "/" * path.is_dir() for path in trained.iterdir()}
-    assert there == set(said) - {"predictions.jsonl", "wandb/"}
+    assert there == set(said) - {"predictions.jsonl", "results.json", "wandb/"}
     assert {path.stem for path in (trained / "checkpoints").iterdir()} == {"best", "last", "previous"}
     assert [path.name for path in (trained / "text").iterdir()] == ["vocabulary.json"]
     assert len(list((trained / "previews").rglob("*.png"))) == 4
@@ -119,17 +121,50 @@ def test_test_scores_every_document(run_folder, precis, tmp_path, monkeypatch):
 
 def test_validate_scores_the_validation_split_whole(run_folder, precis):
     assert precis("validate", f"--run={run_folder}").status == 0
-    rows = lines_of(run_folder / "predictions.jsonl")
+    rows = lines_of(run_folder / "predictions.val.jsonl")
     assert [row["id"] for row in rows] == [f"doc-{number}" for number in range(26, 33)]
+
+
+def test_each_split_and_source_has_a_file_and_results_of_its_own(run_folder, precis, tmp_path, corpus_files):
+    assert precis("test", "--run", run_folder).status == 0
+    tested = {path: path.read_bytes() for path in run_folder.iterdir() if path.is_file()}
+    other = tmp_path / "other.jsonl"
+    shutil.copy(corpus_files["val"], other)
+    assert precis("validate", "--run", run_folder).status == 0
+    assert precis("predict", "--run", run_folder).status == 0
+    assert precis("test", "--run", run_folder, "--data.corpus.test", other).status == 0
+    assert {path: path.read_bytes() for path in tested} == tested, "what was tested is still there"
+    names = {path.name for path in run_folder.glob("predictions*.jsonl")}
+    (source,) = names - {"predictions.jsonl", "predictions.val.jsonl", "predictions.predict.jsonl"}
+    assert re.fullmatch(r"predictions\.files-[0-9a-f]{8}\.jsonl", source)
+
+    results = json.loads((run_folder / "results.json").read_text(encoding="utf-8"))
+    rows = lines_of(run_folder / "predictions.jsonl")
+    assert (results["split"], results["documents"], results["predictions"]) == ("test", 7, "predictions.jsonl")
+    assert results["scores"]["test/rouge1"] == pytest.approx(np.mean([row["scores"]["rouge1"] for row in rows]))
+    assert json.loads((run_folder / "results.val.json").read_text(encoding="utf-8"))["split"] == "val"
+    elsewhere = json.loads((run_folder / source.replace("predictions", "results").replace("jsonl", "json")).read_text())
+    assert elsewhere["split"] == "test" and elsewhere["corpus"]["init_args"]["test"] == str(other)
+
+
+def test_out_names_another_file(run_folder, precis, tmp_path, tiny_config):
+    out = tmp_path / "more" / "beam1.jsonl"
+    assert precis("test", "--run", run_folder, "--model.decoding.beam_size=1", "--out", out).status == 0
+    assert len(lines_of(out)) == 7 and (out.parent / "beam1.results.json").is_file()
+    assert not list(run_folder.glob("predictions*"))
+    done = precis("test", "--run", run_folder, "--out", tmp_path / "x.json")
+    assert done.status == 1 and "x.json: predictions are JSON Lines; give a name that ends in .jsonl" in done.err
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "new", "--out", out)
+    assert done.status == 1 and "precis fit writes no predictions" in done.err and not (tmp_path / "new").exists()
 
 
 def test_predict_says_what_test_says_and_takes_arguments(run_folder, precis):
     assert precis("test", "--run", run_folder).status == 0
     tested = lines_of(run_folder / "predictions.jsonl")
     assert precis("predict", "--run", run_folder).status == 0
-    assert lines_of(run_folder / "predictions.jsonl") == tested
+    assert lines_of(run_folder / "predictions.predict.jsonl") == tested
     assert precis("predict", "--run", run_folder, "--data.max_eval", 3, "--model.decoding.beam_size", 1).status == 0
-    assert len(lines_of(run_folder / "predictions.jsonl")) == 3
+    assert len(lines_of(run_folder / "predictions.predict.jsonl")) == 3
 
 
 def test_documents_without_references_are_summarized_and_test_says_what_is_missing(run_folder, precis, tmp_path):
@@ -137,12 +172,13 @@ def test_documents_without_references_are_summarized_and_test_says_what_is_missi
     plain.write_text('{"id": "a", "document": "The otter paints the mill."}\n', encoding="utf-8")
     done = precis("predict", "--run", run_folder, "--data.corpus.test", plain)
     assert done.status == 0, done.err
-    (row,) = lines_of(run_folder / "predictions.jsonl")
+    (predictions,) = run_folder.glob("predictions.predict.files-*.jsonl")
+    (row,) = lines_of(predictions)
     assert (row["id"], row["references"], row["scores"]) == ("a", [], {}) and row["summary"]
     done = precis("test", "--run", run_folder, "--data.corpus.test", plain)
     assert done.status == 1 and len(done.err.splitlines()) == 1 and "precis predict" in done.err
     assert f"Files test ({plain}): none of its 1 documents ('a' is the first) has a reference" in done.err
-    assert lines_of(run_folder / "predictions.jsonl") == [row]
+    assert lines_of(predictions) == [row]
 
 
 def test_documents_with_references_are_scored_where_others_have_none(run_folder, precis, tmp_path):
@@ -151,7 +187,7 @@ def test_documents_with_references_are_scored_where_others_have_none(run_folder,
     mixed.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     done = precis("test", "--run", run_folder, "--data.corpus.test", mixed)
     assert done.status == 0, done.err
-    without, scored = lines_of(run_folder / "predictions.jsonl")
+    without, scored = lines_of(next(run_folder.glob("predictions.files-*.jsonl")))
     assert without["scores"] == {} and float(re.search(r"test/rouge1\D*([\d.]+)", done.out)[1]) == pytest.approx(
         scored["scores"]["rouge1"]
     )
@@ -174,7 +210,7 @@ def predicted(run_folder, precis, corpus_files):
     """The test documents' texts, each with its summary."""
     assert precis("predict", "--run", run_folder).status == 0
     texts = [row["document"] for row in lines_of(Path(corpus_files["test"]))]
-    summaries = [" ".join(row["summary"]) for row in lines_of(run_folder / "predictions.jsonl")]
+    summaries = [" ".join(row["summary"]) for row in lines_of(run_folder / "predictions.predict.jsonl")]
     return list(zip(texts, summaries))
 
 

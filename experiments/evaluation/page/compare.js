@@ -74,11 +74,14 @@ function ticks(low, high, count = 6) {
   return found;
 }
 
+/** A chart is drawn as wide as its place, so that its letters keep their size and nothing is cut. */
+const chartWidth = (id) => Math.max(300, at(id).clientWidth || 1100);
+
 const label = (value) => String(Number(value.toPrecision(6)));
 
 function showCurves() {
   const curves = data.curves[at("curve-name").value] || [];
-  const [width, height, left, bottom, top] = [1100, 340, 64, 40, 12];
+  const [width, height, left, bottom, top] = [chartWidth("curve-plot"), 340, 64, 40, 12];
   const points = curves.flatMap((curve) => curve.points);
   const bounds = (place) => points.reduce(([low, high], point) =>
     [Math.min(low, point[place]), Math.max(high, point[place])], [Infinity, -Infinity]);
@@ -92,7 +95,7 @@ function showCurves() {
     svg.append(make("line", { class: "axis", x1: left, x2: width - 16, y1: y(value), y2: y(value) }));
     svg.append(make("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, label(value)));
   }
-  for (const step of ticks(first, last, 10).filter(Number.isInteger))
+  for (const step of ticks(first, last, width / 110).filter(Number.isInteger))
     svg.append(make("text", { x: x(step), y: height - bottom + 20, "text-anchor": "middle" }, label(step)));
   svg.append(make("text", { x: width - 16, y: height - 4, "text-anchor": "end" }, "step"));
   for (const curve of curves) {
@@ -112,13 +115,13 @@ function showDistribution() {
   const kind = at("distribution-kind").value;
   const { edges, shares, means } = data.distributions[at("distribution-name").value][kind];
   const shown = shares.map((_, system) => system).filter((system) => kind === "scores" || system !== data.baseline);
-  const [width, row, left, bottom] = [1100, 78, 16, 34];
+  const [width, row, left, bottom] = [chartWidth("distribution-plot"), 78, 16, 34];
   const height = shown.length * row + bottom;
   const [low, high] = [edges[0], edges[edges.length - 1]];
   const x = (value) => left + ((value - low) / (high - low)) * (width - 2 * left);
   const most = Math.max(1e-9, ...shown.flatMap((system) => shares[system]));
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Distribution over documents" });
-  for (const value of ticks(low, high, 10)) {
+  for (const value of ticks(low, high, width / 110)) {
     svg.append(make("line", { class: "axis", x1: x(value), x2: x(value), y1: 0, y2: height - bottom }));
     svg.append(make("text", { x: x(value), y: height - bottom + 18, "text-anchor": "middle" }, label(value)));
   }
@@ -143,6 +146,7 @@ function showDistribution() {
 
 const several = data.systems.length > 1;
 let shownDocuments = [];
+let selected = 0; // place in shownDocuments
 
 /** A document's score, or its difference to the baseline where there are several systems. */
 function judged(found) {
@@ -156,7 +160,7 @@ function judged(found) {
 function listDocuments() {
   const least = several ? Number(at("document-least").value) || 0 : 0;
   const words = at("document-text").value.toLowerCase();
-  const holds = (found) => !words || [found.id, ...found.references.flat(), ...found.outputs.flatMap((output) => output.text)]
+  const holds = (found) => !words || [found.id, found.source || "", ...found.references.flat(), ...found.outputs.flatMap((output) => output.text)]
     .some((text) => text.toLowerCase().includes(words));
   const rows = data.documents.map((found, place) => ({ found, place, value: judged(found) }))
     .filter(({ found, value }) => (least === 0 || (value !== null && Math.abs(value) >= least)) && holds(found));
@@ -165,9 +169,27 @@ function listDocuments() {
   const key = (row) => (row.value === null ? Infinity : order === "far" ? -Math.abs(row.value) : sign * row.value);
   if (order !== "corpus") rows.sort((one, other) => key(one) - key(other) || one.place - other.place);
   shownDocuments = rows;
-  fill(at("document-list"), rows.map(({ found, value }, place) => [place, `${number(value, several)}   ${found.id}`]), rows.length ? 0 : undefined);
+  at("document-list").replaceChildren(...rows.map(({ found, value }, place) =>
+    make("div", { role: "option", id: `option-${place}`, "data-place": place }, `${number(value, several)}   ${found.id}`)));
   const all = data.documents.length === data.allDocuments ? "" : ` (of ${data.allDocuments} compared)`;
   at("document-count").textContent = `${rows.length} of ${data.documents.length} documents${all}`;
+  select(0);
+}
+
+/** Shows a document of the list. */
+function select(place) {
+  const list = at("document-list");
+  if (list.children[selected]) list.children[selected].removeAttribute("aria-selected");
+  selected = Math.max(0, Math.min(shownDocuments.length - 1, place));
+  const option = list.children[selected];
+  if (option) {
+    option.setAttribute("aria-selected", "true");
+    list.setAttribute("aria-activedescendant", option.id);
+    // Only the list moves, and not the page with it.
+    if (option.offsetTop < list.scrollTop) list.scrollTop = option.offsetTop;
+    const below = option.offsetTop + option.offsetHeight - list.clientHeight;
+    if (below > list.scrollTop) list.scrollTop = below;
+  }
   showDocument();
 }
 
@@ -191,12 +213,14 @@ function marked(words, copied) {
 }
 
 function showDocument() {
-  const row = shownDocuments[Number(at("document-list").value)];
-  if (!row || at("document-list").value === "") {
+  const row = shownDocuments[selected];
+  if (!row) {
     at("document").replaceChildren(make("p", {}, "No document fits; ask for a smaller difference or for other words."));
     return;
   }
   const { found } = row;
+  const source = found.source === undefined ? [] : [make("div", { class: "text source", tabindex: 0 },
+    make("h3", {}, "document"), ...found.source.split("\n\n").map((paragraph) => make("p", {}, paragraph)))];
   const cards = found.references.map((reference, place) => make("div", { class: "text reference" },
     make("h3", {}, found.references.length > 1 ? `reference ${place + 1}` : "reference"), make("p", {}, reference.join(" "))));
   found.outputs.forEach((output, system) => {
@@ -209,7 +233,7 @@ function showDocument() {
   });
   const copied = found.outputs.some((output) => output.words);
   const note = copied ? [make("p", { class: "small" }, make("mark", {}, "marked words"), " were copied from the document")] : [];
-  at("document").replaceChildren(make("h3", {}, found.id), ...cards, ...note);
+  at("document").replaceChildren(make("h3", {}, found.id), ...source, ...cards, ...note);
 }
 
 function startDocuments() {
@@ -221,13 +245,16 @@ function startDocuments() {
   for (const id of ["document-system-label", "document-least-label"]) at(id).hidden = !several;
   for (const id of ["document-measure", "document-system", "document-order", "document-least", "document-text"])
     at(id).addEventListener("input", listDocuments);
-  at("document-list").addEventListener("input", showDocument);
+  at("document-list").addEventListener("click", (event) => {
+    const option = event.target.closest("[role=option]");
+    if (option) select(Number(option.dataset.place));
+  });
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.altKey || event.metaKey || !["j", "k"].includes(event.key)) return;
-    if (event.target.closest("input, select:not(#document-list)")) return;
-    const list = at("document-list");
-    list.selectedIndex = Math.max(0, Math.min(list.length - 1, list.selectedIndex + (event.key === "j" ? 1 : -1)));
-    showDocument();
+    if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select")) return;
+    const inList = event.target.closest("#document-list");
+    const moves = { j: 1, k: -1, ...(inList ? { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity } : {}) };
+    if (!(event.key in moves)) return;
+    select(selected + moves[event.key]);
     event.preventDefault();
   });
   listDocuments();
@@ -238,6 +265,7 @@ fill(at("curve-name"), logged.map((name) => [name, name]), logged.includes("val/
 fill(at("distribution-name"), data.measures.map((name) => [name, name]));
 at("curve-name").addEventListener("input", showCurves);
 for (const id of ["distribution-name", "distribution-kind"]) at(id).addEventListener("input", showDistribution);
+window.addEventListener("resize", () => { showCurves(); showDistribution(); });
 showScores();
 showCurves();
 showDistribution();

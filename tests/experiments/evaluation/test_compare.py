@@ -167,6 +167,22 @@ def test_the_table_shows_means_marks_and_how_they_were_made(runs, precis, monkey
     assert "corrected for 2 comparisons (Holm)" in out and "systems have different numbers of seeds" in out
 
 
+def test_a_terminal_of_80_columns_cuts_and_breaks_nothing(runs, precis, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = precis("compare", *runs, "--metric=rouge1,rouge2,length,repeated_trigrams")
+    found = compared(precis, *runs, "--metric=rouge1,rouge2,length,repeated_trigrams")
+    lines = done.out.splitlines()
+    assert max(map(len, lines)) <= 80 and "…" not in done.out
+    at = lines.index("coverage=true (1 seed)")
+    header, rouge1 = lines[at + 1 : at + 3]
+    assert header.split() == ["mean", "95", "%", "interval", "difference", "p", "seeds"]
+    cell = found["systems"][1]["scores"]["rouge1"]
+    interval = f"[{cell['low']:.2f}, {cell['high']:.2f}]"
+    numbers = [f"{cell['mean']:.2f}", *interval.split(), f"{cell['difference']:+.2f}", f"{cell['p_bootstrap']:.4f}"]
+    assert rouge1.split() == ["rouge1", *numbers]
+    assert "coverage=false (3 seeds, baseline)" in lines
+
+
 def test_length_and_repetition_are_counted_from_the_outputs(tmp_path, precis):
     rows = [prediction(0, "a b c a b c", {"rouge1": 1.0}), prediction(1, "a b", {"rouge1": 2.0})]
     (system,) = compared(precis, make_run(tmp_path / "run", rows), "--metric=length,repeated_trigrams")["systems"]
@@ -202,6 +218,98 @@ def test_a_file_of_predictions_is_a_system_with_the_scores_that_evaluate_wrote(t
     assert [system["name"] for system in found["systems"]] == ["run", "lead"]
     assert found["systems"][1]["scores"]["rouge1"]["mean"] == pytest.approx(SCORES[1, :, 0].mean())
     assert any("lead.jsonl" in note and "not recorded" in note for note in found["notes"])
+
+
+def split_of(run: Path, split: str, rows: list[dict] | None = None) -> Path:
+    """A run folder with predictions of a split, beside those that it has."""
+    path = run / ("predictions.jsonl" if split == "test" else f"predictions.{split}.jsonl")
+    if rows is not None:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        path.with_suffix(".signatures.json").write_text(json.dumps(SIGNATURES), encoding="utf-8")
+    results = {"split": split, "scores": {}}
+    name = "results.json" if split == "test" else f"results.{split}.json"
+    (run / name).write_text(json.dumps(results), encoding="utf-8")
+    return path
+
+
+def test_the_split_that_is_compared_is_named(runs, precis):
+    assert compared(precis, *runs, ROUGE)["split"] is None
+    assert "of a split that was not recorded" in " ".join(precis("compare", *runs, ROUGE).out.split())
+    for run in runs:
+        split_of(run, "test")
+    assert compared(precis, *runs, ROUGE)["split"] == "test"
+    assert "12 documents of the test split" in " ".join(precis("compare", *runs, ROUGE).out.split())
+
+
+def test_validation_is_compared_where_it_is_asked_for_or_all_there_is(runs, precis):
+    for run in runs:
+        split_of(run, "test")
+        split_of(run, "val", [row | {"scores": {"rouge1": 7.0, "rouge2": 7.0}} for row in rows_of(0)])
+    assert compared(precis, *runs, ROUGE)["split"] == "test"
+    found = compared(precis, *runs, ROUGE, "--split", "val")
+    assert found["split"] == "val" and found["systems"][0]["scores"]["rouge1"]["mean"] == 7.0
+    files = [run / "predictions.val.jsonl" for run in runs]
+    named = compared(precis, *files, ROUGE)  # files of run folders are their runs
+    assert [len(system["runs"]) for system in named["systems"]] == [3, 1] and named["split"] == "val"
+    for run in runs:
+        (run / "predictions.jsonl").unlink()
+    assert compared(precis, *runs, ROUGE)["split"] == "val"
+
+
+def test_two_splits_are_not_mixed(runs, precis):
+    split_of(runs[0], "test")
+    validated = split_of(runs[1], "val", rows_of(1))
+    done = precis("compare", runs[0], validated, ROUGE)
+    assert done.status == 1 and "a1 holds predictions of the test split" in done.err
+    assert "predictions.val.jsonl of the val split; compare one split" in done.err
+    done = precis("compare", *runs, ROUGE, "--split=val")
+    assert done.status == 1 and "a1/predictions.val.jsonl: not there; run `precis validate --run" in done.err
+
+
+def test_ids_with_line_separators_are_one_record(tmp_path, precis):
+    rows = rows_of(0)
+    for number, row in enumerate(rows):
+        row["id"] = row["summary"][0] = f"a\u2028b\u2029c\x85d{number}"
+    run = make_run(tmp_path / "run", rows)
+    out = tmp_path / "run" / "predictions.jsonl"
+    assert "\u2028" in out.read_text(encoding="utf-8")
+    assert precis("evaluate", out, "--metrics=rouge", "--resamples=50").status == 0
+    assert compared(precis, run, "--metric=rouge1,rougeL")["documents"] == 12
+
+
+def test_scores_of_evaluate_say_how_they_were_computed(tmp_path, precis):
+    files = [tmp_path / "one.jsonl", tmp_path / "other.jsonl"]
+    for path in files:
+        lines = (json.dumps({**row, "scores": {}}) + "\n" for row in rows_of(0))
+        path.write_text("".join(lines), encoding="utf-8")
+        assert precis("evaluate", path, "--metrics=rouge", "--resamples=50").status == 0
+    found = compared(precis, *files, ROUGE)
+    assert not any("not recorded" in note for note in found["notes"])
+    assert precis("evaluate", files[1], "--metrics=rouge", "--resamples=50", "--stem=false").status == 0
+    done = precis("compare", *files, ROUGE)
+    assert done.status == 1 and "other.jsonl: rouge1 was computed as rouge1|stem:none" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("predictions.jsonl", b"\xff\xfe"),
+        ("predictions.jsonl", b'{"id": ["a"], "summary": [], "references": []}\n'),
+        ("predictions.jsonl", b'{"id": "a", "summary": [], "references": [], "scores": 3}\n'),
+        ("predictions.signatures.json", b"{"),
+        ("environment.json", b"[1, 2]"),
+        ("environment.json", b"\xff"),
+        ("results.json", b"nothing"),
+        ("metrics.csv", b"\x00\xff\xfe\x01"),
+        ("metrics.csv", b"step,val\nx,1\n"),
+    ],
+)
+def test_a_broken_file_of_a_run_is_named(name, content, tmp_path, precis):
+    run = make_run(tmp_path / "run", rows_of(0), curve={"val": [1.0]})
+    (run / name).write_bytes(content)
+    done = precis("compare", run, ROUGE, "--html", tmp_path / "page.html")
+    assert done.status == 1 and f"run/{name}" in done.err.splitlines()[-1] and "Traceback" not in done.err
+    assert not (tmp_path / "page.html").exists()
 
 
 # What cannot be compared
@@ -304,7 +412,8 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse)
     const reference = document.querySelector(".reference p").textContent;
     search("says 5");
     const bold = document.getElementById("bold") !== null;
-    document.body.dataset.acts = JSON.stringify({moved: before !== after, found: list.length, reference, bold});
+    const found = list.children.length;
+    document.body.dataset.acts = JSON.stringify({moved: before !== after, found, reference, bold});
     document.getElementById("distribution-kind").value = "differences";
     document.getElementById("distribution-kind").dispatchEvent(new Event("input"));
     </script></body>"""
@@ -322,6 +431,7 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse)
     assert '<option value="train/loss">' in dom and dom.count("<rect") > 3
     assert "<title>Précis" in dom and "<title>Précis" in done.stdout
     assert dom.count('class="text output"') == 3 and dom.count('class="text reference"') == 1
+    assert dom.count('role="option"') == 12 and dom.count('aria-selected="true"') == 1
     acts = json.loads(unescape(re.search(r'data-acts="([^"]*)"', done.stdout)[1]))
     assert acts == {"moved": True, "found": 1, "reference": HOSTILE, "bold": False}
     assert "<mark>run 3</mark> says <mark>5</mark>" in done.stdout
@@ -334,3 +444,45 @@ def test_a_single_run_without_curves_can_be_shown(tmp_path, precis, browse):
     shown = browse(path, "--dump-dom")
     assert "CONSOLE" not in shown.stderr
     assert "No run has a metrics.csv" in shown.stdout and "5 of 5 documents (of 12 compared)" in shown.stdout
+
+
+def test_the_page_has_the_documents_of_the_run(run_folder, tmp_path, precis, corpus_files):
+    assert precis("test", "--run", run_folder).status == 0
+    shown = tmp_path / "page.html"
+    done = precis("compare", run_folder, ROUGE, "--html", shown)
+    assert done.status == 0, done.err
+    data = json.loads(re.search(r'id="data">(.*?)</script>', shown.read_text(encoding="utf-8"), re.S)[1])
+    lines = Path(corpus_files["test"]).read_text(encoding="utf-8").split("\n")[:-1]
+    texts = {row["id"]: row["document"] for row in map(json.loads, lines)}
+    assert {row["id"]: row["source"] for row in data["documents"]} == texts
+    Path(corpus_files["test"]).rename(tmp_path / "gone")
+    try:
+        done = precis("compare", run_folder, ROUGE, "--html", shown)
+    finally:
+        (tmp_path / "gone").rename(corpus_files["test"])
+    assert done.status == 0 and "its documents are not shown in the page" in done.err
+    assert '"source"' not in shown.read_text(encoding="utf-8")
+
+
+def test_nothing_is_cut_in_a_window_of_600_pixels(tmp_path, precis, browse):
+    rows = [rows_of(run) for run in range(2)]
+    for row in (*rows[0], *rows[1]):
+        row["id"] = f"{row['id']}-{'long' * 40}"
+    curve = {"val/rouge1": [1.0, 5.0, 7.5]}
+    runs = [make_run(tmp_path / "a", rows[0], curve=curve), make_run(tmp_path / "b", rows[1], pointer=False)]
+    path = tmp_path / "page.html"
+    assert precis("compare", *runs, ROUGE, "--html", path).status == 0
+    measure = """<script>
+    const shown = [...document.querySelectorAll("svg text, svg path, svg rect, #document-list div, h3, header p")];
+    const cut = shown.filter((element) => element.getBoundingClientRect().right > window.innerWidth
+      || (element.tagName === "DIV" && element.scrollWidth > element.clientWidth + 1));
+    document.body.dataset.seen = JSON.stringify({
+      cut: cut.length, width: window.innerWidth, page: document.documentElement.scrollWidth,
+      charts: document.querySelectorAll("svg").length,
+      first: document.querySelector("#document-list div").textContent});
+    </script></body>"""
+    path.write_text(path.read_text(encoding="utf-8").replace("</body>", measure), encoding="utf-8")
+    shown = browse(path, "--window-size=600,1600", "--dump-dom")
+    seen = json.loads(unescape(re.search(r'data-seen="([^"]*)"', shown.stdout)[1]))
+    assert seen["cut"] == 0 and seen["charts"] == 2 and seen["page"] <= seen["width"] == 600
+    assert seen["first"].endswith("long" * 40)

@@ -129,7 +129,7 @@ def test_plain_text_is_records_line_by_line(tmp_path, evaluated):
     result = evaluated(plain[0], "--references", plain[1], "--documents", plain[2])
     expected = evaluated(write(tmp_path / "out.jsonl", records(document=SOURCES)))
     assert result["scores"] == expected["scores"]
-    assert [json.loads(line)["id"] for line in (tmp_path / "o.scores.jsonl").open()] == list("12345")
+    assert [json.loads(line)["id"] for line in (tmp_path / "o.txt.scores.jsonl").open()] == list("12345")
     # files beside records: by id in records, by line in plain text
     beside = write(tmp_path / "s.jsonl", [{"id": f"doc-{n}", "document": SOURCES[n]} for n in (4, 2, 0, 1, 3)])
     assert evaluated(tmp_path / "out.jsonl", "--documents", beside)["scores"] == expected["scores"]
@@ -332,7 +332,18 @@ def test_a_failure_while_writing_leaves_the_old_scores(tmp_path, precis, monkeyp
     monkeypatch.setattr("experiments.evaluation.evaluate.document_rows", broken)
     assert "no space left" in precis("evaluate", path).err
     assert (tmp_path / "out.scores.jsonl").read_text() == old
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["out.jsonl", "out.scores.jsonl"]
+    names = ["out.jsonl", "out.scores.jsonl", "out.scores.signatures.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == names
+
+
+def test_files_that_differ_in_their_suffix_have_scores_of_their_own(tmp_path, precis):
+    write(tmp_path / "p.jsonl", [GOOD])
+    write(tmp_path / "p.csv", ["id,summary,references", "b,some text,a text"])
+    write(tmp_path / "p.val.jsonl", [GOOD | {"id": "c"}])
+    for name in ("p.jsonl", "p.csv", "p.val.jsonl"):
+        assert precis("evaluate", tmp_path / name, "--metrics=rouge", "--resamples=50").status == 0
+    found = {path.name: json.loads(path.read_text())["id"] for path in tmp_path.glob("*.scores.jsonl")}
+    assert found == {"p.scores.jsonl": "a", "p.csv.scores.jsonl": "b", "p.val.scores.jsonl": "c"}
 
 
 @pytest.mark.parametrize(("name", "mode"), [("realsumm_bart_100", "best"), ("squality_human_loo_100", "pooled")])

@@ -79,7 +79,8 @@ def run(tmp_path, monkeypatch):
     for number in (2, 0):
         size = len(as_document(table[number]).parts)
         attention = np.eye(2, size).tolist()
-        rows.append({"id": f"cluster-{number}", "summary": ["One.", "Two."], "paragraph_attention": attention})
+        row = {"id": f"cluster-{number}", "summary": ["One.", "Two."], "references": []}
+        rows.append(row | {"paragraph_attention": attention})
     (tmp_path / "predictions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return tmp_path
 
@@ -116,6 +117,15 @@ def test_a_run_s_documents_with_what_its_summaries_looked_at(run, tmp_path, caps
     assert found.looks == 4 and "The reference &lt;b&gt;." in text
     graph([f"--run={run}", "--id=[cluster-1]", f"--html={html}"])
     assert "cluster-1" in html.read_text() and 'class="look"' not in html.read_text()
+
+
+def test_markup_in_ids_is_printed_as_it_is(run, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "120")
+    made = [cluster(seed) for seed in range(4)]
+    rows = [{"id": f"[/red]{n}", "parts": one.parts, "references": []} for n, one in enumerate(made)]
+    monkeypatch.setattr(MadeUpData, "documents", lambda self, split: Table(rows))
+    graph([f"--run={run}", '--id=["[/red]1"]'])
+    assert "[/red]1: graph similarity" in capsys.readouterr().out
 
 
 def test_what_a_run_lacks_is_said(run, monkeypatch):

@@ -1,0 +1,29 @@
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datamodules.corpora.fields import Fields
+from datamodules.text.lines import json_line, split_lines
+
+SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
+
+
+@given(st.text())
+def test_a_record_is_one_line_whoever_reads_it(text):
+    line = json_line({"id": text})
+    assert json.loads(line) == {"id": text}
+    assert len(line.splitlines()) == 1 and line.endswith("\n")
+
+
+def test_only_feeds_and_returns_end_a_line():
+    assert split_lines(f"a{SEPARATORS}b\nc\r\nd\re\n\nf") == [f"a{SEPARATORS}b", "c", "d", "e", "", "f"]
+    assert split_lines("a\n") == ["a"] and split_lines("") == []
+
+
+def test_sentences_by_line_may_hold_separators():
+    text = f"One{SEPARATORS}sentence.\nAnother."
+    fields = Fields(paragraphs="line", document_sentences="line", summary_sentences="line")
+    record = fields.record({"id": "a", "document": text, "summary": text}, "x:1", "1")
+    assert record.parts == [[f"One{SEPARATORS}sentence."], ["Another."]]
+    assert record.references == [text.split("\n")]
