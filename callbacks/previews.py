@@ -42,14 +42,14 @@ def draw_attention(
         layout="constrained",
     )  # fmt: skip
     image = top.imshow(attention, aspect="auto", cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
-    top.set_yticks(range(len(target)), target, fontsize=7)
+    top.set_yticks(range(len(target)), target, fontsize=7, parse_math=False)  # "$" starts no formula
     top.set_ylabel("summary")
     figure.colorbar(image, ax=top, label="attention", pad=0.01)
     bottom.bar(range(len(source)), coverage, width=1.0, color="tab:orange")
     bottom.axhline(1, color="grey", linewidth=0.5)
     bottom.set_ylabel("coverage")
     step = max(1, round(len(source) / (width * 7)))
-    bottom.set_xticks(range(0, len(source), step), source[::step], rotation=90, fontsize=6)
+    bottom.set_xticks(range(0, len(source), step), source[::step], rotation=90, fontsize=6, parse_math=False)
     bottom.set_xlabel("document" + (f" (every {step}. word)" if step > 1 else ""))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from datamodules.documents import CorpusError
 from datamodules.text.lines import cut, one_line
 
-ROW, TOP = 26, 60  # height of a paragraph's row, and what stands above the first, in pixels
+ROW, TOP = 26, 64  # height of a paragraph's row, and what stands above the first, in pixels
 ARCS, LETTER, GAP = 150, 6.3, 170  # width for the arcs, of a letter of 12 pixels, and between the columns
+LEGEND_LETTER = 6.2  # width of a letter of 11 pixels
 LINK, LOOK = "#1b4f8a", "#c0561a"
 LINKS, LOOKS = 3, 5  # of a paragraph and of a sentence of the summary that are drawn
 LEAST_LINK, LEAST_LOOK = 0.02, 0.05  # weights below are not drawn
@@ -93,7 +94,10 @@ def draw_svg(
         shapes.append(_text(right, TOP + step * (row + 0.5), cut(sentence, letters), sentence))
     heads = [_head(left, "paragraphs")] + ([_head(right, "summary")] if summary else [])
     width = right + LETTER * letters + 20 if summary else left + width_of_texts
-    return _page(heads + shapes, width, height)
+    legend = [f"arcs: the {LINKS} strongest links of each paragraph"]
+    if attention is not None:
+        legend.append(f"lines: the {LOOKS} paragraphs that a summary sentence looked at most, from {LEAST_LOOK:g} on")
+    return _page(heads + shapes, max(width, 24 + LEGEND_LETTER * max(map(len, legend))), height, legend)
 
 
 def _arcs(weights: NDArray, x: float) -> list[str]:
@@ -137,15 +141,13 @@ def _head(x: float, text: str) -> str:
     return f'<text class="head" x="{x:.1f}" y="{TOP - 12}">{text}</text>'
 
 
-def _page(shapes: list[str], width: float, height: float) -> str:
+def _page(shapes: list[str], width: float, height: float, legend: Sequence[str]) -> str:
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     style = (
         "text{font:12px sans-serif;fill:#111}.head{font-weight:bold}.small{font-size:11px;fill:#555}path{fill:none}"
         f".link{{stroke:{LINK}}}.look{{stroke:{LOOK}}}path:hover{{stroke:#000;stroke-opacity:1}}"
     )
-    said = f"arcs: the {LINKS} strongest links of each paragraph; lines: the {LOOKS} paragraphs that a sentence of the"
-    said += f" summary looked at most, if its attention to them is {LEAST_LOOK:g} or more"
-    legend = f'<text class="small" x="12" y="20">{said}</text>'
+    lines = [f'<text class="small" x="12" y="{16 + 14 * row}">{text}</text>' for row, text in enumerate(legend)]
     background = '<rect width="100%" height="100%" fill="#fff"/>'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
-    return "\n".join([head, f"<style>{style}</style>", background, legend, *shapes, "</svg>", ""])
+    return "\n".join([head, f"<style>{style}</style>", background, *lines, *shapes, "</svg>", ""])

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from datamodules.discourse.drawing import draw_svg, draw_text
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.text.lines import one_line
 from datamodules.text.printable import printable
 
 LARGEST_HEAT_MAP = 2000  # EDUs to each side
@@ -51,6 +52,8 @@ def heat_map(found: DiscourseParse) -> Figure:
     axes.set_facecolor("0.8")
     extent = (0.5, found.size + 0.5, found.size + 0.5, 0.5)
     image = axes.imshow(summed(found).numpy(), vmin=0, vmax=1, cmap="viridis", extent=extent)
-    axes.set(xlabel="EDU", ylabel="is the nucleus of EDU", title=f"{found.id}: {found.size} EDUs")
+    axes.set(xlabel="EDU", ylabel="is the nucleus of EDU")
+    # An id with "$" in it is no formula.
+    axes.set_title(f"{one_line(found.id)}: {found.size} EDUs", parse_math=False)
     figure.colorbar(image, label="probability, over all relations")
     return figure

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Sequence
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,17 +11,20 @@ import torch
 from jsonargparse import ArgumentParser
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from datamodules.corpora.corpus import as_document
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.drawing import draw_svg
 from datamodules.documents import CorpusError
+from datamodules.text.lines import cut
 from experiments.run_folder import load_run
 from experiments.texts import collect_texts
 from lightning_modules.rstformer.attention_maps import EduAttention, edu_attention
 from lightning_modules.rstformer.module import RSTformer
 
 _MOST = 200  # EDUs in a picture
+_TITLE = 28  # characters of the relations above a head
 
 
 def attention(arguments: list[str]) -> None:
@@ -63,30 +67,41 @@ def write(model: RSTformer, data, out: Path) -> None:
         model.network, edus, input_ids=batch.source, attention_mask=batch.source_mask,
         global_attention_mask=batch.global_mask, discourse=model.discourse(batch),
     )  # fmt: skip
-    images = []
+    images, captions = [], []
     for layer in range(len(maps.without)):
+        relations = relations_of(model, layer, parse.relations)
         images.append(f"layer{layer + 1}.png")
-        layer_figure(maps, layer, relations_of(model, layer, parse.relations)).savefig(
-            out / images[-1], format="png", dpi=80
-        )
+        captions.append("; ".join(f"head {head + 1}: {names}" for head, names in enumerate(relations)))
+        layer_figure(maps, layer, relations).savefig(out / images[-1], format="png", dpi=80)
     (summary,) = model.summarize(batch)
     texts = [text[start:end] for start, end in parse.edus.tolist()]
     tree = draw_svg(parse.best_tree(), texts)
     (out / "tree.svg").write_text(tree, encoding="utf-8")
     pictures = [base64.b64encode((out / name).read_bytes()).decode() for name in images]
-    read = f"{edus} of {parse.size} EDUs are within what the model reads." if edus < parse.size else ""
-    (out / "page.html").write_text(page(row["id"], tree, summary.sentences, pictures, read), encoding="utf-8")
+    note = cut_off(parse.size, edus, min(edus, _MOST))
+    (out / "page.html").write_text(page(row["id"], tree, summary.sentences, pictures, note, captions), encoding="utf-8")
+
+
+def cut_off(size: int, read: int, drawn: int) -> str:
+    """Return what is said of a document's EDUs that are not read, or whose attention is not drawn."""
+    parts = []
+    if read < size:
+        parts.append(f"The model reads the first {read} of {size} EDUs; the others are in the tree alone.")
+    if drawn < read:
+        parts.append(f"The maps show the first {drawn} of these {read} EDUs.")
+    parts.append("Colours end at the 99th percentile of a head's weights; an arrow at the scale tells of larger ones.")
+    return " ".join(parts)
 
 
 def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str]:
-    """What each head of a layer looks at: its relation; the one of the largest weight if it has several."""
+    """Return the names of the relations that each head of a layer looks at, the one of the largest weight first."""
     injections = model.network.injections
     if not len(injections) or model.ablation == "no_labels":
         return []
     injection = injections[layer % len(injections)]
     weights = injection.fixed_weights if injection.weights is None else injection.weights
-    several = (weights != 0).sum(1) > 1
-    return [f"{names[row.argmax()]}{' ...' if more else ''}" for row, more in zip(weights, several)]
+    ranked = weights.argsort(1, descending=True, stable=True).tolist()  # [H, R]
+    return [", ".join(names[r] for r in order if row[r] != 0) for row, order in zip(weights, ranked)]
 
 
 def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), most: int = _MOST) -> Figure:
@@ -111,19 +126,27 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
         for number, values in enumerate(rows):
             scale = {"vmin": -widest, "vmax": widest, "cmap": "RdBu_r"} if number == 2 else {"vmin": 0, "vmax": top}
             panel, extent = axes[number][head], (0.5, edus + 0.5, edus + 0.5, 0.5)
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+            panel.yaxis.set_major_locator(MaxNLocator(integer=True))
             image = panel.imshow(values[head].numpy(), extent=extent, interpolation="nearest", **scale)
             if number != 1:
-                figure.colorbar(image, ax=axes[:2, head] if number == 0 else panel, shrink=0.8)
+                cut_off = "max" if number == 0 and float(torch.stack(rows[:2])[:, head].max()) > top else "neither"
+                figure.colorbar(image, ax=axes[:2, head] if number == 0 else panel, shrink=0.8, extend=cut_off)
             if number == 0:
-                panel.set_title(f"head {head + 1}" + (f"\n{relations[head]}" if relations else ""))
+                names = f"\n{cut(relations[head], _TITLE)}" if relations else ""
+                panel.set_title(f"head {head + 1}{names}", parse_math=False)
             if head == 0:
                 panel.set_ylabel(f"{titles[number]}\nEDU that looks")
         axes[2][head].set_xlabel("EDU looked at")
-    figure.suptitle(f"layer {layer + 1}: attention between {edus} EDUs")
+    total = maps.without.shape[-1]
+    which = f"{edus} EDUs" if edus == total else f"the first {edus} of {total} EDUs"
+    figure.suptitle(f"layer {layer + 1}: attention between {which}")
     return figure
 
 
-def page(name: str, tree: str, sentences: list[str], pictures: list[str], note: str = "") -> str:
+def page(
+    name: str, tree: str, sentences: list[str], pictures: list[str], note: str = "", captions: Sequence[str] = ()
+) -> str:
     """One self-contained page.
 
     Args:
@@ -132,9 +155,13 @@ def page(name: str, tree: str, sentences: list[str], pictures: list[str], note: 
         sentences: of the summary.
         pictures: PNGs in base64, a layer each.
         note: shown below the summary.
+        captions: of the pictures: the relations of each head.
     """
     summary = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences) or "<p><em>empty</em></p>"
-    maps = "".join(f'<img alt="attention" src="data:image/png;base64,{picture}">' for picture in pictures)
+    maps = "".join(
+        f'<img alt="attention" src="data:image/png;base64,{picture}"><p>{escape(caption)}</p>'
+        for picture, caption in zip_longest(pictures, captions, fillvalue="")
+    )
     style = (
         "body{font:15px/1.5 sans-serif;margin:1.5em}main{display:flex;gap:2em;align-items:flex-start}"
         "section{overflow-x:auto}.tree{flex:3}.summary{flex:1;min-width:16em;position:sticky;top:1em}"

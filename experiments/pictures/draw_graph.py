@@ -69,11 +69,12 @@ def figure(drawn: Drawn) -> Figure:
     if looked:
         axes = parts[1].subplots()
         image = _heat_map(axes, drawn.attention, float(drawn.attention.max()), "Oranges", "auto")
-        names = [cut(one_line(sentence), _LETTERS).replace("$", r"\$") for sentence in drawn.summary]
-        axes.set_yticks(range(1, len(names) + 1), names)
+        names = [cut(one_line(sentence), _LETTERS) for sentence in drawn.summary]
+        axes.set_yticks(range(1, len(names) + 1), names, parse_math=False)
         axes.set(xlabel="paragraph", title="attention of the summary's sentences")
         parts[1].colorbar(image, ax=axes)
-    made.suptitle(f"{drawn.id}: graph {drawn.graph}, {len(drawn.texts)} paragraphs".replace("$", r"\$"))
+    title = f"{one_line(drawn.id)}: graph {drawn.graph}, {len(drawn.texts)} paragraphs"
+    made.suptitle(title, parse_math=False)  # an id with "$" in it is no formula
     return made
 
 

@@ -45,6 +45,7 @@ def test_attention_is_drawn_beside_tree_and_summary(runs, precis, tmp_path):
     page = (tmp_path / "pictures" / "page.html").read_text(encoding="utf-8")
     assert page.count("data:image/png") == 1 and "<svg" in page and "The heron watches it;" in page
     assert not re.search(r"(?:src|href)=.http", page)
+    assert re.search(r"<p>head 1: [a-z-]+(, [a-z-]+)*; head 2: ", page), "the relations of each head by their names"
     for wrong, inputs, message in (
         ("led", [runs / "text.txt"], "not the run of an RSTformer with discourse"),
         ("rstformer", [runs / "text.txt"] * 2, "draws one document, and there are 2"),

@@ -51,7 +51,19 @@ def test_any_text_makes_a_sound_image_that_holds_it(size):
     for path in shapes(svg, "link"):
         start, depth = path.get("d").split("A")[0][1:].split(), float(path.get("d").split("A")[1].split()[0])
         assert float(start[0]) - depth > 0 and depth <= ARCS and float(start[1]) < height
-    assert sum(len(text.text or "") > 0 for text in root.iter(f"{SVG}text")) == size + 4
+    others = 5  # two lines of the legend, two heads and a sentence
+    assert sum(len(text.text or "") > 0 for text in root.iter(f"{SVG}text")) == size + others
+
+
+@pytest.mark.parametrize("summary", [[], ["One sentence."]])
+def test_the_legend_is_within_the_image(summary):
+    attention = np.ones((len(summary), 2)) / 2 if summary else None
+    root = ET.fromstring(draw_svg(np.full((2, 2), 0.5), [["a"], ["b"]], summary, attention, letters=5))
+    legend = [text for text in root.iter(f"{SVG}text") if text.get("class") == "small"]
+    assert len(legend) == 1 + len(summary)
+    for text in legend:  # 0.56 of the letters' height is a sans serif's average width
+        assert float(text.get("x")) + 0.56 * 11 * len(text.text) <= float(root.get("width"))
+    assert len({text.get("y") for text in legend}) == len(legend)
 
 
 def test_sizes_that_do_not_fit_are_refused():
