@@ -127,7 +127,7 @@ def test_validate_scores_the_validation_split_whole(run_folder, precis):
 
 def test_each_split_and_source_has_a_file_and_results_of_its_own(run_folder, precis, tmp_path, corpus_files):
     assert precis("test", "--run", run_folder).status == 0
-    tested = {path: path.read_bytes() for path in run_folder.iterdir() if path.is_file()}
+    tested = {path: path.read_bytes() for path in [*run_folder.glob("predictions*"), run_folder / "results.json"]}
     other = tmp_path / "other.jsonl"
     shutil.copy(corpus_files["val"], other)
     assert precis("validate", "--run", run_folder).status == 0
