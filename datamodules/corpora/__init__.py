@@ -4,8 +4,20 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.docstrings import Docstrings
 from datamodules.corpora.files import Files
 from datamodules.corpora.hub import Hub
+from datamodules.corpora.mixed_articles import MixedArticles
 from datamodules.corpora.modules import Modules
 from datamodules.corpora.own_sentences import OwnSentences
+from datamodules.corpora.planted_duplicates import PlantedDuplicates
 from datamodules.corpora.texts import Texts
 
-__all__ = ["Corpus", "Docstrings", "Files", "Hub", "Modules", "OwnSentences", "Texts"]
+__all__ = [
+    "Corpus",
+    "Docstrings",
+    "Files",
+    "Hub",
+    "MixedArticles",
+    "Modules",
+    "OwnSentences",
+    "PlantedDuplicates",
+    "Texts",
+]

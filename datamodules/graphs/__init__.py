@@ -1,8 +1,10 @@
 """Graphs over the paragraphs of a document."""
 
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
+from datamodules.graphs.controls import Identity, PermutedSimilarity
 from datamodules.graphs.discourse import Discourse
 from datamodules.graphs.files import FromFile
 from datamodules.graphs.graph import NoGraph, ParagraphGraph, Weights
@@ -12,24 +14,32 @@ from datamodules.graphs.similarity import Similarity
 from datamodules.graphs.topic import Topic
 from datamodules.parsing import Parser
 
-GraphName = Literal["similarity", "topic", "discourse", "rst", "none"]
+GraphName = Literal["similarity", "scaled_similarity", "topic", "discourse", "rst", "none"]
 
 __all__ = [
     "RST",
     "Discourse",
     "FromFile",
     "GraphName",
+    "Identity",
     "NoGraph",
     "ParagraphGraph",
     "ParagraphRule",
     "Paragraphs",
+    "PermutedSimilarity",
     "Similarity",
     "Topic",
     "Weights",
     "make_graph",
 ]
 
-_BY_NAME = {"similarity": Similarity, "topic": Topic, "discourse": Discourse, "none": NoGraph}
+_BY_NAME = {
+    "similarity": Similarity,
+    "scaled_similarity": partial(Similarity, scaled=True),
+    "topic": Topic,
+    "discourse": Discourse,
+    "none": NoGraph,
+}
 
 
 def make_graph(

@@ -13,6 +13,7 @@ from lightning_modules.decoding.beam_search import Hypotheses, State, beam_searc
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample
 from lightning_modules.graphsum.encoder import Encoder, GraphSumNetwork, Memory, Source
+from lightning_modules.graphsum.graph_attention import GraphBias
 from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
 from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
 from lightning_modules.networks.text_encoder import TextEncoder
@@ -55,6 +56,7 @@ class GraphSum(Summarizer):
         norm: `pre` as released, `post` as printed.
         sigma: of the graph's bias -(1 - G)^2 / (2 sigma^2).
         learn_sigma: learn it, one for each layer.
+        sigma_learning_rate: constant rate of its logarithm; that of all else if not given, which moves it by little.
         graph_encoder: the graph biases the encoder.
         graph_decoder: the graph biases the decoder.
         paragraph_positions: half of a token's position vector is that of its paragraph.
@@ -90,6 +92,7 @@ class GraphSum(Summarizer):
         norm: Norm = "pre",
         sigma: float = 1.0,
         learn_sigma: bool = False,
+        sigma_learning_rate: float | None = None,
         graph_encoder: bool = True,
         graph_decoder: bool = True,
         paragraph_positions: bool = True,
@@ -106,7 +109,7 @@ class GraphSum(Summarizer):
         if encoder_warmup_steps < 1:
             raise ValueError(f"encoder_warmup_steps is at least 1, got {encoder_warmup_steps}")
         self.learning_rate, self.warmup_steps = learning_rate, warmup_steps
-        self.encoder_window = encoder_window
+        self.encoder_window, self.sigma_learning_rate = encoder_window, sigma_learning_rate
         self.encoder_learning_rate, self.encoder_warmup_steps = encoder_learning_rate, encoder_warmup_steps
         self.loss_weights |= {"nll": 1 - label_smoothing, "smoothing": label_smoothing}
         pretrained = None
@@ -130,7 +133,15 @@ class GraphSum(Summarizer):
         become one vector within some steps.
         """
         pretrained, rest = split_parameters(self, self.network.pretrained)
+        sigmas = []
+        if self.sigma_learning_rate is not None:
+            biases = [module for module in self.modules() if isinstance(module, GraphBias)]
+            sigmas = [bias.log_sigma for bias in biases if bias.log_sigma.requires_grad]
+            rest = [parameter for parameter in rest if not any(parameter is sigma for sigma in sigmas)]
         groups, factors = [{"params": rest}], [noam_factor(self.network.size, self.warmup_steps)]
+        if sigmas:
+            groups.append({"params": sigmas, "lr": self.sigma_learning_rate})
+            factors.append(lambda step: 1.0)
         if pretrained:
             groups.append({"params": pretrained, "lr": self.encoder_learning_rate})
             rising = {"schedule": "inverse_root", "steps": 0, "warm_up": self.encoder_warmup_steps}

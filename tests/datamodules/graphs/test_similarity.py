@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from datamodules.graphs import Similarity
+from datamodules.graphs import Identity, PermutedSimilarity, Similarity, make_graph
 from datamodules.text.content_words import STOP_WORDS, content_stems, words
 from tests.datamodules.graphs.made_up import assert_is_graph, cluster, paragraphs, shuffled
 
@@ -69,3 +69,31 @@ def test_content_words():
     assert words("Don’t say “naïve” in Łódź, 3.5 times.") == ["don't", "say", "naïve", "in", "łódź", "3", "5", "times"]
     assert content_stems("He did n't see Brisbet's 2 otters; a b c.") == ["see", "brisbet", "2", "otter"]
     assert {"the", "don't", "n't"} <= STOP_WORDS and content_stems("") == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scaled_weights_have_a_largest_one_of_1(seed):
+    found = paragraphs(*cluster(seed).parts)
+    plain, scaled = Similarity()(found), make_graph("scaled_similarity")(found)
+    largest = max(plain[i, j] for i in range(len(found)) for j in range(len(found)) if i != j)
+    for i in range(len(found)):
+        for j in range(len(found)):
+            assert scaled[i, j] == pytest.approx(1 if i == j else plain[i, j] / largest, abs=1e-6)
+    assert_is_graph(scaled, len(found), True)
+    assert Similarity().settings() == {} != Similarity(scaled=True).settings()  # caches of before stay valid
+
+
+def test_nothing_in_common_scales_to_nothing():
+    apart = paragraphs(["Otters swim."], ["Prices fall."])
+    assert Similarity(scaled=True)(apart).tolist() == np.eye(2).tolist()
+    alone = paragraphs(["Otters swim."])
+    assert Similarity(scaled=True)(alone).tolist() == [[1.0]]
+
+
+def test_controls_have_nothing_or_the_same_values_elsewhere():
+    found = paragraphs(*cluster(1).parts)
+    assert Identity()(found).tolist() == np.eye(len(found)).tolist()
+    plain, permuted = Similarity(scaled=True)(found), PermutedSimilarity()(found)
+    assert_is_graph(permuted, len(found), True)
+    assert sorted(plain.ravel().tolist()) == sorted(permuted.ravel().tolist())
+    assert not np.array_equal(plain, permuted) and np.array_equal(permuted, PermutedSimilarity()(found))

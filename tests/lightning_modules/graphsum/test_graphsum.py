@@ -300,3 +300,21 @@ def test_a_run_from_before_there_was_an_argument_keeps_its_window_of_256_tokens(
     assert model.network.pretrained.window == 512
     model.on_load_checkpoint({"state_dict": model.state_dict()})
     assert model.network.pretrained.window == 256
+
+
+def test_sigma_has_a_rate_of_its_own_if_wanted():
+    trainer = Trainer(logger=False, accelerator="cpu", enable_progress_bar=False)
+    model = GraphSum(**SMALL, learn_sigma=True, sigma_learning_rate=0.03, warmup_steps=10)
+    model.trainer = trainer
+    made = model.configure_optimizers()
+    rest, sigmas = made["optimizer"].param_groups
+    assert len(sigmas["params"]) == 2 and all(sigma.dim() == 0 for sigma in sigmas["params"])  # encoder and decoder
+    assert len(rest["params"]) + 2 == len(list(model.parameters()))
+    for _ in range(15):
+        assert sigmas["lr"] == 0.03
+        made["optimizer"].step()
+        made["lr_scheduler"]["scheduler"].step()
+    for changes in ({"learn_sigma": True}, {"sigma_learning_rate": 0.03}):
+        other = GraphSum(**SMALL, **changes)
+        other.trainer = trainer
+        assert len(other.configure_optimizers()["optimizer"].param_groups) == 1

@@ -1,0 +1,92 @@
+"""Control of paragraph graphs: paragraphs of several articles, of which one belongs to the article of the first."""
+
+import random
+from collections.abc import Iterator
+
+from datamodules.corpora.corpus import Corpus, make_document
+from datamodules.documents import BadRecord, CorpusError, Record
+
+WORDS = ("red", "green", "blue", "white", "black", "brown", "pink", "grey")
+
+
+class MixedArticles(Corpus):
+    """Documents in which only what paragraphs have in common says what to write.
+
+    A document is made of `articles` articles of another corpus, two paragraphs of each: the first sentences of an
+    article and its last ones. All these paragraphs are shuffled, and each begins with the name of a colour, drawn anew
+    for each document. The summary is the colour of the paragraph that is of the same article as the first one. Neither
+    positions nor colours tell which that is; that the two speak of the same things does, and a graph of similarity
+    says it. A model that reads only the beginnings of paragraphs (`data.max_tokens`) cannot know it from the text.
+    Without it, the best guess is the most frequent colour of all paragraphs but the first.
+
+    All draws are a function of the split, the document's number and `seed`.
+
+    Args:
+        corpus: where articles come from; their references are not read.
+        articles: how many a document has, at least 2.
+        colours: how many there are, 2 to 8.
+        sentences: of each paragraph; articles with fewer than two such paragraphs are left out.
+        max_train: documents of the training split.
+        max_eval: documents of every other split.
+        seed: of the draws.
+
+    Raises:
+        ValueError: if a number is too small or too large.
+        CorpusError: if a split has too few articles.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        articles: int = 3,
+        colours: int = 4,
+        sentences: int = 2,
+        max_train: int = 8000,
+        max_eval: int = 400,
+        seed: int = 0,
+    ) -> None:
+        if not 2 <= colours <= len(WORDS):
+            raise ValueError(f"corpus.colours is between 2 and {len(WORDS)}, got {colours}")
+        if articles < 2:
+            raise ValueError(f"corpus.articles must be at least 2, got {articles}")
+        for name, value in (("sentences", sentences), ("max_train", max_train), ("max_eval", max_eval)):
+            if value < 1:
+                raise ValueError(f"corpus.{name} must be at least 1, got {value}")
+        self.corpus, self.articles, self.sentences = corpus, articles, sentences
+        self.colours, self.max_train, self.max_eval, self.seed = colours, max_train, max_eval, seed
+
+    def splits(self) -> list[str]:
+        return self.corpus.splits()
+
+    def fingerprint(self, split: str) -> str:
+        size = self.max_train if split == "train" else self.max_eval
+        numbers = f"{self.articles} {self.colours} {self.sentences} {size} {self.seed}"
+        return f"mixed articles 1 {numbers} of {self.corpus.fingerprint(split)}"
+
+    def records(self, split: str) -> Iterator[Record]:
+        pairs = list(self._paragraph_pairs(split))
+        if len(pairs) < self.articles:
+            problem = f"{len(pairs)} articles of {2 * self.sentences} sentences, {self.articles} are mixed"
+            raise CorpusError(f"{self.corpus.title(split)}: {problem}; name a larger corpus or lower corpus.sentences")
+        for number in range(self.max_train if split == "train" else self.max_eval):
+            rng = random.Random(f"{self.seed} {split} {number}")
+            yield self._mixed(f"{split}-{number}", rng.sample(pairs, self.articles), rng)
+
+    def _paragraph_pairs(self, split: str) -> Iterator[tuple[list[str], list[str]]]:
+        """The first and the last sentences of each article that is long enough."""
+        for record in self.corpus.records(split):
+            article = make_document(record)
+            if isinstance(article, BadRecord) or len(article.sentences) < 2 * self.sentences:
+                continue
+            yield article.sentences[: self.sentences], article.sentences[-self.sentences :]
+
+    def _mixed(self, name: str, pairs: list[tuple[list[str], list[str]]], rng: random.Random) -> Record:
+        paragraphs = [(article, sentences) for article, pair in enumerate(pairs) for sentences in pair]
+        rng.shuffle(paragraphs)
+        colours = rng.choices(WORDS[: self.colours], k=len(paragraphs))
+        first = paragraphs[0][0]
+        partner = next(place for place, (article, _) in enumerate(paragraphs) if place and article == first)
+        parts = [
+            [f"{colour} {sentences[0]}", *sentences[1:]] for colour, (_, sentences) in zip(colours, paragraphs)
+        ]
+        return Record(name, parts, [[colours[partner]]], name)

@@ -1,0 +1,58 @@
+"""Documents of paragraphs of several articles: what a summary says follows from the articles alone."""
+
+import pytest
+from conftest import write_lines
+
+from datamodules.corpora import Files, MixedArticles
+from datamodules.corpora.mixed_articles import WORDS
+from datamodules.documents import CorpusError
+
+
+@pytest.fixture
+def articles(tmp_path) -> Files:
+    rows = [
+        {"id": f"a{n}", "document": " ".join(f"Sentence {k} of article{n}." for k in range(2 + n % 4)), "summary": "x"}
+        for n in range(12)
+    ]
+    return Files(train=str(write_lines(tmp_path / "train.jsonl", rows)), val=str(tmp_path / "train.jsonl"))
+
+
+def article_of(part: list[str]) -> str:
+    return part[0].split()[-1]
+
+
+def test_the_summary_is_the_colour_of_the_first_paragraphs_partner(articles):
+    records = list(MixedArticles(articles, articles=3, colours=5, max_train=40).records("train"))
+    assert len(records) == 40 == len({record.id for record in records})
+    for record in records:
+        colours = [part[0].split()[0] for part in record.parts]
+        names = [article_of(part) for part in record.parts]
+        assert len(names) == 6 and all(names.count(name) == 2 for name in names)
+        partner = names.index(names[0], 1)
+        assert record.references == [[colours[partner]]] and set(colours) <= set(WORDS[:5])
+        assert all(len(part) == 2 for part in record.parts)
+    partners = [[article_of(part) for part in record.parts].index(article_of(record.parts[0]), 1) for record in records]
+    assert set(partners) == {1, 2, 3, 4, 5}  # no position tells
+
+
+def test_draws_belong_to_split_number_and_seed(articles):
+    few, many = (list(MixedArticles(articles, max_train=n).records("train")) for n in (5, 9))
+    assert many[:5] == few
+    other = MixedArticles(articles, max_train=5, seed=1)
+    assert list(other.records("train")) != few
+    assert len(list(MixedArticles(articles, max_eval=7).records("val"))) == 7
+    prints = {MixedArticles(articles, **change).fingerprint("train") for change in
+              ({}, {"seed": 1}, {"articles": 2}, {"sentences": 1}, {"max_train": 3}, {"colours": 3})}  # fmt: skip
+    assert len(prints) == 6
+
+
+def test_what_cannot_be_is_refused(articles):
+    for wrong, message in (
+        ({"articles": 1}, "articles must be at least 2, got 1"),
+        ({"colours": 9}, "colours is between 2 and 8, got 9"),
+        ({"sentences": 0}, "sentences must be at least 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            MixedArticles(articles, **wrong)
+    with pytest.raises(CorpusError, match="0 articles of 20 sentences, 3 are mixed"):
+        list(MixedArticles(articles, sentences=10).records("train"))

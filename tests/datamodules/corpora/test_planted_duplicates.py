@@ -1,0 +1,63 @@
+"""Documents with repeated sentences: how many versions there are, and what they have in common."""
+
+import pytest
+from conftest import write_lines
+
+from datamodules.corpora import Files, PlantedDuplicates
+from datamodules.documents import CorpusError
+
+TRIGRAMS = {"one_word": True, "every_third_word": False}
+
+
+@pytest.fixture
+def articles(tmp_path) -> Files:
+    rows = [
+        {"id": f"a{n}", "document": " ".join(f"word{n}x{k}" for k in range(12 + n)) + ".", "summary": "x"}
+        for n in range(14)
+    ]
+    return Files(train=str(write_lines(tmp_path / "train.jsonl", rows)))
+
+
+def trigrams(sentence: str) -> set[tuple[str, ...]]:
+    words = sentence.split()
+    return set(zip(words, words[1:], words[2:]))
+
+
+@pytest.mark.parametrize("variation", TRIGRAMS)
+def test_versions_of_three_sentences_among_fillers(articles, variation):
+    for record in PlantedDuplicates(articles, variation, fillers=5, documents=10).records("train"):
+        (document,), (reference,) = record.parts, record.references
+        assert len(document) == 4 + 3 + 2 + 5 and len(reference) == 3
+        for sentence, copies in zip(reference, (4, 3, 2)):
+            versions = [other for other in document if set(other.split()) <= set(sentence.split())]
+            assert len(versions) == copies and sentence in versions
+            others = [version for version in versions if version != sentence]
+            left_out = {len(sentence.split()) - len(other.split()) for other in others}
+            third = len(sentence.split()) // 3
+            assert left_out <= ({1} if variation == "one_word" else {third, third + 1})
+            pairs = [(one, other) for one in versions for other in versions if one < other]
+            assert all(bool(trigrams(one) & trigrams(other)) is TRIGRAMS[variation] for one, other in pairs)
+
+
+def test_openings_and_documents_without_repetition(articles):
+    record = next(PlantedDuplicates(articles, opening="It is said that", documents=1).records("train"))
+    assert sum(sentence.startswith("It is said that ") for sentence in record.parts[0]) == 9
+    assert all(sentence.startswith("It is said that ") for sentence in record.references[0])
+    record = next(PlantedDuplicates(articles, "none", documents=1).records("train"))
+    assert len(record.parts[0]) == 9 and set(record.references[0]) <= set(record.parts[0])
+
+
+def test_draws_belong_to_seed_and_settings(articles):
+    one, again, other = (list(PlantedDuplicates(articles, documents=3, seed=s).records("train")) for s in (0, 0, 1))
+    assert one == again != other
+    changes = ({}, {"variation": "none"}, {"opening": "So"}, {"fillers": 2}, {"documents": 4}, {"seed": 1})
+    assert len({PlantedDuplicates(articles, **change).fingerprint("train") for change in changes}) == len(changes)
+
+
+def test_what_cannot_be_is_refused(articles):
+    with pytest.raises(ValueError, match="variation is one of one_word, every_third_word, none; got 'two'"):
+        PlantedDuplicates(articles, "two")
+    with pytest.raises(ValueError, match="documents 1; got 3, 0"):
+        PlantedDuplicates(articles, fillers=3, documents=0)
+    with pytest.raises(CorpusError, match=r"14 articles .* a document needs 23"):
+        list(PlantedDuplicates(articles, fillers=20).records("train"))
