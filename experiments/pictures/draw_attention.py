@@ -100,7 +100,7 @@ def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str
         return []
     injection = injections[layer % len(injections)]
     weights = injection.fixed_weights if injection.weights is None else injection.weights
-    ranked = weights.argsort(1, descending=True, stable=True).tolist()  # [H, R]
+    ranked = torch.argsort(weights, dim=1, descending=True, stable=True).tolist()  # [H, R]
     return [", ".join(names[r] for r in order if row[r] != 0) for row, order in zip(weights, ranked)]
 
 
