@@ -83,7 +83,10 @@ class TreebankSplits(LightningDataModule, ABC):
             return found
         kept = [document for document in found if document.licence.partition(" (")[0] in self.licences]
         if not kept:
-            raise CorpusError(f"{path}: no document has one of data.licences {list(self.licences)}")
+            raise CorpusError(
+                f"{path}: no document has one of data.licences {list(self.licences)}; name others, or pass "
+                "--data.licences null to take all"
+            )
         if len(kept) < len(found):
             others = sorted({document.licence or "unknown" for document in found} - {d.licence for d in kept})
             rank_zero_info(f"train: {len(kept)} of {len(found)} documents; left out: {', '.join(others)}")

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -141,6 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         wrong = isinstance(error, ArgumentError)
         message = explain(str(error), arguments[0]) if wrong else " ".join(str(error).split())
+        message = re.sub(r"(\S{200})\S{300,}", r"\1...", message)  # a value that is longer than any path
         print(f"precis: error: {printable_line(message)}", file=sys.stderr)
         return 2 if wrong else 1
     finally:

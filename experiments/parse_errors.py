@@ -4,14 +4,23 @@ import difflib
 import inspect
 import re
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
-import yaml
+import torch
 from pytorch_lightning import Trainer
+from pytorch_lightning import callbacks as lightning_callbacks
 from pytorch_lightning.callbacks import ModelCheckpoint
+from torch.optim import lr_scheduler
 
+import callbacks
+import datamodules
+import lightning_modules
+from datamodules import corpora
 from datamodules.documents import CorpusError
 from experiments.trust import not_to_be_named
+from experiments.yaml_files import read_yaml
 
 _GROUPS = {"trainer": Trainer, "checkpoint": ModelCheckpoint}
 _HELP = "`precis {command} --help` lists what there is"
@@ -29,6 +38,8 @@ def explain(message: str, command: str) -> str:
     where = f"{'.'.join(keys)}: " if keys else ""
     look = _HELP.format(command=command)
     if found := re.search(r"Importing '([^']+)' is not allowed", message):
+        if find_spec(found[1].partition(".")[0]) is None:
+            return f"{where}there is no class {found[1]}; {_like(found[1]) or look}"
         return f"{where}{not_to_be_named(found[1])}"
     if found := re.search(r"Option '([^']+)' is not accepted", message):
         return f"{where}{_no_option(found[1], _load(classes[-1]) if classes else None, look)}"
@@ -36,9 +47,11 @@ def explain(message: str, command: str) -> str:
         group, _, name = found[1].rpartition(".")
         return f"{group}: {_no_option(name, _GROUPS.get(group), look)}" if group else f"no option {name!r}; {look}"
     if found := re.search(r"has no attribute '([^']+)'|No module named '([^']+)'", message):
-        return f"{where}there is no class {classes[-1] if classes else found[1] or found[2]}; {look}"
+        name = classes[-1] if classes else found[1] or found[2]
+        return f"{where}there is no class {name}; {_like(name) or look}"
     if found := re.search(r"Expected a dot import path string: (.*)", message):
-        return f"{where}no class {found[1]!r} is known; give its whole path, such as package.Class"
+        remedy = _like(found[1]) or "give its whole path, such as package.Class"
+        return f"{where}no class {found[1]!r} is known; {remedy}"
     expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
     given = re.search(r"(?:Got|Given) value: (.*)", message)
     if expected and given:
@@ -49,8 +62,27 @@ def explain(message: str, command: str) -> str:
         missing = ", ".join(name.removeprefix(f"{command}.") for name in found[1].split(", "))
         return f"missing: {missing}; {'give --config, or name it; ' if 'model' in missing else ''}{look}"
     if found := re.search(r"unrecognized arguments: (.*)", message):
-        return f"no such argument: {found[1]}; {look}"
+        return f"no such argument: {found[1]}; {_like_option(found[1]) or look}"
     return f"{' '.join(message.split())}; {look}"
+
+
+def _like(class_path: str) -> str:
+    """Which class of the suite, torch's optimizers or Lightning's callbacks may have been meant; empty if none."""
+    packages = (callbacks, corpora, datamodules, lightning_modules, torch.optim, lr_scheduler, lightning_callbacks)
+    known = {name: package.__name__ for package in packages for name in _classes(package)}
+    close = difflib.get_close_matches(class_path.rpartition(".")[2], known, n=1)
+    return f"did you mean {known[close[0]]}.{close[0]}?" if close else ""
+
+
+def _classes(package: ModuleType) -> list[str]:
+    return [name for name in getattr(package, "__all__", dir(package)) if name[:1].isupper()]
+
+
+def _like_option(arguments: str) -> str:
+    """Which option of a group may have been meant by the first of some arguments; empty if none."""
+    group, _, name = arguments.split()[0].partition("=")[0].removeprefix("--").partition(".")
+    owner = _GROUPS.get(group)
+    return _no_option(name, owner, "") if owner and name else ""
 
 
 def _load(class_path: str) -> type | None:
@@ -103,13 +135,4 @@ def check_configs(arguments: list[str]) -> None:
         path = Path(value if equals else "".join(arguments[index + 1 : index + 2]))
         if not path.is_file():
             raise CorpusError(f"{path}: no such config file; see experiments/configs for those of the suite")
-        try:
-            config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            line = f":{mark.line + 1}" if mark is not None else ""
-            raise CorpusError(f"{path}{line}: no YAML ({getattr(error, 'problem', None) or error}); mend it") from None
-        except UnicodeDecodeError as error:
-            raise CorpusError(f"{path}: not UTF-8 text (byte {error.start}); convert it") from None
-        if not isinstance(config, dict):
-            raise CorpusError(f"{path}: not a config: it has no keys at the top; see experiments/configs for examples")
+        read_yaml(path)

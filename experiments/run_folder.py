@@ -27,12 +27,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import yaml
 from datasets import Dataset
 from jsonargparse import ArgumentParser
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 
-from datamodules.atomic_write import atomic_write
 from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
@@ -41,7 +39,10 @@ from experiments.checkpoint_files import adapt_best_models
 from experiments.discourse.parsers import provide_parsers
 from experiments.earlier_configs import upgrade
 from experiments.linked_arguments import link_arguments
+from experiments.sweeping.job import write_whole
 from experiments.trust import check_named, import_policy
+from experiments.value_checks import REFUSALS, explain_refusal
+from experiments.yaml_files import read_yaml
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.summarizer import Summarizer
 
@@ -60,12 +61,12 @@ def read_config(run: Path) -> dict[str, Any]:
     """config.yaml of a run folder.
 
     Raises:
-        CorpusError: if there is none.
+        CorpusError: if there is none, or it holds no config.
     """
     path = Path(run) / "config.yaml"
     if not path.is_file():
         raise CorpusError(f"{path}: not there; give the folder of a run that `precis fit` made")
-    return upgrade(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return upgrade(read_yaml(path))
 
 
 def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]:
@@ -73,7 +74,7 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
 
     Raises:
         ArgumentError: if there are no such classes or arguments.
-        CorpusError: if the config names what no config may name.
+        CorpusError: if the config names what no config may name, or a value is refused.
     """
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(LightningModule, "model")
@@ -82,7 +83,12 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
     with import_policy():
         parsed = parser.parse_object({key: config[key] for key in ("model", "data")})
         check_named(parsed)
-        built = parser.instantiate_classes(parsed)
+        try:
+            built = parser.instantiate_classes(parsed)
+        except CorpusError:
+            raise
+        except REFUSALS as error:
+            raise CorpusError(explain_refusal(error, parsed)) from error
     provide_parsers(built.data)
     return built.model, built.data
 
@@ -102,6 +108,10 @@ def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = 
     config = read_config(run)
     if not (Path(run) / "text").is_dir():
         raise CorpusError(f"{run}: not the run of a summarizer, it has no folder text; give one that has")
+    for part in ("model", "data"):
+        if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
+            raise CorpusError(f"{Path(run) / 'config.yaml'}: it names no {part}; give the folder of a run")
+    config["data"].setdefault("init_args", {})
     config["data"]["init_args"] |= {"text": str(Path(run) / "text"), **changes}
     model, data = build(config)
     if corpus is not None:
@@ -192,13 +202,13 @@ class RunRecord(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
-            atomic_write(self.run / "config.yaml", self.config)
+            write_whole(self.run / "config.yaml", self.config)
             if isinstance(trainer.datamodule, SummarizationData):
                 trainer.datamodule.save_text(self.run / "text")
             seed = os.environ.get("PL_GLOBAL_SEED")
             record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
             record["data_seed"] = getattr(trainer.datamodule, "seed", None)  # of the order of documents
-            atomic_write(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
+            write_whole(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._check(trainer)
@@ -236,4 +246,4 @@ class TruncationTable(Callback):
         rows = [row for row in rows if row.split not in data.truncation]
         rows += [row for split_rows in data.truncation.values() for row in split_rows]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(self.path, to_csv(rows))
+        write_whole(self.path, to_csv(rows))

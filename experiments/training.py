@@ -52,7 +52,8 @@ from experiments.run_folder import (
 from experiments.run_lock import lock_run
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
-from experiments.trust import check_checkpoint, check_named
+from experiments.trust import FLAG, check_checkpoint, check_named, needs_trust
+from experiments.value_checks import REFUSALS, check_ranges, explain_refusal
 from lightning_modules.summarizer import Summarizer
 
 
@@ -146,6 +147,7 @@ class PrecisCLI(LightningCLI):
         """
         config = self.config[self.subcommand] if self.subcommand else self.config
         check_named(config)
+        check_ranges(config)
         self.values = config
         if config.run_dir is None:
             name = config.model.class_path.rsplit(".", 1)[-1].lower()
@@ -187,6 +189,8 @@ class PrecisCLI(LightningCLI):
             config.data.init_args.text = run / "text"
         if config.resume is True or (config.resume and has_checkpoint(config.run_dir)):
             return place  # which is not read
+        if (run / "config.yaml").is_file():
+            check_same_model(run, config.model.class_path)
         if named and not place.is_file():
             raise CorpusError(f"{place}: no such checkpoint; --start_from takes one, or the folder of a run")
         return place if named else best_checkpoint(place)
@@ -216,8 +220,17 @@ class PrecisCLI(LightningCLI):
         return self._parser(self.subcommand).dump(given, skip_none=False)
 
     def instantiate_classes(self) -> None:
-        """Build model, data and trainer; parsers that the data names are loaded by this package."""
-        super().instantiate_classes()
+        """Build model, data and trainer; parsers that the data names are loaded by this package.
+
+        Raises:
+            CorpusError: with the key and the cause, if one refuses a value.
+        """
+        try:
+            super().instantiate_classes()
+        except CorpusError:
+            raise
+        except REFUSALS as error:
+            raise CorpusError(explain_refusal(error, self.values)) from error
         if isinstance(self.model, Summarizer):
             self.model.check_data(self.datamodule)
         provide_parsers(self.datamodule)
@@ -280,7 +293,8 @@ class PrecisCLI(LightningCLI):
     @staticmethod
     def _stop(folder: Path, config: Namespace) -> GracefulStop:
         """What saves and stops; a job of SLURM goes back into the queue, unless whoever started it sees to that."""
-        resume = shlex.join(["precis", "fit", "--config", f"{folder}/config.yaml", "--resume", "true"])
+        trust = [FLAG] if needs_trust(config) else []
+        resume = shlex.join(["precis", "fit", "--config", f"{folder}/config.yaml", "--resume", "true", *trust])
         in_job = "SLURM_JOB_ID" in os.environ
         on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
         last = folder / "checkpoints" / "last.ckpt"
@@ -321,6 +335,18 @@ class PrecisCLI(LightningCLI):
     def after_test(self) -> None:
         """The W&B run that the scores went to is finished."""
         wandb.finish()
+
+
+def check_same_model(run: Path, class_path: str) -> None:
+    """Check that a run is of the model whose weights are to be started from it.
+
+    Raises:
+        CorpusError: if it is of another one.
+    """
+    there = (read_config(run).get("model") or {}).get("class_path", "")
+    name, other = (path.rpartition(".")[2] for path in (class_path, there))
+    if other and other != name:
+        raise CorpusError(f"--start_from {run}: a run of {other}, and this is {name}; give a run of {name}")
 
 
 class _Parsers(PrecisCLI):

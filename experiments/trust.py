@@ -128,6 +128,17 @@ def check_named(config: Any, source: str = "") -> None:
     if is_trusted():
         return
     names = _named.get() or frozenset()
+    for where, name in _outside(config, names):
+        raise CorpusError(f"{source}{where}: {not_to_be_named(name)}")
+
+
+def needs_trust(config: Any) -> bool:
+    """Whether the config can be read again only with `--trust`, or with its classes on the command line."""
+    return next(_outside(config, frozenset()), None) is not None
+
+
+def _outside(config: Any, names: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Keys and names of what no config may name, and the command line does not name either."""
     on_command_line = [_resolve(name) for name in names]
     for where, value in _parts(config):
         is_path = where.rpartition(".")[2] == "class_path" and isinstance(value, str)
@@ -141,8 +152,7 @@ def check_named(config: Any, source: str = "") -> None:
         if may_be_named(thing) or any(thing is other for other in on_command_line if other is not None):
             continue
         name = value if is_path else f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
-        key = where.removesuffix(".class_path")
-        raise CorpusError(f"{source}{key}: {not_to_be_named(name)}")
+        yield where.removesuffix(".class_path"), name
 
 
 def not_to_be_named(name: str) -> str:

@@ -116,18 +116,24 @@ def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, 
         try:
             row = next(rows, None)
         except csv.Error as error:
-            yield start, BadRecord(where, f"broken CSV ({error})", MEND_OR_SKIP)
+            yield start, BadRecord(where, f"broken CSV ({error}){_reach(start, rows)}", MEND_OR_SKIP)
             continue
         if row is None:
             return
         if header is None:
             header = row
         elif foreign := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
-            yield start, _not_utf8(where, ord(foreign) - 0xDC00)
+            yield start, _not_utf8(where, ord(foreign) - 0xDC00, _reach(start, rows))
         elif row and len(row) != len(header):
-            yield start, BadRecord(where, f"{len(row)} fields where the header has {len(header)}", MEND_OR_SKIP)
+            problem = f"{len(row)} fields where the header has {len(header)}{_reach(start, rows)}"
+            yield start, BadRecord(where, problem, MEND_OR_SKIP)
         elif row:
             yield start, dict(zip(header, row))
+
+
+def _reach(start: int, rows: Any) -> str:
+    """The last line of a row of CSV that takes several: an open quotation mark takes in records that follow."""
+    return f", up to line {rows.line_num}" if rows.line_num > start else ""
 
 
 def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
@@ -158,7 +164,7 @@ def _parquet_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | UnicodeDec
             yield error
 
 
-def _not_utf8(where: str, byte: int) -> BadRecord:
-    problem = f"not UTF-8 (byte 0x{byte:02x})"
+def _not_utf8(where: str, byte: int, reach: str = "") -> BadRecord:
+    problem = f"not UTF-8 (byte 0x{byte:02x}){reach}"
     encoding = "utf-16" if byte in (0xFE, 0xFF) else "latin1"  # such bytes open a file of UTF-16
     return BadRecord(where, problem, f"convert the file (iconv -f {encoding} -t utf-8), {OR_SKIP}")

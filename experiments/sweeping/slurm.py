@@ -5,6 +5,7 @@ Nothing here asks for accounting (`sacct`): what has left the queue is known fro
 
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -115,6 +116,8 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
         from submitit.core.utils import FailedJobError
     except ImportError:
         raise CorpusError("--launcher slurm needs submitit; pip install 'precis-suite[slurm]'") from None
+    if shutil.which("sbatch") is None:
+        raise CorpusError("no SLURM here (no sbatch on PATH); log in to a node that has it, or use --launcher local")
     for job in jobs:
         job.prepare()  # before any task looks for it
     try:

@@ -16,6 +16,7 @@ from datamodules.documents import CorpusError
 from lightning_modules.checkpoints import best_checkpoint
 
 KILL = int(signal.SIGKILL)
+pytestmark = pytest.mark.usefixtures("trusted")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,86 @@
+"""Whether the points of a sweep can be made, before any starts."""
+
+import json
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import try_to_load_from_cache
+from jsonargparse import ArgumentParser
+from pytorch_lightning import Callback
+
+from datamodules.documents import CorpusError
+from datamodules.text.subwords import MINILM, encoder_path
+from experiments.run_folder import build
+from experiments.value_checks import PRETRAINED, REFUSALS, check_ranges, explain_refusal, no_model
+
+_FROM_SCRATCH = ("small", "graph", "hierarchical", "flat")  # kinds of encoders, and no pretrained ones
+
+
+def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
+    """Make model, data and callbacks of each config, to see whether they accept their values.
+
+    Models are made without memory for their weights. One that is pretrained is looked for, not loaded.
+
+    Args:
+        configs: labels, for messages, and what `precis fit` would be given.
+
+    Raises:
+        CorpusError: with the label and the key.
+    """
+    seen = set()
+    for label, config in configs:
+        try:
+            check_ranges(config)
+        except CorpusError as error:
+            raise CorpusError(f"point {label!r}: {error}") from None
+        parts = {"model": config["model"], "data": config["data"]}
+        callbacks = (config.get("trainer") or {}).get("callbacks")
+        key = json.dumps([parts, callbacks], sort_keys=True, default=str)
+        if key in seen:  # points that differ in their seeds alone
+            continue
+        seen.add(key)
+        try:
+            _check_callbacks(callbacks)
+            if not _is_pretrained(config["model"]):
+                _build_without_weights(parts)
+        except CorpusError as error:
+            raise CorpusError(f"point {label!r}: {error}") from None
+        except REFUSALS as error:
+            raise CorpusError(f"point {label!r}: {explain_refusal(error, config)}") from error
+
+
+def _build_without_weights(parts: dict[str, Any]) -> None:
+    try:
+        with torch.device("meta"):
+            build(parts)
+    except Exception:
+        build(parts)  # whatever went wrong: in earnest, the error is the constructor's own
+
+
+def _check_callbacks(callbacks: Any) -> None:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--callbacks", type=list[Callback] | Callback | None)
+    parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))
+
+
+def _is_pretrained(model: dict[str, Any]) -> bool:
+    """Whether a model has pretrained parts.
+
+    Raises:
+        CorpusError: if they are not there.
+    """
+    values = model.get("init_args") or {}
+    names = {key: name for key in PRETRAINED if isinstance(name := values.get(key), str) and name not in _FROM_SCRATCH}
+    for key, name in names.items():
+        if name == MINILM:
+            encoder_path(name)
+        elif Path(name).is_dir():
+            continue
+        elif name.count("/") > 1 or name.startswith((".", "/", "~")):
+            raise CorpusError(f"model.{key}: {no_model(name)}")
+        elif not isinstance(try_to_load_from_cache(name, "config.json"), str):
+            warnings.warn(f"model.{key}: {name} is not on this machine; a run will download it", stacklevel=2)
+    return bool(names)

@@ -1,0 +1,115 @@
+"""Values that a model, its data or the trainer refuses: found before anything is trained, and named with their keys."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from jsonargparse import Namespace
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
+
+from datamodules.documents import CorpusError
+
+# What constructors raise when they are given a wrong value.
+REFUSALS = (ValueError, TypeError, RuntimeError, ImportError, OSError, ArithmeticError, AssertionError)
+REFUSALS += (MisconfigurationException,)
+
+_SIZES = "vocab_size embedding_size hidden_size inner_size heads inter_heads decoder_heads decoder_size agents window"
+_COUNTS = "batch_size eval_batch_size max_source max_target max_train max_eval beam_size max_length num_proc"
+_TRAINER_COUNTS = "accumulate_grad_batches check_val_every_n_epoch num_nodes"
+_AMOUNTS = "min_length num_workers learning_rate encoder_learning_rate lr weight_decay previews save_every"
+_AMOUNTS += " gradient_clip_val seed_everything embedding_std init_std"
+_LEAST: dict[str, float] = dict.fromkeys(f"{_SIZES} {_COUNTS} {_TRAINER_COUNTS}".split(), 1)
+_LEAST |= dict.fromkeys(_AMOUNTS.split(), 0)
+_LEAST |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
+PRETRAINED = ("encoder", "checkpoint")  # options of models that take a name or folder
+_NOT_THERE = re.compile(
+    r"Repo id must be|couldn't connect to|is not a local folder|not a valid model identifier|Can't load|"
+    r"does not appear to have|[Nn]o file named|Unrecognized model|cannot find the requested files"
+)
+
+
+# Ranges ----------------------------------------------------------------------------------------------------------
+
+
+def check_ranges(config: Any) -> None:
+    """Check sizes, counts and shares of a parsed config.
+
+    Raises:
+        CorpusError: with the key of the first value that is too small or too large.
+    """
+    for key, value in _numbers(config):
+        name = key.rpartition(".")[2]
+        least = _LEAST.get(name)
+        if least is not None and value < least:
+            raise CorpusError(f"{key}: must be at least {least}, got {value}")
+        if (name == "dropout" or name.endswith("_dropout")) and not 0 <= value <= 1:
+            raise CorpusError(f"{key}: must be between 0 and 1, got {value}")
+
+
+def _numbers(value: Any, where: str = "") -> Iterator[tuple[str, float]]:
+    """Keys, as they are typed on the command line, and values of all numbers in a config."""
+    if isinstance(value, (dict, Namespace)):
+        for key, part in (vars(value) if isinstance(value, Namespace) else value).items():
+            place = where if key in ("init_args", "dict_kwargs") else f"{where}.{key}" if where else str(key)
+            yield from _numbers(part, place)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _numbers(part, where)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield where, value
+
+
+# What constructors say -------------------------------------------------------------------------------------------
+
+
+def explain_refusal(error: BaseException, config: Any) -> str:
+    """Return one line for an error of a constructor: key, cause and remedy.
+
+    Args:
+        error: of a constructor, or of jsonargparse around one; that lists what it tried, with all values.
+        config: with `model` and `data`.
+    """
+    message = " ".join(str(error).split())
+    tried = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
+    cause = tried[1] if tried else message
+    if "No supported gpu backend" in cause or "can not run on your system" in cause:
+        return f"trainer.accelerator: no GPU here ({cause}); pass --trainer.accelerator cpu, or auto"
+    named = re.search(r"class_path='([^']+)'", message)
+    groups = {group: part for group in ("model", "data") if (part := config.get(group))}
+    group = next((g for g, part in groups.items() if not named or part.get("class_path") == named[1]), "")
+    if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):
+        return cause
+    values = groups[group].get("init_args") or {}
+    if _NOT_THERE.search(cause):
+        for name in PRETRAINED:
+            if isinstance(value := values.get(name), str):
+                return f"{group}.{name}: {no_model(value)}"
+    key = _key_of(cause, values)
+    kind = str(groups[group].get("class_path")).rpartition(".")[2]
+    look = f"`precis fit --{group}.help {kind}` says what it takes"
+    return f"{group}.{key}: {cause}; {look}" if key else f"{group}: {kind} cannot be made: {cause}; {look}"
+
+
+def no_model(name: str) -> str:
+    """That a pretrained model is not there, and what to do."""
+    return f"no pretrained model {name!r}: it is no folder here, and not downloaded; give a folder that holds one"
+
+
+def _key_of(cause: str, values: Any) -> str:
+    """The option that a cause is about: the one that it names, or the only one whose value it mentions; else empty."""
+    options = dict(_leaves(values))
+    named = [key for key in options if re.search(rf"\b{re.escape(key.rpartition('.')[2])}\b", cause)]
+    if named:
+        return max(named, key=len)
+    numbers = {key: value for key, value in options.items() if isinstance(value, (int, float)) and value is not True}
+    mentioned = [key for key, value in numbers.items() if re.search(rf"(?<![\w.-]){re.escape(str(value))}\b", cause)]
+    return mentioned[0] if len(mentioned) == 1 else ""
+
+
+def _leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (dict, Namespace)):
+        for key, part in (vars(value) if isinstance(value, Namespace) else value).items():
+            place = where if key == "init_args" else f"{where}.{key}" if where else str(key)
+            yield from _leaves(part, place)
+    else:
+        yield where, value
