@@ -1,0 +1,236 @@
+"""Files of records, some of them damaged, and what became of each record.
+
+A record is lost if it was not damaged and is neither read as it was nor within the lines that a message names, or if it
+was damaged and is neither read nor named with its line.
+"""
+
+import csv
+import io
+import json
+import random
+import re
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from time_limit import TimeLimit, time_limit
+
+from datamodules.corpora.corpus import build_documents
+from datamodules.corpora.files import Files
+from datamodules.documents import BadRecord, CorpusError, Record
+
+SECONDS = 60  # for a file; more is a hang
+WORDS = ["Zürich", "otter", "the", "rain", "東京", "mill", "said", "“so”", "1,5", "e\u0301", "🧬", "a;b", "x\u2028y"]
+
+
+def good_record(number: int, rng: random.Random) -> dict[str, str]:
+    text = " ".join(rng.choices(WORDS, k=rng.randrange(3, 20))).capitalize() + "."
+    return {"id": f"r{number}", "document": text, "summary": " ".join(rng.choices(WORDS, k=4)) + "."}
+
+
+# JSON Lines ------------------------------------------------------------------------------------------------------
+
+
+def _replace(key: str, *values: object) -> Callable[[dict, random.Random], bytes]:
+    return lambda record, rng: json.dumps(record | {key: rng.choice(values)}).encode()
+
+
+def _raw(change: Callable[[bytes, random.Random], bytes]) -> Callable[[dict, random.Random], bytes]:
+    return lambda record, rng: change(json.dumps(record, ensure_ascii=False).encode(), rng)
+
+
+def _flip(line: bytes, rng: random.Random) -> bytes:
+    at = rng.randrange(len(line))
+    return line[:at] + bytes([line[at] ^ 1 << rng.randrange(8)]) + line[at + 1 :]
+
+
+ODD = (None, 7, -1.5, True, [], {}, [[]], [None], [1, "a"], {"a": "b"}, "", " \t", "\ud800", "\x00", float("nan"))
+JSON_DAMAGES: dict[str, Callable[[dict, random.Random], bytes]] = {
+    "truncated": _raw(lambda line, rng: line[: rng.randrange(1, len(line))]),
+    "flipped bit": _raw(_flip),
+    "inserted bytes": _raw(lambda line, rng: line[:9] + rng.randbytes(3).replace(b"\n", b"") + line[9:]),
+    "random bytes": lambda record, rng: b"x" + rng.randbytes(rng.randrange(1, 80)).replace(b"\n", b""),
+    "latin1": lambda record, rng: json.dumps(record, ensure_ascii=False).encode("latin1", "replace") + b"\xfc",
+    "utf16": lambda record, rng: json.dumps(record).encode("utf-16-le").replace(b"\n", b""),
+    "nested": lambda record, rng: b"[" * rng.randrange(1, 100_000),
+    "many digits": lambda record, rng: b'{"id": ' + b"9" * rng.randrange(4000, 20_000) + b"}",
+    "odd document": _replace("document", *ODD),
+    "odd summary": _replace("summary", *ODD),
+    "odd id": _replace("id", *ODD, 1 << 80, "r0", "x" * 100_000),
+    "no document": lambda record, rng: json.dumps({"id": record["id"], "summary": "x"}).encode(),
+    "no object": lambda record, rng: rng.choice([b"[]", b"3", b'"text"', b"null", b"NaN", b"-", b"{}", b"{]"]),
+    "twice a key": _raw(lambda line, rng: line[:-1] + b', "document": 3}'),
+    "control characters": _replace("document", *(f"a{chr(code)}b." for code in (1, 7, 13, 27, 127, 133, 155, 0x202E))),
+    "byte order mark": _raw(lambda line, rng: b"\xef\xbb\xbf" + line),
+    "carriage returns": _raw(lambda line, rng: line.replace(b" ", b"\r", 2)),
+    "huge number": _raw(lambda line, rng: line[:-1] + b', "n": 1e999}'),
+    "two objects": _raw(lambda line, rng: line + line),
+}
+
+
+def json_lines(records: list[dict], damaged: dict[int, str], rng: random.Random) -> tuple[bytes, list[range]]:
+    """The content of a file, and the lines that each record takes."""
+    parts, spans, line = [], [], 1
+    for number, record in enumerate(records):
+        damage = damaged.get(number)
+        text = JSON_DAMAGES[damage](record, rng) if damage else json.dumps(record, ensure_ascii=False).encode()
+        text += b"\n"
+        parts.append(text)
+        spans.append(range(line, line + text.count(b"\n")))
+        line = spans[-1].stop
+    return b"".join(parts), spans
+
+
+# CSV -------------------------------------------------------------------------------------------------------------
+
+CSV_DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
+    "field too many": lambda line, rng: line + b",more",
+    "field too few": lambda line, rng: line.split(b",")[0],
+    "not UTF-8": lambda line, rng: line.replace(b"r", b"r\xfc", 1),
+    "random bytes": lambda line, rng: b"x" + rng.randbytes(20).translate(None, b'\n\r",'),
+    "NUL": lambda line, rng: line + b"\x00",
+    "open quote": lambda line, rng: line.replace(b",", b',"', 1),
+    "quote inside": lambda line, rng: line.replace(b',"', b',"a"b', 1) if b',"' in line else line + b',"a"b',
+    "empty fields": lambda line, rng: b",,",
+}
+
+
+def csv_lines(records: list[dict], damaged: dict[int, str], rng: random.Random) -> tuple[bytes, list[range]]:
+    """The content of a file, and the lines that each record takes."""
+    parts, spans, line = [b"id,document,summary\n"], [], 2
+    for number, record in enumerate(records):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="", quoting=csv.QUOTE_ALL if number % 3 else csv.QUOTE_MINIMAL).writerow(
+            record.values()
+        )
+        row = text.getvalue().encode()
+        if number in damaged:
+            row = CSV_DAMAGES[damaged[number]](row, rng)
+        parts.append(row + b"\n")
+        spans.append(range(line, line + 1))
+        line += 1
+    return b"".join(parts), spans
+
+
+# What became of them ---------------------------------------------------------------------------------------------
+
+
+def count_text_file(kind: str, number: int, rng: random.Random, folder: Path) -> Counter:
+    """Counts for one file with some damaged records: `records`, `damaged`, `tracebacks`, `hangs`, `lost`."""
+    records = [good_record(index, rng) for index in range(number)]
+    damages = JSON_DAMAGES if kind == "jsonl" else CSV_DAMAGES
+    # two neighbours are never both damaged: in CSV one may take the other's line with it
+    damaged = {index: rng.choice(list(damages)) for index in range(1, number, 3) if rng.random() < 0.7}
+    content, spans = (json_lines if kind == "jsonl" else csv_lines)(records, damaged, rng)
+    path = folder / f"records.{kind}"
+    path.write_bytes(content)
+    counts = Counter(records=number, damaged=len(damaged))
+    try:
+        with time_limit(SECONDS):
+            outcomes = list(Files(train=str(path)).records("train"))
+            _build(path, folder)
+    except TimeLimit:
+        return counts + Counter(hangs=1)
+    except CorpusError:
+        return counts + Counter(lost=number)  # one record must not cost the others
+    except Exception as error:
+        return counts + Counter({"tracebacks": 1, f"{type(error).__name__}": 1})
+    texts = {record.id: record.parts for record in outcomes if not isinstance(record, BadRecord)}
+    named = _named_lines(outcomes)
+    for index, record in enumerate(records):
+        if index in damaged:
+            lost = record["id"] not in texts and named.isdisjoint(spans[index])
+        else:
+            lost = "".join("".join(part) for part in texts.get(record["id"], [])) != record["document"]
+            lost = lost and named.isdisjoint(spans[index])
+        counts["lost"] += lost
+    return counts
+
+
+def _named_lines(outcomes: list) -> set[int]:
+    """Lines that a bad record names, and those at which other records begin."""
+    lines: set[int] = set()
+    for outcome in outcomes:
+        first = last = _line(outcome)
+        if isinstance(outcome, BadRecord) and (reach := re.search(r", up to line (\d+)", outcome.problem)):
+            last = int(reach[1])
+        lines.update(range(first, last + 1))
+    return lines
+
+
+def _line(outcome: Record | BadRecord) -> int:
+    """The line or row of a record, which stands behind the path and may have an id behind it."""
+    return int(re.search(r"records\.\w+:(\d+)", outcome.where)[1])
+
+
+def _build(path: Path, folder: Path) -> None:
+    """Documents on disk, bad records left out, as a DataModule builds them."""
+    with tempfile.TemporaryDirectory(dir=folder) as cache, warnings.catch_warnings():
+        try:
+            warnings.simplefilter("ignore")  # that some were left out
+            build_documents(Files(train=str(path)), "train", cache, on_bad_record="skip", splitter="tokenized")
+        except CorpusError as error:
+            if "no usable document" not in str(error):
+                raise
+
+
+# Parquet ---------------------------------------------------------------------------------------------------------
+
+ODD_COLUMNS = [pa.null(), pa.int64(), pa.float64(), pa.bool_(), pa.list_(pa.int64()), pa.binary()]
+
+
+def count_parquet(number: int, rng: random.Random, folder: Path) -> Counter:
+    """Counts for one file: text that is not UTF-8, or a column of an odd type, or damaged bytes.
+
+    Parquet has no lines: damaged bytes may cost the file, with a message, but no row of a file that can be read.
+    """
+    records = [good_record(index, rng) for index in range(number)]
+    texts = [record["document"].encode() for record in records]
+    bad = {index for index in range(number) if rng.random() < 0.2}
+    offsets = [0]
+    for index in bad:
+        texts[index] += bytes([rng.randrange(0x80, 0xC0)])
+    for text in texts:
+        offsets.append(offsets[-1] + len(text))
+    buffers = [pa.array(offsets, pa.int32()).buffers()[1], pa.py_buffer(b"".join(texts))]
+    columns = {"id": [r["id"] for r in records], "document": pa.StringArray.from_buffers(number, *buffers)}
+    columns["summary"] = [record["summary"] for record in records]
+    damage = rng.choice(["none", "odd column", "bytes", "truncated"])
+    if damage == "odd column":
+        columns[rng.choice(list(columns))] = pa.nulls(number, rng.choice(ODD_COLUMNS))
+    path = folder / "records.parquet"
+    pq.write_table(pa.table(columns), path, compression=rng.choice(["none", "snappy", "zstd"]))
+    content = bytearray(path.read_bytes())
+    if damage == "bytes":
+        for _ in range(rng.randrange(1, 8)):
+            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(content[: rng.randrange(len(content))] if damage == "truncated" else content)
+    counts = Counter(records=number, damaged=len(bad) if damage == "none" else number)
+    try:
+        with time_limit(SECONDS):
+            outcomes = list(Files(train=str(path)).records("train"))
+    except TimeLimit:
+        return counts + Counter(hangs=1)
+    except CorpusError as error:
+        return counts + Counter(lost=0 if str(path) in str(error) and damage != "none" else number)
+    except Exception as error:
+        return counts + Counter({"tracebacks": 1, f"{type(error).__name__}": 1})
+    counts["lost"] += abs(number - len(outcomes))
+    if damage == "none":
+        named = {_line(outcome) - 1 for outcome in outcomes if isinstance(outcome, BadRecord)}
+        counts["lost"] += len(named ^ bad)
+    return counts
+
+
+def count_files(kind: str, files: int, number: int, seed: int, folder: Path) -> Counter:
+    """Counts over some files of a kind: jsonl, csv or parquet."""
+    counts: Counter = Counter(tracebacks=0, hangs=0, lost=0)
+    for index in range(files):
+        rng = random.Random(f"{kind} {seed} {index}")
+        one = count_parquet(number, rng, folder) if kind == "parquet" else count_text_file(kind, number, rng, folder)
+        counts.update(one)
+    return counts

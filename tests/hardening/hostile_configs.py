@@ -1,0 +1,134 @@
+"""Configs that are damaged or hostile, given to commands in this process, and what became of each."""
+
+import contextlib
+import copy
+import io
+import random
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+from time_limit import TimeLimit, time_limit
+
+from experiments.cli import main
+
+SECONDS = 120  # for a command; more is a hang
+BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 8)}]\n" for before, name in zip("abcdefgh", "bcdefghi")
+)
+VALUES = [
+    None, -1, 0, 1 << 70, -0.5, 1e308, float("nan"), float("inf"), True, "", " ", "x" * 10_000, "\x1b[2J", "a\nb", [],
+    {}, [[]], [None], {"a": {}}, "true", "null", "1e3", "../../etc", "/dev/null", "/", "os.system", "builtins.exec",
+    "subprocess.Popen", "torch.load", "{class_path: os.system}", "lightning_modules.BertSum",
+]  # fmt: skip
+FOREIGN = ["os.system", "posix.system", "subprocess.call", "builtins.eval", "runpy.run_path", "torch.hub.load"]
+
+
+def _places(value: Any, where: tuple = ()) -> list[tuple]:
+    """Paths to all keys and items of a config."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, part in items for place in [(*where, key), *_places(part, (*where, key))]]
+
+
+def _at(config: Any, path: tuple) -> Any:
+    for key in path:
+        config = config[key]
+    return config
+
+
+def hostile_config(base: dict[str, Any], trap: Path, rng: random.Random) -> bytes:
+    """A config with one damage, as the content of a file. Only a command of the config makes the file `trap`."""
+    config, kind = copy.deepcopy(base), rng.choice(["value", "value", "key", "gone", "call", "bytes", "text"])
+    *parents, key = rng.choice(_places(config))
+    place = _at(config, tuple(parents))
+    if kind == "value":
+        place[key] = rng.choice(VALUES)
+    elif kind == "key" and isinstance(place, dict):
+        place[rng.choice([str(key) + "s", "", "class_path", "init_args", "dict_kwargs", "ckpt_path"])] = place.pop(key)
+    elif kind == "gone":
+        del place[key]
+    elif kind == "call":
+        call = {"class_path": rng.choice(FOREIGN), "init_args": {"command": f"touch {trap}"}}
+        place[key] = rng.choice([call, [call], yaml.safe_dump(call), {"class_path": "Lambda", "init_args": call}])
+    content = yaml.safe_dump(config).encode()
+    if kind == "bytes":
+        at = rng.randrange(len(content))
+        inserted = rng.choice([b"", rng.randbytes(1), b"\x00", b"\xff", b"!!x ", b"&a *a", b"{"])
+        content = content[:at] + inserted + content[at + 1 :]
+    elif kind == "text":
+        tag = f"!!python/object/apply:os.system ['touch {trap}']".encode()
+        texts = [b"", b"[]", b"3", BOMB.encode(), b"a: &a [*a]\n" + content, content + b"x: " + tag, b"[" * 5000]
+        texts += [content + content, content.replace(b": ", b":\t"), b"%YAML 9\n" + content]
+        content = rng.choice(texts)
+    return content
+
+
+def run_command(arguments: list[str]) -> tuple[int | str, str]:
+    """The status of a command in this process, or what it raised, and its messages."""
+    messages, before = io.StringIO(), list(sys.argv)
+    with contextlib.redirect_stderr(messages), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            with time_limit(SECONDS):
+                status: int | str = main(arguments)
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        except TimeLimit:
+            status = "hang"
+        except Exception as error:
+            status = f"{type(error).__name__}: {error}"
+        finally:
+            sys.argv = before
+    return status, messages.getvalue()
+
+
+def count_configs(base: dict[str, Any], run: Path, number: int, seed: int, folder: Path) -> tuple[Counter, list[str]]:
+    """Counts over hostile configs, and descriptions of what went wrong.
+
+    Args:
+        base: a config that works.
+        run: a run folder, whose config.yaml is damaged in every second case.
+        number: of configs.
+        seed: of the damages.
+        folder: for files.
+    """
+    counts, wrong = Counter(tracebacks=0, hangs=0, ran=0, unexplained=0), []
+    trap, whole = folder / "ran", yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    (text := folder / "text.txt").write_text("The otter sleeps in the mill.", encoding="utf-8")
+    for index in range(number):
+        rng = random.Random(f"config {seed} {index}")
+        target = folder / "run"
+        shutil.rmtree(target, ignore_errors=True)
+        limits = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--data.max_train=4"]
+        if index % 2:
+            shutil.copytree(run, target)
+            config = target / "config.yaml"
+            config.write_bytes(hostile_config(whole, trap, rng))
+            commands = [["test", f"--run={target}"], ["fit", f"--run={target}"]]
+            arguments = rng.choice([*commands, ["summarize", f"--checkpoint={target}", str(text)]])
+        else:
+            config = folder / "config.yaml"
+            config.write_bytes(hostile_config(base, trap, rng))
+            arguments = ["fit", f"--config={config}", f"--run_dir={target}", *limits]
+        status, messages = run_command(arguments)
+        counts["configs"] += 1
+        counts["refused"] += status in (1, 2)
+        errors = [line for line in messages.splitlines() if line.startswith("precis: error: ")]
+        problem = None
+        if trap.exists():
+            trap.unlink()
+            problem = "ran"
+        elif status == "hang":
+            problem = "hangs"
+        elif isinstance(status, str):
+            problem = "tracebacks"
+        elif status and (len(errors) != 1 or "Namespace(" in errors[0] or len(errors[0]) > 1500):
+            problem = "unexplained"
+        if problem:
+            counts[problem] += 1
+            kept = folder / f"{problem}-{index}.yaml"
+            kept.write_bytes(config.read_bytes())
+            wrong.append(f"{problem} {index}: {arguments[0]} {status}: {' '.join(messages.split())[-400:]} ({kept})")
+    return counts, wrong

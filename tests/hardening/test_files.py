@@ -1,0 +1,32 @@
+"""A small part of `make harden`: no damaged file ends in a traceback or costs a record without a word."""
+
+import pytest
+import yaml
+from damaged_records import count_files
+from hostile_configs import count_configs
+
+WRONG = ("tracebacks", "hangs", "lost", "ran", "unexplained")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_damaged_records_are_named(kind, tmp_path):
+    counts = count_files(kind, files=4, number=60, seed=0, folder=tmp_path)
+    assert counts["records"] == 240 and counts["damaged"] > 30
+    assert not any(counts[name] for name in WRONG), counts
+
+
+def test_a_reader_that_loses_records_is_counted(tmp_path, monkeypatch):
+    from datamodules.corpora.files import Files
+
+    whole = Files.records
+    monkeypatch.setattr(Files, "records", lambda corpus, split: list(whole(corpus, split))[:-1])
+    for kind in ("jsonl", "csv", "parquet"):
+        assert count_files(kind, files=2, number=20, seed=0, folder=tmp_path)["lost"] > 0
+
+
+def test_hostile_configs_are_refused_in_a_line(trained, tiny_config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    base = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
+    counts, wrong = count_configs(base, trained, number=24, seed=0, folder=tmp_path)
+    assert counts["configs"] == 24 and counts["refused"] > 12
+    assert not any(counts[name] for name in WRONG), wrong
