@@ -12,6 +12,7 @@ from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from pytorch_lightning.utilities import rank_zero_warn
 
+from datamodules.atomic_write import atomic_file
 from datamodules.documents import CorpusError
 from experiments.run_folder import check_not_removed
 
@@ -140,9 +141,7 @@ def _read_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
 
 
 def _write_rows(path: Path, names: Sequence[str], rows: list[dict[str, str]]) -> None:
-    partial = path.with_suffix(".part")
-    with partial.open("w", newline="", encoding="utf-8") as file:
+    with atomic_file(path) as file:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
         writer.writerows(rows)
-    partial.replace(path)

@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from datamodules.atomic_write import atomic_write
+
 AFTER = 3  # requeues in a row without a new checkpoint, after which a job would come back for ever
 
 
@@ -66,9 +68,7 @@ def _count(run: Path) -> int:
         "without_progress": found["without_progress"] + 1 if same else 0,
         "checkpoint": written,
     }
-    partial = path.with_name(f".{path.name}.part")
-    partial.write_text(json.dumps(found) + "\n", encoding="utf-8")
-    partial.replace(path)
+    atomic_write(path, json.dumps(found) + "\n")
     return found["without_progress"]
 
 

@@ -31,6 +31,7 @@ from datasets import Dataset
 from jsonargparse import ArgumentParser
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 
+from datamodules.atomic_write import atomic_write
 from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
@@ -39,7 +40,6 @@ from experiments.checkpoint_files import adapt_best_models
 from experiments.discourse.parsers import provide_parsers
 from experiments.earlier_configs import upgrade
 from experiments.linked_arguments import link_arguments
-from experiments.sweeping.job import write_whole
 from experiments.trust import check_named, import_policy
 from experiments.value_checks import REFUSALS, explain_refusal
 from experiments.yaml_files import read_yaml
@@ -202,13 +202,13 @@ class RunRecord(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
-            write_whole(self.run / "config.yaml", self.config)
+            atomic_write(self.run / "config.yaml", self.config)
             if isinstance(trainer.datamodule, SummarizationData):
                 trainer.datamodule.save_text(self.run / "text")
             seed = os.environ.get("PL_GLOBAL_SEED")
             record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
             record["data_seed"] = getattr(trainer.datamodule, "seed", None)  # of the order of documents
-            write_whole(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
+            atomic_write(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._check(trainer)
@@ -246,4 +246,4 @@ class TruncationTable(Callback):
         rows = [row for row in rows if row.split not in data.truncation]
         rows += [row for split_rows in data.truncation.values() for row in split_rows]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path, to_csv(rows))
+        atomic_write(self.path, to_csv(rows))

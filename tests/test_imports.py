@@ -13,6 +13,7 @@ PACKAGES = ("callbacks", "datamodules", "experiments", "lightning_modules")
 
 # Importable from every layer except those in ALONE; a batch is the contract between a DataModule and its model.
 SHARED = {
+    "datamodules.atomic_write": "text files that are written as a whole",
     "datamodules.batch": "Batch, the base class of what a DataModule hands to its model",
     "datamodules.documents": "Document, and the errors of a corpus",
     "datamodules.text": "sentences, tokenizers, vocabularies",
@@ -47,6 +48,7 @@ LAYERS = {
     "datamodules.graphs": ("datamodules.corpora", "datamodules.discourse", "datamodules.parsing"),
     "datamodules.parsing": ("datamodules.corpora", "datamodules.discourse"),
     "datamodules.text": (),
+    "datamodules.atomic_write": (),
     "datamodules.batch": (),
     "datamodules.documents": (),
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.words import SENTENCE_ENDS, Tokenizer, detokenize, tokenize
 
@@ -104,9 +105,7 @@ class Vocabulary:
     def save(self, folder: Path) -> None:
         """Writes `vocabulary.json`, whole or not at all."""
         folder.mkdir(parents=True, exist_ok=True)
-        partial = folder / f".{self.file_name}.part"
-        partial.write_text(json.dumps(self.state(), ensure_ascii=False, indent=0), encoding="utf-8")
-        partial.replace(folder / self.file_name)
+        atomic_write(folder / self.file_name, json.dumps(self.state(), ensure_ascii=False, indent=0))
 
     @classmethod
     def load(cls, folder: Path) -> Self:

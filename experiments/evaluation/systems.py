@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from datamodules.documents import CorpusError
 from experiments.evaluation.predictions import scores_path
+from experiments.labels import format_value, short_key
 from experiments.prediction_files import (
     NAMES,
     MissingPredictions,
@@ -23,7 +24,6 @@ from experiments.prediction_files import (
     recorded_split,
 )
 from experiments.run_folder import read_config
-from experiments.sweeping.grid import said, short
 from lightning_modules.summarizer import repeated_share
 
 MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to read
@@ -327,7 +327,7 @@ def _names(systems: Sequence[System]) -> list[str]:
     names = []
     for system in systems:
         run = system.runs[0]
-        parts = [f"{short(key, set(differing))}={said(run.setting.get(key))}" for key in differing]
+        parts = [f"{short_key(key, set(differing))}={format_value(run.setting.get(key))}" for key in differing]
         names.append(" ".join(parts) if run.config and 0 < len(parts) <= MOST_IN_A_NAME else run.path.stem)
     return [
         name if names.count(name) == 1 else f"{name} ({system.runs[0].path})" for name, system in zip(names, systems)

@@ -26,6 +26,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
 from experiments.command_table import COMMANDS, TRAINING
+from experiments.labels import as_flag, format_value, short_key
 from experiments.linked_arguments import check_linked
 from experiments.parse_errors import explain
 from experiments.sweeping.random_search import check_random, draws
@@ -167,39 +168,17 @@ def points_of(sweep: Sweep) -> list[Point]:
     rows = sweep.rows or [("", {})]
     for product, side, (name, row), draw, seed in itertools.product(grid, zipped, rows, drawn, seeds):
         varying = {**(product | side), **({} if name else row), **draw}
-        words = [*([name] if name else []), *(f"{short(key, keys)}={said(value)}" for key, value in varying.items())]
-        label = " ".join([*words, *(f"seed={value}" for value in seed.values())])
+        words = [name] if name else []
+        words += [f"{short_key(key, keys)}={format_value(value)}" for key, value in varying.items()]
+        words += [f"seed={value}" for value in seed.values()]
+        label = " ".join(words)
         points.append(Point(label or sweep.path.stem, sweep.fixed | product | side | row | draw | seed))
     return points
 
 
-def short(key: str, keys: set[str]) -> str:
-    """The end of a dotted key that no other key ends in."""
-    parts = key.split(".")
-    for count in range(1, len(parts)):
-        end = "." + ".".join(parts[-count:])
-        if sum(f".{other}".endswith(end) for other in keys) == 1:
-            return end[1:]
-    return key
-
-
-def said(value: Any) -> str:
-    """A value in a label: what a class is called, and what a list holds."""
-    if isinstance(value, dict):
-        return said(value["class_path"]) if "class_path" in value else _as_flag(value)
-    if isinstance(value, list):
-        return "+".join(map(said, value))
-    text = _as_flag(value)
-    return text.rsplit(".", 1)[-1] if re.fullmatch(r"[A-Za-z_][\w.]*", text) else text
-
-
-def _as_flag(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 def flags(overrides: dict[str, Any]) -> list[str]:
     """Overrides as they are typed on the command line."""
-    return [f"--{key}={_as_flag(value)}" for key, value in overrides.items()]
+    return [f"--{key}={as_flag(value)}" for key, value in overrides.items()]
 
 
 def compose(sweep: Sweep) -> list[Point]:

@@ -16,6 +16,8 @@ from typing import Any
 
 import yaml
 
+from datamodules.atomic_write import atomic_write
+
 COMMAND = (sys.executable, "-m", "experiments.cli")
 
 
@@ -57,14 +59,7 @@ class Job:
             OSError: if that is not permitted.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder / "point.yaml", yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes a file that is either there as a whole or as it was before."""
-    partial = path.with_name(f".{path.name}.part")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+        atomic_write(self.folder / "point.yaml", yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True))
 
 
 # What is known of a run ------------------------------------------------------------------------------------------
@@ -191,7 +186,7 @@ class Running:
         self._end("failed")
 
     def _record(self, failed: dict[str, Any] | None) -> None:
-        write_whole(self.job.folder / "status.json", json.dumps({"done": self.done, "failed": failed}) + "\n")
+        atomic_write(self.job.folder / "status.json", json.dumps({"done": self.done, "failed": failed}) + "\n")
 
     def _end(self, state: str) -> None:
         self.state = state

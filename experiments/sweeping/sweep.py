@@ -10,11 +10,12 @@ from typing import Any, Literal
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 
+from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.printable import printable_line
 from experiments.sweeping.buildable import check_buildable
 from experiments.sweeping.grid import Point, Sweep, compose, flags, read_sweep
-from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite, take_lock, write_whole
+from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite, take_lock
 from experiments.sweeping.launch import launch
 from experiments.sweeping.slurm import Profile, check_devices, check_directives, submit
 from experiments.sweeping.sweep_commands import COMMANDS
@@ -34,8 +35,8 @@ def record(sweep: Sweep, points: list[Point], out: Path) -> None:
         for point in points
     ]
     described = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": sweep.after, "points": rows}
-    write_whole(out / "points.json", json.dumps(described, ensure_ascii=False, indent=1) + "\n")
-    write_whole(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
+    atomic_write(out / "points.json", json.dumps(described, ensure_ascii=False, indent=1) + "\n")
+    atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
 
 
 def dry_run(sweep: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]:

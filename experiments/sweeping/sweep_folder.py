@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
-from experiments.sweeping.job import Job, is_finished, is_locked, read_status, write_whole
+from experiments.sweeping.job import Job, is_finished, is_locked, read_status
 from experiments.sweeping.progress import last_line, last_metrics
 from experiments.sweeping.slurm import Queued, queue
 
@@ -65,7 +66,7 @@ def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) ->
     """Keeps how points were launched: `jobs` are added to those of earlier launches."""
     known = read_launch(out)["jobs"]
     content = {"launcher": launcher, "host": socket.gethostname(), "jobs": known | jobs, **more}
-    write_whole(Path(out) / "launch.json", json.dumps(content, indent=1) + "\n")
+    atomic_write(Path(out) / "launch.json", json.dumps(content, indent=1) + "\n")
 
 
 def states(out: Path) -> list[PointState]:

@@ -112,7 +112,7 @@ def test_a_config_calls_nothing(spelling, tiny_config, tmp_path, trap, precis):
         "pytorch_lightning.trainer.trainer.os.abort", "pytorch_lightning.Trainer", "pytorch_lightning.cli.LightningCLI",
         "pytorch_lightning.demos.boring_classes.BoringModel", "datamodules.corpora.corpus.shutil.rmtree",
         "datamodules.corpora.corpus.build_documents", "experiments.cli.main", "experiments.sweeping.launch.launch",
-        "experiments.sweeping.job.Running", "experiments.sweeping.job.write_whole", "jsonargparse.set_parsing_settings",
+        "experiments.sweeping.job.Running", "experiments.sweeping.job.take_lock", "jsonargparse.set_parsing_settings",
         "transformers.pipeline", "datamodules.os.system", "callbacks.graceful_stop.os.system", "os . system",
         "os.system()",
     ],

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
-from experiments.sweeping.job import Job, take_lock, write_whole
+from experiments.sweeping.job import Job, take_lock
 from experiments.sweeping.sweep_folder import LOCK, read_launch, read_points, states, write_launch
 
 SQUEUE = (
@@ -25,14 +26,14 @@ SCANCEL = '#!/bin/sh\necho "$@" >> {folder}/cancelled\n'
 def make_sweep(folder: Path, *names: str, after: list[str] = ["test"]) -> list[Job]:  # noqa: B006
     folder.mkdir(parents=True, exist_ok=True)
     rows = [{"run": name, "label": f"point={name} seed=1", "overrides": {}, "config": {"name": name}} for name in names]
-    write_whole(folder / "points.json", json.dumps({"sweep": "s", "base": "b.yaml", "after": after, "points": rows}))
+    atomic_write(folder / "points.json", json.dumps({"sweep": "s", "base": "b.yaml", "after": after, "points": rows}))
     return read_points(folder)
 
 
 def leave(job: Job, done: list[str], failed: dict | None = None, log: str = "$ precis fit\n") -> None:
     job.prepare()
     job.log.write_text(log)
-    write_whole(job.folder / "status.json", json.dumps({"done": done, "failed": failed}))
+    atomic_write(job.folder / "status.json", json.dumps({"done": done, "failed": failed}))
 
 
 def by_name(out: Path) -> dict[str, str]:
@@ -158,7 +159,7 @@ def test_a_launcher_elsewhere_is_not_killed_here(tmp_path, precis):
     make_sweep(out, "first")
     write_launch(out, "local", {}, pid=1)
     content = read_launch(out) | {"host": "elsewhere"}
-    write_whole(out / "launch.json", json.dumps(content))
+    atomic_write(out / "launch.json", json.dumps(content))
     lock = take_lock(out / LOCK)
     done = precis("sweep", "cancel", out)
     assert done.status == 1 and "its launcher is on elsewhere; cancel it there" in done.err

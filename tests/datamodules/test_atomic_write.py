@@ -1,0 +1,26 @@
+import pytest
+
+from datamodules.atomic_write import atomic_file, atomic_write
+
+
+def test_content_replaces_what_was_there(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text("before")
+    atomic_write(path, "äfter\n")
+    assert path.read_bytes() == "äfter\n".encode()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupted_writer_changes_nothing(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text("before")
+    with pytest.raises(KeyboardInterrupt), atomic_file(path) as file:
+        file.write("half")
+        raise KeyboardInterrupt
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_folder_is_an_error_of_the_system(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        atomic_write(tmp_path / "missing" / "file.txt", "text")
