@@ -274,13 +274,14 @@ def global_attention(q: Tensor, k: Tensor, v: Tensor, real: Tensor, dropout: flo
     """Plain attention of global tokens to all tokens.
 
     Args:
-        q: queries of the global tokens, divided by sqrt(D), [H, G, D].
-        k, v: keys and values of all tokens, [H, T, D].
-        real: False at padding, bool [T].
+        q: queries of the global tokens, divided by sqrt(D), [B, H, G, D].
+        k, v: keys and values of all tokens, [B, H, T, D].
+        real: False at padding, bool [B, T].
 
     Returns:
-        [H, G, D].
+        [B, H, G, D].
     """
-    scores = (q @ k.transpose(1, 2)).to(torch.promote_types(q.dtype, torch.float32))
-    weights = scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(-1).to(v.dtype)
+    scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32))  # [B, H, G, T]
+    hidden = ~real[:, None, None]
+    weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1).to(v.dtype)
     return torch.nn.functional.dropout(weights, dropout) @ v

@@ -44,6 +44,24 @@ class Discourse:
     gamma: Tensor | None = None
 
 
+def global_places(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Group documents by how many global tokens they have; most batches are one group.
+
+    Args:
+        is_global: [B, T].
+
+    Returns:
+        For each number of tokens above 0, the documents [N] and the places of their global tokens [N, G].
+    """
+    counts = is_global.sum(1)                                                         # [B]
+    groups = []
+    for count in counts.unique().tolist():
+        if count:
+            documents = (counts == count).nonzero().flatten()                         # [N]
+            groups.append((documents, is_global[documents].nonzero()[:, 1].view(-1, count)))
+    return groups
+
+
 class BatchView:
     """What the layers of an encoder share: a view, and what is made of it once.
 
@@ -53,8 +71,7 @@ class BatchView:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        rows = view.is_global.any(1).nonzero().flatten().tolist()
-        self.everywhere = [(n, view.is_global[n].nonzero().flatten()) for n in rows]
+        self.everywhere = global_places(view.is_global)
         self.masks: dict[int, BlockMask] = {}
 
     def blocks(self, window: int) -> BlockMask:
@@ -149,14 +166,14 @@ class LEDWindowAttention(nn.Module):
         if not batch.everywhere:
             # DDP wants a gradient for each parameter, whether or not a batch has global tokens
             return out + 0 * sum(p.sum() for p in self.global_parameters()) if torch.is_grad_enabled() else out
-        rows, places = [], []
-        for n, at in batch.everywhere:
-            q = self.split(self.query_global, hidden[n, at]) * scale
-            k, v = (self.split(layer, hidden[n]) for layer in (self.key_global, self.value_global))
-            own = global_attention(q, k, v, batch.view.real[n], self.dropout * self.training)
-            rows.append(own.transpose(0, 1).flatten(1))
-            places.append(torch.stack([torch.full_like(at, n), at]))
-        return out.index_put(tuple(torch.cat(places, 1)), torch.cat(rows).to(out.dtype))
+        for documents, places in batch.everywhere:
+            rows = documents.unsqueeze(1)                                             # [N, 1]
+            some = hidden if len(documents) == len(hidden) else hidden[documents]     # [N, T, D]
+            q = self.split(self.query_global, hidden[rows, places]) * scale           # [N, H, G, D / H]
+            k, v = (self.split(layer, some) for layer in (self.key_global, self.value_global))
+            own = global_attention(q, k, v, batch.view.real[documents], self.dropout * self.training)
+            out = out.index_put((rows, places), own.transpose(1, 2).flatten(2).to(out.dtype))
+        return out
 
     def global_parameters(self) -> list[nn.Parameter]:
         """Parameters that only global tokens use."""
