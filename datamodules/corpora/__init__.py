@@ -8,6 +8,7 @@ from datamodules.corpora.mixed_articles import MixedArticles
 from datamodules.corpora.modules import Modules
 from datamodules.corpora.own_sentences import OwnSentences
 from datamodules.corpora.planted_duplicates import PlantedDuplicates
+from datamodules.corpora.planted_trees import PlantedTrees
 from datamodules.corpora.texts import Texts
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "Modules",
     "OwnSentences",
     "PlantedDuplicates",
+    "PlantedTrees",
     "Texts",
 ]

@@ -18,7 +18,7 @@ from experiments.sweeping.launch import launch, run_environment
 from experiments.training import fit_parser
 
 ROOT = Path(__file__).parents[3]
-SHIPPED = sorted((ROOT / "experiments" / "sweeps").glob("*.yaml"))
+SHIPPED = sorted((ROOT / "experiments" / "sweeps").rglob("*.yaml"))
 
 STUB = """
 import os, pathlib, signal, sys, time

@@ -1,0 +1,156 @@
+"""A control corpus: documents whose summary follows from a discourse tree alone.
+
+A document is a handful of real sentences, drawn from the embedded corpus and put into random order; every sentence is
+an EDU. A random labelled tree is planted over them, a function of the document's text that no model can learn (a hash),
+and the reference is one of the sentences, which the tree alone tells:
+
+    nucleus    the most nuclear one: from the root, follow the nucleus (the left of two)
+    relation   the satellite of the only node with the relation `cause`, a leaf; leaves are satellites of other
+               relations as well, so that labels are needed
+
+`datamodules.planted_parser` gives the trees. The target is equally often at each position. A model without discourse,
+or with that of another document, can do no better than to guess, 1 / sentences; one that reads the tree can be right
+always.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from datamodules.corpora.corpus import Corpus, make_document
+from datamodules.corpora.docstrings import Docstrings
+from datamodules.documents import BadRecord, CorpusError, Document, Record
+
+Task = Literal["nucleus", "relation"]
+RELATIONS = ("elaboration", "contrast", "cause")
+_NS, _SN, _NN = 0, 1, 2  # as in `discourse.distributions.NUCLEARITIES`
+_CAUSE = RELATIONS.index("cause")
+VERSION = 1  # raised whenever the same arguments would give other documents or trees
+_OFFSETS = {"train": 0, "val": 1 << 20, "test": 1 << 21}
+
+
+class PlantedTrees(Corpus):
+    """Sentences in random order, one of which a planted tree makes the summary.
+
+    Args:
+        task: what makes a sentence the target, `nucleus` or `relation`.
+        sentences: sentences of a document, E.
+        pool: different sentences that documents are made of.
+        words: words of a sentence, at most; at least 3.
+        train: training documents.
+        held_out: documents of validation, and as many of test.
+        seed: of the documents.
+        corpus: where sentences come from; if not given, the part of the embedded corpus that documents `torch.nn`.
+
+    Raises:
+        CorpusError: if the corpus has fewer sentences of that length, or a number is too small.
+    """
+
+    def __init__(
+        self,
+        task: Task = "nucleus",
+        sentences: int = 8,
+        pool: int = 48,
+        words: int = 6,
+        train: int = 3000,
+        held_out: int = 500,
+        seed: int = 0,
+        corpus: Corpus | None = None,
+    ) -> None:
+        if not 2 <= sentences <= pool or words < 3:
+            given = f"{sentences}, {pool}, {words}"
+            raise CorpusError(f"PlantedTrees: at least 2 sentences, as large a pool, 3 words; got {given}")
+        self.task, self.sentences, self.pool, self.words = task, sentences, pool, words
+        self.counts = {"train": train, "val": held_out, "test": held_out}
+        self.seed, self.corpus = seed, corpus or Docstrings([str(Path(torch.__file__).parent / "nn")])
+        self._sentences: list[str] = []
+
+    def splits(self) -> list[str]:
+        return list(self.counts)
+
+    def records(self, split: str) -> Iterator[Record]:
+        texts = self._pool()
+        for number in range(self.counts[split]):
+            rng = random.Random(f"{self.seed} {_OFFSETS[split] + number}")
+            chosen = rng.sample(texts, self.sentences)
+            target = planted_tree(chosen, self.task).target
+            yield Record(f"{split}-{number}", [chosen], [[chosen[target]]], f"planted tree {number} of {split}")
+
+    def fingerprint(self, split: str) -> str:
+        shape = (self.task, self.sentences, self.pool, self.words, self.counts[split], self.seed)
+        return f"planted trees {VERSION} {shape} {split} of {self.corpus.fingerprint('train')}"
+
+    def _pool(self) -> list[str]:
+        """The first different sentences of a suitable length, each with a first word of its own."""
+        if self._sentences:
+            return self._sentences
+        first_words: set[str] = set()
+        for record in self.corpus.records("train"):
+            document = make_document(record)
+            if isinstance(document, BadRecord):
+                continue
+            for sentence in (sentence for part in document.parts for sentence in part):
+                words = sentence.rstrip(".").split()
+                plain = 3 <= len(words) <= self.words and all(map(str.isalpha, words))
+                if plain and words[0].lower() not in first_words:
+                    first_words.add(words[0].lower())
+                    self._sentences.append(sentence)
+                    if len(self._sentences) == self.pool:
+                        return self._sentences
+        raise CorpusError(
+            f"PlantedTrees: the corpus has {len(self._sentences)} sentences of 3 to {self.words} plain words that "
+            f"begin differently, not {self.pool}; lower pool or raise words"
+        )
+
+
+class PlantedTree(NamedTuple):
+    """A document's tree.
+
+    Attributes:
+        nodes: (start, split, end, nuclearity, relation), see `discourse.distributions.tree_ldd`, [E - 1, 5].
+        target: index of the sentence that it makes the summary.
+    """
+
+    nodes: Tensor
+    target: int
+
+
+def planted_tree(sentences: list[str], task: Task, draw: int = 0) -> PlantedTree:
+    """Return the tree of a document, a function of its text.
+
+    Args:
+        sentences: of the document, E.
+        task: see `PlantedTrees`.
+        draw: 0 for the tree that the reference follows; others for trees of the same kind that are unrelated to it.
+    """
+    digest = hashlib.sha256(f"{VERSION} {task} {draw} {sentences}".encode()).digest()
+    rng = random.Random(digest)
+    target = rng.randrange(len(sentences))
+    nodes, spans = [], [(0, len(sentences) - 1)]
+    while spans:
+        start, end = spans.pop()
+        if start == end:
+            continue
+        split = rng.randrange(start, end)
+        nuclearity, relation = rng.choices((_NS, _SN, _NN), (2, 2, 1))[0], rng.randrange(len(RELATIONS))
+        if task == "nucleus" and start <= target <= end:
+            # the target is in the nucleus of every node above it, in the left one of two
+            nuclearity = rng.choices((_NS, _NN), (2, 1))[0] if target <= split else _SN
+        if task == "relation":
+            relation = rng.choice([number for number in range(len(RELATIONS)) if number != _CAUSE])
+            left, right = start == split == target, split + 1 == end == target
+            if left or right:  # the node right above the target
+                nuclearity, relation = (_SN if left else _NS), _CAUSE
+        nodes.append((start, split, end, nuclearity, relation))
+        spans += [(start, split), (split + 1, end)]
+    return PlantedTree(torch.tensor(nodes, dtype=torch.int32).reshape(-1, 5), target)
+
+
+def target_of(document: Document) -> int:
+    """Return which sentence of a control document is its reference."""
+    return document.parts[0].index(document.references[0][0])

@@ -1,0 +1,165 @@
+"""The control corpus against the definition of its targets, and what one can know without the tree."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from datamodules.corpora import Docstrings
+from datamodules.corpora.corpus import Corpus, make_document
+from datamodules.corpora.planted_trees import RELATIONS, PlantedTrees, planted_tree, target_of
+from datamodules.discourse.parses import ParseRequest
+from datamodules.documents import CorpusError, Record
+from datamodules.planted_parser import PlantedParser
+
+STEMS = [
+    "otter",
+    "heron",
+    "badger",
+    "lynx",
+    "marten",
+    "stoat",
+    "weasel",
+    "beaver",
+    "falcon",
+    "osprey",
+    "magpie",
+    "wren",
+]
+
+
+class Sentences(Corpus):
+    """Twelve sentences of a kind, in one document."""
+
+    def splits(self):
+        return ["train"]
+
+    def records(self, split):
+        yield Record("all", [[f"{stem} sleeps near the mill." for stem in STEMS]], [["x"]], "here")
+
+    def fingerprint(self, split):
+        return "sentences"
+
+
+def corpus_of(**options) -> PlantedTrees:
+    return PlantedTrees(**{"sentences": 7, "pool": 12, "train": 300, "held_out": 20, "corpus": Sentences()} | options)
+
+
+def nodes_by_span(nodes):
+    return {(start, end): (split, nuclearity, relation) for start, split, end, nuclearity, relation in nodes.tolist()}
+
+
+def head(nodes, start, end):
+    """The most nuclear leaf of a span, by recursion."""
+    if start == end:
+        return start
+    split, nuclearity, _ = nodes[start, end]
+    return head(nodes, split + 1, end) if nuclearity == 1 else head(nodes, start, split)
+
+
+@pytest.mark.parametrize("task", ["nucleus", "relation"])
+def test_references_follow_from_the_planted_tree(task):
+    for record in corpus_of(task=task).records("train"):
+        document = make_document(record)
+        (sentences,) = document.parts
+        assert len(set(sentences)) == 7
+        nodes = nodes_by_span(planted_tree(sentences, task).nodes)
+        target = target_of(document)
+        if task == "nucleus":
+            assert head(nodes, 0, 6) == target
+            continue
+        ((start, end),) = [span for span, (_, _, relation) in nodes.items() if RELATIONS[relation] == "cause"]
+        split, nuclearity, _ = nodes[start, end]
+        assert (start, split, target) == (target, target, start) if nuclearity == 1 else split + 1 == end == target
+
+
+@pytest.mark.parametrize("task", ["nucleus", "relation"])
+def test_text_and_position_say_nothing(task):
+    """Targets are uniform over positions and over sentences: chi-square with 6 and 11 degrees of freedom."""
+    documents = [make_document(record) for record in corpus_of(task=task, train=2000).records("train")]
+    places = Counter(target_of(document) for document in documents)
+    assert sum((places[n] - 2000 / 7) ** 2 / (2000 / 7) for n in range(7)) < 22.5  # p = 0.001
+    chosen = Counter(document.references[0][0] for document in documents)
+    assert sum((count - 2000 / 12) ** 2 / (2000 / 12) for count in chosen.values()) < 31.3 and len(chosen) == 12
+
+
+def test_without_labels_leaves_are_satellites_of_other_relations_too():
+    others = 0
+    for record in corpus_of(task="relation").records("train"):
+        tree = planted_tree(record.parts[0], "relation")
+        for start, split, end, nuclearity, relation in tree.nodes.tolist():
+            leaf = (start == split and nuclearity == 1) or (split + 1 == end and nuclearity == 0)
+            others += leaf and RELATIONS[relation] != "cause"
+    assert others > 300  # more than one for each document
+
+
+def test_splits_and_seeds_give_other_documents_and_the_same_ones_again():
+    texts = {}
+    for seed in (0, 1):
+        for split in ("train", "val", "test"):
+            texts[seed, split] = [tuple(record.parts[0]) for record in corpus_of(seed=seed).records(split)]
+    assert texts[0, "train"] == [tuple(record.parts[0]) for record in corpus_of().records("train")]
+    firsts = [rows[:20] for rows in texts.values()]
+    assert all(one != other for n, one in enumerate(firsts) for other in firsts[:n])
+    prints = {corpus_of(seed=seed, task=task).fingerprint("val") for seed in (0, 1) for task in ("nucleus", "relation")}
+    assert len(prints) == 4
+
+
+def parses_of(candidates, task="nucleus", count=300):
+    parser = PlantedParser(task, candidates)
+    for record in corpus_of(task=task, train=count).records("train"):
+        document = make_document(record)
+        yield document, parser, parser.predict_step([ParseRequest.of(document)])[0]
+
+
+def test_a_certain_parser_gives_the_planted_tree():
+    for document, _, parse in parses_of(1, count=20):
+        assert parse.tree.tolist() == planted_tree(document.parts[0], "nucleus").nodes.tolist()
+        assert parse.size == 7 and torch.equal(parse.band(6), parse.band(6, "one_best"))
+        # the row of the target alone holds every other sentence
+        full = (parse.dense().sum(-1) > 0.99).sum(1)
+        assert full.argmax() == target_of(document) and full[target_of(document)] == 6
+
+
+def test_an_uncertain_parser_is_calibrated():
+    """The mean of the best tree's probability is how often it is the planted one; both to four standard errors."""
+    right, said, variance = 0, 0.0, 0.0
+    for document, parser, parse in parses_of(4, count=600):
+        trees, weights = parser.distribution(list(document.parts[0]))
+        assert sum(weights) == pytest.approx(1) and len(trees) == 4
+        planted = planted_tree(document.parts[0], "nucleus").nodes.tolist()
+        right += parse.tree.tolist() == planted
+        said, variance = said + max(weights), variance + max(weights) * (1 - max(weights))
+    assert abs(right - said) < 4 * variance**0.5
+
+
+def test_the_distribution_is_the_mixture_of_its_trees():
+    for document, parser, parse in parses_of(3, count=10):
+        trees, weights = parser.distribution(list(document.parts[0]))
+        wanted = torch.zeros(7, 7, 3)
+        for tree, weight in zip(trees, weights):
+            for start, split, end, nuclearity, relation in tree.tolist():
+                for a in range(start, split + 1):
+                    for b in range(split + 1, end + 1):
+                        wanted[a, b, relation] += weight * (nuclearity in (0, 2))
+                        wanted[b, a, relation] += weight * (nuclearity in (1, 2))
+        torch.testing.assert_close(parse.dense(), wanted, atol=0.005, rtol=0)
+        torch.testing.assert_close(parse.gamma, wanted.sum((1, 2)) / 7, atol=1e-4, rtol=0)
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(CorpusError, match="at least 2 sentences, as large a pool, 3 words; got 9, 8, 5"):
+        PlantedTrees(sentences=9, pool=8, words=5)
+    with pytest.raises(
+        CorpusError, match=r"has 12 sentences of 3 to 6 plain words .* not 40; lower pool or raise words"
+    ):
+        list(corpus_of(pool=40).records("train"))
+    with pytest.raises(ValueError, match=r"parser\.candidates is at least 1, got 0"):
+        PlantedParser(candidates=0)
+
+
+def test_the_embedded_corpus_has_the_sentences():
+    corpus = PlantedTrees(train=3, held_out=1)
+    assert isinstance(corpus.corpus, Docstrings)
+    sentences = {sentence for record in corpus.records("train") for sentence in record.parts[0]}
+    assert len(sentences) > 12 and all(3 <= len(sentence.split()) <= 6 for sentence in sentences)
