@@ -1,6 +1,7 @@
 """A stranger's config runs nothing: what it names is refused before anything is made."""
 
 import copy
+import json
 
 import pytest
 import torch
@@ -177,7 +178,8 @@ def test_a_strangers_run_folder_calls_nothing(command, run_folder, tmp_path, tra
     if command in ("summarize", "report"):  # which make the model and its data alone
         changes = {"data.init_args.corpus": call(trap)}
     with_changes(run_folder / "config.yaml", tmp_path, changes).replace(run_folder / "config.yaml")
-    (run_folder / "predictions.jsonl").touch()
+    prediction = {"id": "doc-33", "summary": ["the otter"], "references": [["the otter"]]}
+    (run_folder / "predictions.jsonl").write_text(json.dumps(prediction) + "\n", encoding="utf-8")
     (tmp_path / "text.txt").write_text("The otter slept.", encoding="utf-8")
     arguments = {"summarize": ["--checkpoint", run_folder, tmp_path / "text.txt"], "report": [run_folder]}
     refused(precis(command, *arguments.get(command, ["--run", run_folder])), trap, "os.system", "--trust")
