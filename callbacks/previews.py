@@ -82,8 +82,8 @@ class Previews(Callback):
         # all ranks decode, since each may hold a part of the weights (FSDP); the first one writes
         with trainer.precision_plugin.val_step_context():
             summaries = pl_module.scored(pl_module.summarize(batch))
-            maps = min(self.heat_maps, len(summaries)) if hasattr(pl_module, "attention_of") else 0
-            attentions = [pl_module.attention_of(batch, number) for number in range(maps)]
+            maps = min(self.heat_maps, len(summaries)) if hasattr(pl_module, "attention_map") else 0
+            attentions = [pl_module.attention_map(batch, number) for number in range(maps)]
         if trainer.is_global_zero:
             self._table(trainer, summaries)
             self._draw(trainer, attentions)

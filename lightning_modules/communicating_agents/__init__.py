@@ -2,5 +2,6 @@
 
 `module.py` is the LightningModule, `network.py` joins the parts: `encoder.py` (local and contextual encoders of each
 agent), `messages.py` (what agents send each other), `decoder.py` (word and agent attention), `cohesion.py` (semantic
-cohesion loss).
+cohesion loss). Decoding and copying are shared with the pointer-generator:
+`lightning_modules/copying_summarizer.py`, `networks/copying.py` and `networks/extended_output.py`.
 """

@@ -1,4 +1,4 @@
-"""The decoder of communicating agents: attention to words within agents, attention to agents, one pointer into all."""
+"""Decoder of communicating agents: attention to words within each agent, attention to agents, and a pointer."""
 
 from typing import NamedTuple
 
@@ -6,47 +6,47 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from lightning_modules.communicating_agents.encoder import Parts, initialise_lstm
+from lightning_modules.communicating_agents.encoder import Parts, initialize_lstm
 from lightning_modules.networks.attention import CoverageAttention
-from lightning_modules.networks.output_layer import wide
+from lightning_modules.networks.output_layer import upcast_half
 
 
 class AgentMemory(NamedTuple):
-    """What the agents leave for the decoder."""
+    """Encoder outputs that the decoder attends to."""
 
     states: Tensor  # [B, M, I, H]
     projected: Tensor  # W_5 h, [B, M, I, H]
-    tokens: Tensor  # True at real tokens, see `Parts`, [B, M, I]
+    tokens: Tensor  # True at tokens, see `Parts`, [B, M, I]
     agents: Tensor  # False at padding agents, [B, M]
 
 
-class Read(NamedTuple):
-    """What decoder states find in the documents, for N states a document."""
+class Attended(NamedTuple):
+    """Results of attention to the documents, for N decoder states of each document."""
 
     context: Tensor  # c*, [B, N, H]
     agents: Tensor  # agent attention g, [B, N, M]
-    copying: Tensor  # from which positions words are copied, sums to one, [B, N, M I]
-    gate: Tensor  # logit of the probability to generate rather than copy, [B, N]
+    copying: Tensor  # distribution over the positions to copy from, [B, N, M I]
+    gate: Tensor  # logit of the probability to generate instead of copying, [B, N]
 
 
 class AgentsDecoder(nn.Module):
-    """One-layer LSTM that looks at the agents' states after each step (it does not read what it found).
+    """One-layer LSTM decoder that attends to the agents' states after each step, without input feeding.
 
         l_a = softmax(v_2^T tanh(W_5 h_a + W_6 s_t + b_1)),   c_a = sum_i l_{a,i} h_{a,i}
         g   = softmax(v_3^T tanh(W_7 c_a + W_8 s_t + b_2)),   c*  = sum_a g_a c_a
         p_a = sigmoid(v_5 c_a + v_6 s_t + v_7 y_t + b)
 
     The multi-agent pointer P(w) = sum_a g_a (p_a P_voc(w) + (1 - p_a) u_a(w)) is one mixture p P_voc + (1 - p) u with
-    p = sum_a g_a p_a and the positions of agent a weighted by g_a (1 - p_a) / (1 - p): in this form it needs no
-    distribution an agent. The plain pointer takes one p from c*, and g_a as those weights.
+    p = sum_a g_a p_a and the positions of agent a weighted by g_a (1 - p_a) / (1 - p). This form needs no distribution
+    over the vocabulary for each agent. The plain pointer computes one p from c*, with g_a as those weights.
 
     Args:
         embedding_size: E.
         hidden_size: H.
-        several: whether there is an agent to choose; with M = 1 g = 1 and W_7, W_8, v_3 are not there.
-        multi_agent_pointer: a p_a for each agent.
-        contextual: contextual agent attention, P_voc from [s_t; c*_t; c*_{t-1}]; the matrix of c*_{t-1} starts at zero,
-            so that a model without it goes on from where it was.
+        agent_attention: attend to agents; not needed for M = 1, where g = 1 and W_7, W_8, v_3 do not exist.
+        multi_agent_pointer: compute p_a for each agent, instead of one p for all.
+        contextual: contextual agent attention, P_voc from [s_t; c*_t; c*_{t-1}]. The matrix of c*_{t-1} is initialized
+            with zeros, so that training can continue from a model without it.
         dropout: on the features before the output layer.
     """
 
@@ -54,7 +54,7 @@ class AgentsDecoder(nn.Module):
         self,
         embedding_size: int,
         hidden_size: int,
-        several: bool,
+        agent_attention: bool,
         multi_agent_pointer: bool,
         contextual: bool,
         dropout: float = 0.0,
@@ -62,11 +62,11 @@ class AgentsDecoder(nn.Module):
         super().__init__()
         E, H = embedding_size, hidden_size
         self.lstm = nn.LSTM(E, H, batch_first=True)
-        initialise_lstm(self.lstm)
+        initialize_lstm(self.lstm)
         self.words = CoverageAttention(H, H, H, coverage=False)
-        self.agent_context = nn.Linear(H, H, bias=False) if several else None
-        self.agent_query = nn.Linear(H, H) if several else None
-        self.agent_score = nn.Linear(H, 1, bias=False) if several else None
+        self.agent_context = nn.Linear(H, H, bias=False) if agent_attention else None
+        self.agent_query = nn.Linear(H, H) if agent_attention else None
+        self.agent_score = nn.Linear(H, 1, bias=False) if agent_attention else None
         self.multi_agent_pointer = multi_agent_pointer
         self.pointer_context = nn.Linear(H, 1, bias=False)
         self.pointer_state = nn.Linear(H, 1, bias=False)
@@ -77,71 +77,78 @@ class AgentsDecoder(nn.Module):
             nn.init.zeros_(self.combine_before.weight)
         self.dropout = nn.Dropout(dropout)
 
-    def memory(self, states: Tensor, parts: Parts) -> AgentMemory:
-        """What every step reads of the encoders' states [B, M, I, H]."""
+    def make_memory(self, states: Tensor, parts: Parts) -> AgentMemory:
+        """Project encoder states [B, M, I, H] once for all decoder steps."""
         return AgentMemory(states, self.words.project(states), parts.tokens, parts.agents)
 
-    def run(self, embedded: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The LSTM over given words.
+    def run_lstm(self, embedded: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Run the LSTM over embedded words.
 
         Args:
             embedded: [N, T, E].
-            hidden, cell: before the first word, [N, H].
+            hidden: hidden state before the first word, [N, H].
+            cell: cell state before the first word, [N, H].
 
         Returns:
-            States s_t [N, T, H], and hidden and cell after the last word.
+            States s_t [N, T, H], and the hidden and cell state after the last word.
         """
-        before = tuple(state.unsqueeze(0).to(embedded.dtype).contiguous() for state in (hidden, cell))
-        states, (hidden, cell) = self.lstm(embedded, before)
+        initial = tuple(state.unsqueeze(0).to(embedded.dtype).contiguous() for state in (hidden, cell))
+        states, (hidden, cell) = self.lstm(embedded, initial)
         return states, hidden.squeeze(0), cell.squeeze(0)
 
-    def read(self, states: Tensor, embedded: Tensor, memory: AgentMemory) -> Read:
-        """What decoder states find.
+    def attend(self, states: Tensor, embedded: Tensor, memory: AgentMemory) -> Attended:
+        """Attend to the words of each agent, then to the agents.
 
         Args:
             states: s_t, [B, N, H].
-            embedded: the words y_t that were read in those steps, [B, N, E].
+            embedded: the input words y_t of those steps, [B, N, E].
+            memory: the encoder outputs.
         """
         M = memory.agents.shape[1]
         query = states.unsqueeze(1).expand(-1, M, -1, -1).flatten(0, 1)                          # [B M, N, H]
-        rows = (memory.projected.flatten(0, 1), memory.tokens.flatten(0, 1))
-        words = self.words(query, *rows, None)                                                   # [B M, N, I]
-        contexts = torch.bmm(words.to(memory.states.dtype), memory.states.flatten(0, 1))
-        words, contexts = words.unflatten(0, (-1, M)), contexts.unflatten(0, (-1, M))            # [B, M, N, I], [.. H]
-        agents = self._choose(states, contexts, memory.agents)                                   # log g, [B, M, N]
-        context = (agents.exp().to(contexts.dtype).unsqueeze(-1) * contexts).sum(1)              # [B, N, H]
-        gate, share = self._point(states, embedded, contexts, context, agents)
-        copying = (share.unsqueeze(-1) * words).transpose(1, 2).flatten(2)                       # [B, N, M I]
-        return Read(context, agents.exp().transpose(1, 2), copying, gate)
+        # word attention l_a within each agent; the agents are rows of one batch
+        words = self.words(query, memory.projected.flatten(0, 1), memory.tokens.flatten(0, 1), None)
+        contexts = torch.bmm(words.to(memory.states.dtype), memory.states.flatten(0, 1))         # [B M, N, H]
+        words = words.unflatten(0, (-1, M))                                                      # [B, M, N, I]
+        contexts = contexts.unflatten(0, (-1, M))                                                # [B, M, N, H]
+        # agent attention g
+        log_agents = self._agent_log_attention(states, contexts, memory.agents)                  # [B, M, N]
+        agents = log_agents.exp()
+        context = (agents.to(contexts.dtype).unsqueeze(-1) * contexts).sum(1)                    # [B, N, H]
+        gate, weights = self._pointer(states, embedded, contexts, context, log_agents)
+        copying = (weights.unsqueeze(-1) * words).transpose(1, 2).flatten(2)                     # [B, N, M I]
+        return Attended(context, agents.transpose(1, 2), copying, gate)
 
-    def _choose(self, states: Tensor, contexts: Tensor, real: Tensor) -> Tensor:
-        """log g, [B, M, N]; -inf at padding agents."""
+    def _agent_log_attention(self, states: Tensor, contexts: Tensor, agent_mask: Tensor) -> Tensor:
+        """Return log g, [B, M, N]; -inf at padding agents."""
         if self.agent_score is None:
-            return wide(contexts.new_zeros(contexts.shape[:-1]))
+            return upcast_half(contexts.new_zeros(contexts.shape[:-1]))
         inner = self.agent_context(contexts) + self.agent_query(states).unsqueeze(1)             # [B, M, N, H]
-        scores = wide(self.agent_score(inner.tanh()).squeeze(-1))                                # [B, M, N]
-        return scores.masked_fill(~real.unsqueeze(-1), float("-inf")).log_softmax(1)
+        scores = upcast_half(self.agent_score(inner.tanh()).squeeze(-1))                                # [B, M, N]
+        return scores.masked_fill(~agent_mask.unsqueeze(-1), float("-inf")).log_softmax(1)
 
-    def _point(
-        self, states: Tensor, embedded: Tensor, contexts: Tensor, context: Tensor, agents: Tensor
+    def _pointer(
+        self, states: Tensor, embedded: Tensor, contexts: Tensor, context: Tensor, log_agents: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The logit of p [B, N], and each agent's share in what is copied, [B, M, N]."""
+        """Return the logit of p [B, N], and each agent's weight in the copy distribution [B, M, N]."""
         step = (self.pointer_state(states) + self.pointer_word(embedded)).squeeze(-1)            # [B, N]
         if not self.multi_agent_pointer:
-            return wide(self.pointer_context(context).squeeze(-1) + step), agents.exp()
-        gates = wide(self.pointer_context(contexts).squeeze(-1) + step.unsqueeze(1))             # [B, M, N]
-        generating = (agents + logsigmoid(gates)).logsumexp(1)  # log p
-        copying = agents + logsigmoid(-gates)
-        total = copying.logsumexp(1)  # log (1 - p)
+            return upcast_half(self.pointer_context(context).squeeze(-1) + step), log_agents.exp()
+        gates = upcast_half(self.pointer_context(contexts).squeeze(-1) + step.unsqueeze(1))             # [B, M, N]
+        generating = (log_agents + logsigmoid(gates)).logsumexp(1)  # log p, [B, N]
+        copying = log_agents + logsigmoid(-gates)                                                # [B, M, N]
+        total = copying.logsumexp(1)  # log (1 - p), [B, N]
         return generating - total, (copying - total.unsqueeze(1)).exp()
 
-    def features(self, states: Tensor, context: Tensor, before: Tensor) -> Tensor:
-        """What the output layer reads: tanh(W [s_t; c*_t; c*_{t-1}] + b), [..., H].
+    def features(self, states: Tensor, context: Tensor, previous_context: Tensor) -> Tensor:
+        """Return the input of the output layer, tanh(W [s_t; c*_t; c*_{t-1}] + b), [..., H].
 
         Args:
-            before: c*_{t-1}, 0 in the first step; used by contextual agent attention alone.
+            states: s_t, [..., H].
+            context: c*_t, [..., H].
+            previous_context: c*_{t-1}, 0 in the first step, [..., H]; read by contextual agent attention only.
         """
         inner = self.combine(torch.cat([states, context.to(states.dtype)], -1))
         if self.combine_before is not None:
-            inner = inner + self.combine_before(before)
+            inner = inner + self.combine_before(previous_context)
         return self.dropout(inner.tanh())

@@ -1,4 +1,4 @@
-"""What agents tell each other: one message to each agent from the last states of the others."""
+"""Messages between agents: one message to each agent, computed from the last states of the others."""
 
 from typing import Literal
 
@@ -8,38 +8,40 @@ from torch import Tensor, nn
 Messages = Literal["mean", "feed_forward", "attention"]
 
 
-def others_of(real: Tensor) -> Tensor:
-    """Whom each agent hears: [B, M] -> [B, M, M], True at [b, a, m] where m is real and not a."""
-    return real.unsqueeze(1) & ~torch.eye(real.shape[1], dtype=torch.bool, device=real.device)
+def sender_mask(agent_mask: Tensor) -> Tensor:
+    """Return the senders to each agent, [B, M] -> [B, M, M]: True at [b, a, m] if m is not padding and not a."""
+    return agent_mask.unsqueeze(1) & ~torch.eye(agent_mask.shape[1], dtype=torch.bool, device=agent_mask.device)
 
 
-def even_weights(real: Tensor, dtype: torch.dtype) -> Tensor:
-    """1 / (number of others) at the others of each agent, [B, M, M]; all 0 for an agent that is alone."""
-    others = others_of(real).to(dtype)
-    return others / others.sum(-1, keepdim=True).clamp_min(1)
+def uniform_weights(agent_mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return 1 / (number of senders) at the senders to each agent, [B, M, M]; 0 for an agent without senders."""
+    senders = sender_mask(agent_mask).to(dtype)
+    return senders / senders.sum(-1, keepdim=True).clamp_min(1)
 
 
 class MeanMessages(nn.Module):
-    """z_a = mean over m != a of h_{m,I}, as in the paper.
+    """Mean of the other agents' last states, z_a = mean over m != a of h_{m,I}, as in the paper.
 
-    In all kinds of messages padding agents are not heard, and an agent that is alone gets z = 0.
+    For all kinds of messages, padding agents send nothing, and an agent without senders receives z = 0.
     """
 
-    def forward(self, last: Tensor, real: Tensor) -> Tensor:
-        """Messages from last states.
+    def forward(self, last: Tensor, agent_mask: Tensor) -> Tensor:
+        """Compute the message to each agent.
 
         Args:
-            last: [B, M, H].
-            real: False at padding agents, [B, M].
+            last: last states of the agents, [B, M, H].
+            agent_mask: False at padding agents, [B, M].
 
         Returns:
             [B, M, H].
         """
-        return even_weights(real, last.dtype) @ last
+        return uniform_weights(agent_mask, last.dtype) @ last
 
 
 class FeedForwardMessages(nn.Module):
-    """z_a = U_o mean over m != a of tanh(U_r h_{a,I} + U_s h_{m,I} + b): what is said depends on who listens.
+    """Messages from a feed-forward network of sender and receiver.
+
+        z_a = U_o mean over m != a of tanh(U_r h_{a,I} + U_s h_{m,I} + b)
 
     Args:
         hidden_size: H.
@@ -51,17 +53,19 @@ class FeedForwardMessages(nn.Module):
         self.sender = nn.Linear(hidden_size, hidden_size, bias=False)
         self.output = nn.Linear(hidden_size, hidden_size, bias=False)
 
-    def forward(self, last: Tensor, real: Tensor) -> Tensor:
-        """As `MeanMessages.forward`."""
-        said = (self.listener(last).unsqueeze(2) + self.sender(last).unsqueeze(1)).tanh()        # [B, M, M, H]
-        weights = even_weights(real, said.dtype).unsqueeze(2)                                    # [B, M, 1, M]
-        return self.output((weights @ said).squeeze(2))
+    def forward(self, last: Tensor, agent_mask: Tensor) -> Tensor:
+        """Compute the message to each agent, see `MeanMessages.forward`."""
+        pairs = (self.listener(last).unsqueeze(2) + self.sender(last).unsqueeze(1)).tanh()       # [B, M, M, H]
+        weights = uniform_weights(agent_mask, pairs.dtype).unsqueeze(2)                          # [B, M, 1, M]
+        return self.output((weights @ pairs).squeeze(2))
 
 
 class AttentionMessages(nn.Module):
-    """z_a = sum over m != a of w_am h_{m,I}, w_a = softmax over m != a of (Q h_{a,I}) . (K h_{m,I}) / sqrt(H).
+    """Messages by dot-product attention to the other agents' last states.
 
-    With two agents there is one to listen to, and the message is the mean's.
+        z_a = sum over m != a of w_am h_{m,I},   w_a = softmax over m != a of (Q h_{a,I}) . (K h_{m,I}) / sqrt(H)
+
+    With two agents there is only one sender, so that the message equals that of `MeanMessages`.
 
     Args:
         hidden_size: H.
@@ -72,20 +76,20 @@ class AttentionMessages(nn.Module):
         self.query = nn.Linear(hidden_size, hidden_size, bias=False)
         self.key = nn.Linear(hidden_size, hidden_size, bias=False)
 
-    def forward(self, last: Tensor, real: Tensor) -> Tensor:
-        """As `MeanMessages.forward`."""
+    def forward(self, last: Tensor, agent_mask: Tensor) -> Tensor:
+        """Compute the message to each agent, see `MeanMessages.forward`."""
         scores = self.query(last) @ self.key(last).transpose(1, 2) / last.shape[-1] ** 0.5       # [B, M, M]
-        others = others_of(real)
-        # not -inf: an agent that is alone has no other to listen to
-        weights = scores.masked_fill(~others, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~others, 0)
+        senders = sender_mask(agent_mask)                                                        # [B, M, M]
+        # The smallest number instead of -inf: softmax over -inf alone is NaN for an agent without senders.
+        weights = scores.masked_fill(~senders, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~senders, 0)
         return weights.to(last.dtype) @ last
 
 
 def make_messages(kind: Messages, hidden_size: int) -> nn.Module:
-    """Messages of a kind.
+    """Build the message layer of a kind.
 
     Raises:
-        ValueError: if there is no such kind.
+        ValueError: if the kind does not exist.
     """
     if kind == "mean":
         return MeanMessages()

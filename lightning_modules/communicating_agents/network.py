@@ -1,4 +1,4 @@
-"""The network of deep communicating agents: embedding, encoders of all agents, decoder, output layer."""
+"""Network of deep communicating agents: embedding, encoders of all agents, decoder and output layer."""
 
 from typing import NamedTuple
 
@@ -6,43 +6,43 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from lightning_modules.communicating_agents.decoder import AgentMemory, AgentsDecoder, Read
+from lightning_modules.communicating_agents.decoder import AgentMemory, AgentsDecoder, Attended
 from lightning_modules.communicating_agents.encoder import AgentsEncoder, Parts, last_states
 from lightning_modules.communicating_agents.messages import Messages
 
 
 class AgentsState(NamedTuple):
-    """What one decoder step hands to the next, for K summaries of each document."""
+    """Decoder state between two steps, for K summaries of each document."""
 
     hidden: Tensor  # [B, K, H]
     cell: Tensor  # [B, K, H]
-    context: Tensor  # c* of the step before, [B, K, H]
+    context: Tensor  # c* of the previous step, [B, K, H]
 
 
 class AgentsDecoded(NamedTuple):
     """Decoder outputs over T steps."""
 
-    features: Tensor  # what the output layer reads, [B, K, T, H]
-    attention: Tensor  # from which positions words are copied, [B, K, T, M I]
+    features: Tensor  # input of the output layer, [B, K, T, H]
+    attention: Tensor  # distribution over the positions to copy from, [B, K, T, M I]
     gate: Tensor  # logit of p, [B, K, T]
     agents: Tensor  # agent attention g, [B, K, T, M]
     states: Tensor  # s_t, [B, K, T, H]
 
 
 class CommunicatingAgentsNetwork(nn.Module):
-    """Deep communicating agents (Celikyilmaz et al. 2018, section 2).
+    """Network of deep communicating agents (Celikyilmaz et al. 2018, section 2).
 
     Args:
-        vocab_size: V, special words included.
+        vocab_size: V, including special symbols.
         embedding_size: E.
         hidden_size: H of the decoder and of each encoder direction.
-        agents: M, the largest number of agents that a document has.
-        messages: how agents communicate; None if they do not, as is also the case with M = 1.
-        contextual_layers: K.
-        multi_agent_pointer: a p_a for each agent, or one p for all.
-        contextual_agent_attention: let P_voc see c* of the step before.
+        agents: M, the largest number of agents of a document.
+        messages: kind of messages; None for no communication. One agent (M = 1) never communicates.
+        contextual_layers: K, the number of contextual encoder layers.
+        multi_agent_pointer: compute p_a for each agent, instead of one p for all.
+        contextual_agent_attention: condition P_voc on c* of the previous step.
         dropout: on embeddings, encoder states and the features before the output layer.
-        embedding_std: of the normal that embeddings start from.
+        embedding_std: standard deviation of the normal that initializes the embeddings.
     """
 
     def __init__(
@@ -59,20 +59,28 @@ class CommunicatingAgentsNetwork(nn.Module):
         embedding_std: float = 0.1,
     ) -> None:
         super().__init__()
-        several = agents > 1
         self.embedding = nn.Embedding(vocab_size, embedding_size)
         nn.init.normal_(self.embedding.weight, std=embedding_std)
         self.encoder = AgentsEncoder(
-            embedding_size, hidden_size, contextual_layers, messages if several else None, dropout
+            input_size=embedding_size,
+            hidden_size=hidden_size,
+            layers=contextual_layers,
+            messages=messages if agents > 1 else None,
+            dropout=dropout,
         )
         self.decoder = AgentsDecoder(
-            embedding_size, hidden_size, several, multi_agent_pointer, contextual_agent_attention, dropout
+            embedding_size=embedding_size,
+            hidden_size=hidden_size,
+            agent_attention=agents > 1,
+            multi_agent_pointer=multi_agent_pointer,
+            contextual=contextual_agent_attention,
+            dropout=dropout,
         )
         self.output = nn.Linear(hidden_size, vocab_size)
         self.dropout = nn.Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[AgentMemory, AgentsState]:
-        """Lets the agents read; the state that they leave has K = 1.
+        """Encode documents; the returned decoder state has K = 1.
 
         Args:
             source: vocabulary ids, [B, M, I].
@@ -80,33 +88,36 @@ class CommunicatingAgentsNetwork(nn.Module):
         """
         parts = Parts.of(lengths, source.shape[2], source.device)
         states = self.encoder(self.dropout(self.embedding(source)), parts)                       # [B, M, I, H]
-        # s_0 is the first agent's last state; the paper says nothing of the cell
+        # s_0 is the first agent's last state; the paper does not mention the cell, which starts at zero
         hidden = last_states(states[:, :1], parts.last[:, :1])                                   # [B, 1, H]
         start = AgentsState(hidden, torch.zeros_like(hidden), torch.zeros_like(hidden))
-        return self.decoder.memory(states, parts), start
+        return self.decoder.make_memory(states, parts), start
 
-    def step(self, words: Tensor, state: AgentsState, memory: AgentMemory) -> tuple[Tensor, Read, AgentsState]:
-        """One decoder step for K summaries of each of B documents.
+    def step(self, words: Tensor, state: AgentsState, memory: AgentMemory) -> tuple[Tensor, Attended, AgentsState]:
+        """Run one decoder step for K summaries of each of B documents.
 
         Args:
-            words: the words before, [B, K].
+            words: the previous words, [B, K].
+            state: the decoder state.
+            memory: the encoder outputs.
 
         Returns:
-            What the output layer reads [B, K, H], what was read of the documents, the next state.
+            The input of the output layer [B, K, H], the results of attention, the next state.
         """
         shape, embedded = words.shape, self.embedding(words)                                     # [B, K, E]
-        states, hidden, cell = self.decoder.run(
+        states, hidden, cell = self.decoder.run_lstm(
             embedded.flatten(0, 1).unsqueeze(1), state.hidden.flatten(0, 1), state.cell.flatten(0, 1)
         )
         states = states.squeeze(1).unflatten(0, shape)                                           # [B, K, H]
-        read = self.decoder.read(states, embedded, memory)
-        features = self.decoder.features(states, read.context, state.context)
-        return features, read, AgentsState(hidden.unflatten(0, shape), cell.unflatten(0, shape), read.context)
+        attended = self.decoder.attend(states, embedded, memory)
+        features = self.decoder.features(states, attended.context, state.context)
+        next_state = AgentsState(hidden.unflatten(0, shape), cell.unflatten(0, shape), attended.context)
+        return features, attended, next_state
 
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor) -> AgentsDecoded:
-        """Teacher-forced pass over K summaries of each document, which the agents read once.
+        """Run a teacher-forced pass over K summaries of each document, which is encoded once.
 
-        As the decoder does not read what it finds, no step waits for another's attention: all are computed at once.
+        Without input feeding no step depends on another step's attention, so all steps are computed at once.
 
         Args:
             source: vocabulary ids, [B, M, I].
@@ -115,12 +126,16 @@ class CommunicatingAgentsNetwork(nn.Module):
         """
         (B, K, T), (memory, start) = target_input.shape, self.encode(source, lengths)
         embedded = self.dropout(self.embedding(target_input))                                    # [B, K, T, E]
-        first = (tensor.expand(-1, K, -1).flatten(0, 1) for tensor in (start.hidden, start.cell))
-        states = self.decoder.run(embedded.flatten(0, 1), *first)[0].reshape(B, K * T, -1)       # [B, K T, H]
-        read = self.decoder.read(states, embedded.flatten(1, 2), memory)
-        states, context, agents, copying = (
-            tensor.unflatten(1, (K, T)) for tensor in (states, read.context, read.agents, read.copying)
+        hidden, cell = (tensor.expand(-1, K, -1).flatten(0, 1) for tensor in (start.hidden, start.cell))
+        states = self.decoder.run_lstm(embedded.flatten(0, 1), hidden, cell)[0].reshape(B, K * T, -1)
+        attended = self.decoder.attend(states, embedded.flatten(1, 2), memory)                   # N = K T states
+        states = states.unflatten(1, (K, T))                                                     # [B, K, T, H]
+        context = attended.context.unflatten(1, (K, T))                                          # [B, K, T, H]
+        previous_context = pad(context, (0, 0, 1, -1))  # c*_{t-1}: shifted by one step, zero in the first
+        return AgentsDecoded(
+            features=self.decoder.features(states, context, previous_context),
+            attention=attended.copying.unflatten(1, (K, T)),
+            gate=attended.gate.unflatten(1, (K, T)),
+            agents=attended.agents.unflatten(1, (K, T)),
+            states=states,
         )
-        before = pad(context, (0, 0, 1, -1))  # c*_{t-1}, [B, K, T, H]
-        features = self.decoder.features(states, context, before)
-        return AgentsDecoded(features, copying, read.gate.unflatten(1, (K, T)), agents, states)

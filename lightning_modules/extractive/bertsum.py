@@ -13,7 +13,7 @@ from lightning_modules.extractive.scoring import Pooling, Scoring
 from lightning_modules.extractive.selection import Relations, SelectionOptions
 from lightning_modules.extractive.sentence_network import Encoding, ScoredSentences, SentenceNetwork
 from lightning_modules.extractive.summary import ExtractiveSummary, extract
-from lightning_modules.networks.output_layer import wide
+from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder
 from lightning_modules.schedules import Schedule, two_rates
 from lightning_modules.summarizer import Summarizer, evaluating
@@ -129,7 +129,7 @@ class BertSum(Summarizer):
 
     def loss_terms(self, batch: ExtractiveBatch) -> dict[str, Tensor]:
         """`extraction`: mean over the sentences that may be selected, then over the documents."""
-        return {"extraction": self.extraction_loss(wide(self.score(batch).logits), batch)}
+        return {"extraction": self.extraction_loss(upcast_half(self.score(batch).logits), batch)}
 
     def extraction_loss(self, logits: Tensor, batch: ExtractiveBatch) -> Tensor:
         """The loss of logits [B, L], see the class."""
@@ -153,14 +153,14 @@ class BertSum(Summarizer):
     def sentence_scores(self, batch: ExtractiveBatch) -> list[list[float]]:
         """Scores of all sentences of a batch's documents, each in [0, 1]."""
         with evaluating(self):
-            scores = wide(self.score(batch).logits).sigmoid().tolist()
+            scores = upcast_half(self.score(batch).logits).sigmoid().tolist()
         return [row[: len(sentences)] for row, sentences in zip(scores, batch.sentences)]
 
     def summarize(self, batch: ExtractiveBatch) -> list[ExtractiveSummary]:
         """The selected sentences of each document; none of a document without a sentence."""
         with evaluating(self):
             scored = self.score(batch, whole=self.selection.selector == "triangle")
-            scores, relations = wide(scored.logits).sigmoid(), self.relations(scored, batch)
+            scores, relations = upcast_half(scored.logits).sigmoid(), self.relations(scored, batch)
         return extract(
             batch.ids, batch.references, batch.sentences, scores, batch.candidates, relations, self.selection
         )

@@ -11,7 +11,7 @@ from datamodules.text.subwords import encoder_path
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extractive.scoring import Pooler, Pooling
 from lightning_modules.extractive.summary import ExtractiveSummary
-from lightning_modules.networks.output_layer import wide
+from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Passage, Reader, ScratchEncoder
 from lightning_modules.schedules import Schedule, two_rates
 from lightning_modules.summarizer import Summarizer, evaluating
@@ -123,7 +123,7 @@ class MatchSum(Summarizer):
         documents = self.vectors(batch.documents, batch.document_sizes, batch.document_of, batch.batch_size)
         # a text a row, and more rows only where texts are long: there are at most as many texts as rows
         texts = self.vectors(batch.texts, batch.text_sizes, batch.text_of, len(batch.texts))
-        documents, texts = F.normalize(wide(documents), dim=-1), F.normalize(wide(texts), dim=-1)
+        documents, texts = F.normalize(upcast_half(documents), dim=-1), F.normalize(upcast_half(texts), dim=-1)
         candidates = (texts[batch.slots] * documents.unsqueeze(1)).sum(-1)                   # [B, C]
         return candidates, (texts[batch.gold] * documents).sum(-1)
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from lightning_modules.graphsum.graph_attention import GraphBias
 from lightning_modules.graphsum.grouped_attention import grouped_attention
-from lightning_modules.networks.output_layer import wide
+from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.transformer import MultiHeadAttention
 
 
@@ -78,7 +78,7 @@ class GraphAttention(nn.Module):
     def position(self, query: Tensor, paragraph_mask: Tensor) -> Tensor:
         """s_t of queries [B, N, T, D / N]: [B, N, T], in [0, L - 1] with the document's own number of paragraphs; in
         float32 or wider, as half precision has no thirtieths of a paragraph."""
-        share = wide(((query @ self.inner).tanh() @ self.outer).squeeze(-1)).sigmoid()       # [B, N, T]
+        share = upcast_half(((query @ self.inner).tanh() @ self.outer).squeeze(-1)).sigmoid()       # [B, N, T]
         return share * (paragraph_mask.sum(-1) - 1)[:, None, None]
 
     def beta(self, x: Tensor, memory: GraphMemory) -> Tensor:

@@ -1,8 +1,9 @@
-"""A decoder's outputs and the words of the extended vocabulary: gold words in training, continuations in decoding.
+"""Log-probabilities over the extended vocabulary: of targets in training, of continuations in decoding.
 
-`features` is what the output layer reads, `attention` from where words are copied, `gate` the logit of the probability
-to generate, None for a model that does not copy. The mixture itself stands in `copying.py`.
+The mixture of generation and copying itself is in `copying.py`.
 """
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,122 +18,137 @@ from lightning_modules.networks.copying import (
 from lightning_modules.networks.output_layer import (
     VocabularySlices,
     best_words,
+    upcast_half,
     vocabulary_logits,
-    wide,
 )
 from lightning_modules.networks.output_loss import linear_log_prob
 
 
-def gold_log_probs(
-    output: nn.Linear,
-    features: Tensor,
-    attention: Tensor,
-    gate: Tensor | None,
-    source: Tensor,
-    target: Tensor,
-    rows: Tensor,
-    unknown: int,
+class CopyOutputs(NamedTuple):
+    """Decoder outputs that define the distribution over the extended vocabulary.
+
+    Functions below also take any other object with these fields. The leading dimensions are [B, K] for one step of K
+    hypotheses of each document, and [B, K, T] for whole targets.
+    """
+
+    features: Tensor  # input of the output layer, [..., H]
+    attention: Tensor  # distribution over the source positions to copy from, [..., S]
+    gate: Tensor | None  # logit of the probability to generate, [...]; None for a model that does not copy
+
+
+def target_log_probs(
+    output: nn.Linear, outputs: CopyOutputs, source: Tensor, target: Tensor, rows: Tensor, unknown: int
 ) -> Tensor:
-    """log P(y_t) of given words; the output layer is evaluated at real tokens only.
+    """Return log P(y_t) of target words; the output layer is evaluated at real tokens only.
 
     Args:
-        output: V rows.
-        features: [B, K, T, H].
-        attention: [B, K, T, S].
-        gate: [B, K, T].
-        source: extended ids, [B, S].
+        output: output layer, V rows.
+        outputs: of the decoder, each [B, K, T, ...].
+        source: extended ids of the documents, [B, S].
         target: extended ids, [B, K, T].
-        rows: flat positions of the real tokens in B K T, [N].
-        unknown: what a model that does not copy says for words that the vocabulary lacks.
+        rows: flat positions of the real tokens in [B K T], [N].
+        unknown: id that a model without copying generates for out-of-vocabulary words.
 
     Returns:
         [B, K, T]; 0 at padding.
     """
-    gold = target.flatten()[rows]                                                                # [N]
-    known = gold < output.out_features
-    log_probs = linear_log_prob(
-        features.flatten(0, 2)[rows], output.weight, output.bias, gold.masked_fill(~known, unknown)
-    )
-    if gate is not None:
-        mass = copied_mass(attention, source.unsqueeze(1), target).flatten()[rows]
-        log_probs = mix_log_probs(log_probs.masked_fill(~known, float("-inf")), mass, gate.flatten()[rows])
+    tokens = target.flatten()[rows]                                                              # [N]
+    in_vocabulary = tokens < output.out_features
+    vocabulary_ids = tokens.masked_fill(~in_vocabulary, unknown)
+    features = outputs.features.flatten(0, 2)[rows]                                              # [N, H]
+    log_probs = linear_log_prob(features, output.weight, output.bias, vocabulary_ids)            # [N]
+    if outputs.gate is not None:
+        mass = copied_mass(outputs.attention, source.unsqueeze(1), target).flatten()[rows]       # [N]
+        generated = log_probs.masked_fill(~in_vocabulary, float("-inf"))
+        log_probs = mix_log_probs(generated, mass, outputs.gate.flatten()[rows])
     return log_probs.new_zeros(target.numel()).index_copy(0, rows, log_probs).view(target.shape)
 
 
-def copied_words(
-    output: nn.Linear, features: Tensor, attention: Tensor, gate: Tensor | None, source: Tensor, target: Tensor
-) -> Tensor:
-    """Whether copying gave a word more probability than the vocabulary did, [B, K, T]; arguments as above."""
-    if gate is None:
+def copied_words(output: nn.Linear, outputs: CopyOutputs, source: Tensor, target: Tensor) -> Tensor:
+    """Return whether copying contributes more to a word's probability than generation does, [B, K, T].
+
+    Arguments as in `target_log_probs`.
+    """
+    if outputs.gate is None:
         return torch.zeros_like(target, dtype=torch.bool)
-    mass, V = copied_mass(attention, source.unsqueeze(1), target), output.out_features
-    known = target.clamp_max(V - 1).flatten()
-    generated = linear_log_prob(features.flatten(0, 2), output.weight, output.bias, known).view_as(mass).exp()
-    p_gen = gate.sigmoid()
-    return (1 - p_gen) * mass > (p_gen * generated).masked_fill(target >= V, 0)
+    V = output.out_features
+    mass = copied_mass(outputs.attention, source.unsqueeze(1), target)                           # [B, K, T]
+    vocabulary_ids = target.clamp_max(V - 1).flatten()
+    log_probs = linear_log_prob(outputs.features.flatten(0, 2), output.weight, output.bias, vocabulary_ids)
+    p_gen = outputs.gate.sigmoid()
+    generated = (p_gen * log_probs.view_as(mass).exp()).masked_fill(target >= V, 0)
+    return (1 - p_gen) * mass > generated
 
 
 def sampling_memory(extended: Tensor, vocab_size: int) -> dict[str, Tensor]:
-    """What `every_word` needs to know of the documents' words: extended ids [B, S], and how many they add, [B]."""
-    return {"source": extended, "extra": (extended.amax(1) - vocab_size + 1).clamp_min(0)}
+    """Return what `all_log_probs` reads of the documents: extended ids [B, S] and numbers of OOV words [B]."""
+    return {"source": extended, "oov_counts": (extended.amax(1) - vocab_size + 1).clamp_min(0)}
 
 
 def search_memory(output: nn.Linear, source: Tensor, extended: Tensor, unknown: int) -> dict[str, Tensor]:
-    """What `likeliest_words` and `every_word` need to know of the documents' words, each tensor [B, ...].
+    """Return what `candidate_log_probs` and `all_log_probs` read of the documents, each tensor [B, ...].
 
     Args:
+        output: output layer, V rows.
         source: ids below V, [B, S].
         extended: extended ids, [B, S].
-        unknown: the id that `source` has where the vocabulary lacks a word.
+        unknown: id in `source` of out-of-vocabulary words.
     """
     V = output.out_features
-    in_source = torch.zeros(len(source), V, dtype=torch.bool, device=source.device)
+    in_source = torch.zeros(len(source), V, dtype=torch.bool, device=source.device)              # [B, V]
     in_source.scatter_(1, source, True)
-    # a word that the vocabulary lacks is read as unknown; that symbol itself is no word of the document
+    # `source` has UNK for OOV words, so UNK counts as a word of the document only if `extended` has it too.
     in_source[:, unknown] = (extended == unknown).any(1)
     return sampling_memory(extended, V) | {
         "first": first_positions(extended),
         "in_source": in_source,
-        "rows": output.weight[source],  # of the output layer, for the document's words: [B, S, H]
-        "row_bias": output.bias[source].masked_fill(extended >= V, float("-inf")),
+        "source_weight": output.weight[source],  # rows of the output layer for the source words, [B, S, H]
+        "source_bias": output.bias[source].masked_fill(extended >= V, float("-inf")),
     }
 
 
-def likeliest_words(
-    features: Tensor,
-    attention: Tensor,
-    gate: Tensor | None,
-    memory: dict[str, Tensor],
-    layer: VocabularySlices,
-    count: int,
+def candidate_log_probs(
+    outputs: CopyOutputs, memory: dict[str, Tensor], layer: VocabularySlices, count: int
 ) -> tuple[Tensor, Tensor]:
-    """Candidates among which the likeliest `count` words of the mixture are: ids and log-probabilities, [B, K, C].
+    """Return candidates that include the `count` most probable words of the mixture.
 
     Args:
-        features: [B, K, H].
-        attention: [B, K, S].
-        gate: [B, K].
-        memory: with what `search_memory` gives.
+        outputs: of one decoder step, each [B, K, ...].
+        memory: see `search_memory`.
         layer: the output layer.
+        count: number of words.
+
+    Returns:
+        ids and log-probabilities, [B, K, C] each.
     """
-    best = best_words(features, layer, count)
-    if gate is None:
+    best = best_words(outputs.features, layer, count)
+    if outputs.gate is None:
         return best.ids, best.log_probs
-    logits = torch.baddbmm(memory["row_bias"].unsqueeze(1), features, memory["rows"].transpose(1, 2))
-    known = (memory["source"], memory["first"], memory["in_source"])
-    return best_candidates(best, wide(logits) - best.normalizer, attention, gate, *known)
+    weight, bias = memory["source_weight"].transpose(1, 2), memory["source_bias"].unsqueeze(1)
+    logits = torch.baddbmm(bias, outputs.features, weight)                                       # [B, K, S]
+    return best_candidates(
+        best=best,
+        generated=upcast_half(logits) - best.normalizer,
+        attention=outputs.attention,
+        gate=outputs.gate,
+        source=memory["source"],
+        first=memory["first"],
+        in_source=memory["in_source"],
+    )
 
 
-def every_word(
-    output: nn.Linear, words: int, features: Tensor, attention: Tensor, gate: Tensor | None, memory: dict[str, Tensor]
-) -> Tensor:
-    """log P of every word, [B, K, V], of a model that copies [B, K, V + OOV].
+def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, memory: dict[str, Tensor]) -> Tensor:
+    """Return log P of every word, [B, K, V + OOV], or [B, K, V] for a model that does not copy.
 
-    Arguments as above; rows of the output layer behind the first `words` have no word.
+    Args:
+        output: output layer, V rows.
+        words: number of rows that have a word; the rows after them get -inf.
+        outputs: of one decoder step, each [B, K, ...].
+        memory: see `sampling_memory`.
     """
-    logits = vocabulary_logits(features, output.weight, output.bias)                             # [B, K, V]
+    logits = vocabulary_logits(outputs.features, output.weight, output.bias)                     # [B, K, V]
     logits[..., words:] = float("-inf")
-    if gate is None:
+    if outputs.gate is None:
         return logits.log_softmax(-1)
-    size = output.out_features + int(memory["extra"].max())
-    return extended_log_probs(logits, attention, gate, memory["source"].unsqueeze(1), size)
+    size = output.out_features + int(memory["oov_counts"].max())
+    return extended_log_probs(logits, outputs.attention, outputs.gate, memory["source"].unsqueeze(1), size)

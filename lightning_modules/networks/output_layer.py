@@ -11,7 +11,7 @@ from lightning_modules.networks.scratch import Scratch
 BLOCK = 64  # words of which only the maximum is looked at first
 
 
-def wide(tensor: Tensor) -> Tensor:
+def upcast_half(tensor: Tensor) -> Tensor:
     """A half-precision tensor in float32, any other as it is."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
@@ -49,7 +49,7 @@ class VocabularySlices(NamedTuple):
         slices, _, words = self.weight.shape
         rows = rows.to(self.weight.dtype)  # autocast leaves products into given memory alone
         logits = self.scratch("logits", rows, slices, len(rows), words)
-        logits = wide(torch.baddbmm(self.bias, rows.expand(slices, -1, -1), self.weight, out=logits))
+        logits = upcast_half(torch.baddbmm(self.bias, rows.expand(slices, -1, -1), self.weight, out=logits))
         blocks = logits.unflatten(-1, (-1, BLOCK))                                   # [slices, N, blocks, BLOCK]
         maxima = blocks.amax(-1)                                                     # [slices, N, blocks]
         # a slice at a time, which a CPU's caches hold
@@ -82,4 +82,4 @@ def best_words(features: Tensor, layer: VocabularySlices, count: int) -> BestWor
 
 def vocabulary_logits(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Logits over the vocabulary, in float32 or wider: [..., H] -> [..., V]."""
-    return wide(linear(features, weight, bias))
+    return upcast_half(linear(features, weight, bias))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lightning_modules.networks.output_layer import wide
+from lightning_modules.networks.output_layer import upcast_half
 
 # logits computed at once: 2 MB stay in a CPU's caches, 512 MB fill a GPU
 CHUNK_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
@@ -30,7 +30,7 @@ class _Layer(NamedTuple):
 
     def logits(self, part: slice) -> Tensor:
         """Of the words of a slice, in float32 or wider, [N, words]."""
-        return wide(torch.addmm(self.bias[part], self.features, self.weight[part].T))
+        return upcast_half(torch.addmm(self.bias[part], self.features, self.weight[part].T))
 
 
 def _columns(part: slice, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,7 +85,7 @@ class _LogProbs(torch.autograd.Function):
             grad_bias[part] = grad.sum(0)
             grad = grad.to(features.dtype)
             grad_weight[part] = grad.T @ features
-            slope = slope + wide(grad @ weight[part])
+            slope = slope + upcast_half(grad @ weight[part])
         return slope.to(features.dtype), grad_weight, grad_bias, None, None, None
 
 

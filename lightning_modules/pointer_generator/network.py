@@ -1,4 +1,4 @@
-"""The pointer-generator network: biLSTM encoder, attending LSTM decoder with input feeding, copy gate, coverage."""
+"""Network of the pointer-generator: biLSTM encoder, LSTM decoder with attention and input feeding, copy gate."""
 
 from typing import NamedTuple
 
@@ -10,20 +10,20 @@ from lightning_modules.networks.recurrent import bidirectional
 
 
 class Memory(NamedTuple):
-    """What the encoder leaves for the decoder."""
+    """Encoder outputs that the decoder attends to."""
 
     states: Tensor  # [B, S, 2H]
     projected: Tensor  # W_h h, [B, S, 2H]
-    mask: Tensor  # True at real tokens, [B, S]
+    mask: Tensor  # True at tokens, [B, S]
 
 
 class DecoderState(NamedTuple):
-    """What one decoder step hands to the next, for K summaries of each document."""
+    """Decoder state between two steps, for K summaries of each document."""
 
     hidden: Tensor  # [B, K, H]
     cell: Tensor  # [B, K, H]
     context: Tensor  # [B, K, 2H]
-    coverage: Tensor  # sum of the attention so far, [B, K, S]
+    coverage: Tensor  # sum of the attention of all previous steps, [B, K, S]
 
 
 class Decoded(NamedTuple):
@@ -36,19 +36,19 @@ class Decoded(NamedTuple):
 
 
 class PointerGeneratorNetwork(nn.Module):
-    """Sequence-to-sequence attention, optionally with a pointer and with coverage (See et al. 2017, section 2).
+    """Attentional sequence-to-sequence network, optionally with a pointer and coverage (See et al. 2017, section 2).
 
-    LSTM gates have one bias each: PyTorch's second bias is kept at zero and not trained. With V = 50,000, E = 128 and
+    Each LSTM gate has one bias: PyTorch's second bias stays at zero and is not trained. With V = 50,000, E = 128 and
     H = 256 there are 21,499,600 trained parameters; the pointer adds 1,153 and coverage 512.
 
     Args:
-        vocab_size: V, special words included.
+        vocab_size: V, including special symbols.
         embedding_size: E.
         hidden_size: H of the decoder and of each encoder direction.
-        pointer: whether there is a p_gen.
-        coverage: whether attention has a coverage term.
+        pointer: compute p_gen.
+        coverage: add the coverage term to attention.
         dropout: on embeddings, encoder states and the features before the output layer; 0 in the paper.
-        embedding_std: of the truncated normal that embeddings and the output layer start from.
+        embedding_std: standard deviation of the truncated normal that initializes the embeddings and the output layer.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class PointerGeneratorNetwork(nn.Module):
         self.output = nn.Linear(H, vocab_size)
         self.pointer = nn.Linear(4 * H + E, 1) if pointer else None
         self.dropout = nn.Dropout(dropout)
-        self._initialise(embedding_std)
+        self._initialize(embedding_std)
 
-    def _initialise(self, std: float) -> None:
-        """LSTMs uniform in +-0.02 with a forget bias of 1; embeddings, reduction and output a truncated normal."""
+    def _initialize(self, std: float) -> None:
+        """Initialize LSTMs uniformly in +-0.02 with a forget bias of 1; embeddings and output by a truncated normal."""
         for lstm in (self.encoder, self.decoder):
             for name, parameter in lstm.named_parameters():
                 if "bias" in name:
@@ -84,7 +84,7 @@ class PointerGeneratorNetwork(nn.Module):
                 else:
                     nn.init.uniform_(parameter, -0.02, 0.02)
                 if "bias_ih" in name:
-                    parameter.data[parameter.numel() // 4 : parameter.numel() // 2] = 1  # gates are i, f, g, o
+                    parameter.data[parameter.numel() // 4 : parameter.numel() // 2] = 1  # forget gate of i, f, g, o
                 if "bias_hh" in name:
                     parameter.requires_grad_(False)
         for weight in (self.embedding.weight, self.output.weight, self.output.bias):
@@ -95,11 +95,11 @@ class PointerGeneratorNetwork(nn.Module):
             nn.init.trunc_normal_(layer.weight, std=1e-4 if std <= 1e-4 else std)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Memory, DecoderState]:
-        """Reads the documents; the state that it leaves has K = 1.
+        """Encode documents; the returned decoder state has K = 1.
 
         Args:
             source: vocabulary ids, [B, S].
-            lengths: number of real tokens, at least 1, [B], on the CPU.
+            lengths: tokens of each document, at least 1, [B], on the CPU.
         """
         states, hidden, cell = bidirectional(self.encoder, self.dropout(self.embedding(source)), lengths)
         states = self.dropout(states.contiguous())
@@ -114,20 +114,23 @@ class PointerGeneratorNetwork(nn.Module):
         return Memory(states, self.attention.project(states), mask), start
 
     def step(
-        self, fed: Tensor, state: DecoderState, memory: Memory, coverage_gate: float
+        self, word_input: Tensor, state: DecoderState, memory: Memory, coverage_gate: float
     ) -> tuple[Tensor, Tensor, Tensor, DecoderState]:
-        """One decoder step for K summaries of each of B documents.
+        """Run one decoder step for K summaries of each of B documents.
 
         Args:
-            fed: the previous word's share of the input, `feed_word(embedding(word))`, [B, K, E].
+            word_input: `feed_word(embedding(word))` of the previous word, [B, K, E].
+            state: the decoder state.
+            memory: the encoder outputs.
+            coverage_gate: 1 to use coverage in the attention, 0 to ignore it.
 
         Returns:
             The LSTM's input x_t [B, K, E], the attention [B, K, S], covloss_t [B, K], the next state.
         """
-        inputs = fed + self.feed_context(state.context)                                            # [B, K, E]
-        before = (state.hidden.flatten(0, 1).to(inputs.dtype), state.cell.flatten(0, 1).to(inputs.dtype))
-        hidden, cell = self.decoder(inputs.flatten(0, 1), before)                                  # [B K, H]
-        hidden, cell = hidden.view(*fed.shape[:2], -1), cell.view(*fed.shape[:2], -1)
+        inputs = word_input + self.feed_context(state.context)                                       # [B, K, E]
+        previous = (state.hidden.flatten(0, 1).to(inputs.dtype), state.cell.flatten(0, 1).to(inputs.dtype))
+        hidden, cell = self.decoder(inputs.flatten(0, 1), previous)                                # [B K, H]
+        hidden, cell = hidden.view(*inputs.shape[:2], -1), cell.view(*inputs.shape[:2], -1)        # [B, K, H]
         query = torch.cat([cell, hidden], -1)                                                      # [B, K, 2H]
         attention = self.attention(query, memory.projected, memory.mask, state.coverage, coverage_gate)
         overlap = coverage_loss(attention, state.coverage)                                         # [B, K]
@@ -135,7 +138,7 @@ class PointerGeneratorNetwork(nn.Module):
         return inputs, attention, overlap, DecoderState(hidden, cell, context, state.coverage + attention)
 
     def features(self, inputs: Tensor, hidden: Tensor, cell: Tensor, context: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What the output layer reads [..., H], and the logit of p_gen [...] (None without a pointer)."""
+        """Return the input of the output layer [..., H] and the logit of p_gen [...] (None without a pointer)."""
         features = self.dropout(self.combine(torch.cat([hidden, context], -1)))
         if self.pointer is None:
             return features, None
@@ -143,21 +146,22 @@ class PointerGeneratorNetwork(nn.Module):
         return features, gate if gate.dtype == torch.float64 else gate.float()
 
     def forward(self, source: Tensor, lengths: Tensor, target_input: Tensor, coverage_gate: float = 1.0) -> Decoded:
-        """Teacher-forced pass over K summaries of each document; the document is read once.
+        """Run a teacher-forced pass over K summaries of each document, which is encoded once.
 
         Args:
             source: vocabulary ids, [B, S].
-            lengths: real tokens a document, [B], on the CPU.
+            lengths: tokens of each document, [B], on the CPU.
             target_input: the start symbol, then the summary's words, [B, K, T].
-            coverage_gate: 1 with coverage in the attention, 0 without.
+            coverage_gate: 1 to use coverage in the attention, 0 to ignore it.
         """
         memory, state = self.encode(source, lengths)
         state = DecoderState(*(tensor.expand(-1, target_input.shape[1], -1) for tensor in state))
-        fed = self.feed_word(self.dropout(self.embedding(target_input)))                           # [B, K, T, E]
-        rows: list[tuple[Tensor, ...]] = []
-        for word in fed.unbind(2):  # not fed[:, :, t]: the gradient of each slice would be as large as fed
-            inputs, attention, overlap, state = self.step(word, state, memory, coverage_gate)
-            rows.append((inputs, state.hidden, state.cell, state.context, attention, overlap))
-        inputs, hidden, cell, context, attention, overlap = (torch.stack(column, 2) for column in zip(*rows))
+        word_inputs = self.feed_word(self.dropout(self.embedding(target_input)))                   # [B, K, T, E]
+        steps: list[tuple[Tensor, ...]] = []
+        # unbind rather than word_inputs[:, :, t], because the gradient of each slice is as large as the whole tensor
+        for word_input in word_inputs.unbind(2):
+            inputs, attention, overlap, state = self.step(word_input, state, memory, coverage_gate)
+            steps.append((inputs, state.hidden, state.cell, state.context, attention, overlap))
+        inputs, hidden, cell, context, attention, overlap = (torch.stack(column, 2) for column in zip(*steps))
         features, gate = self.features(inputs, hidden, cell, context)
         return Decoded(features, attention, gate, overlap)

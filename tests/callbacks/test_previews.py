@@ -137,7 +137,7 @@ def test_heat_maps_lie_in_the_run_folder_and_are_logged(shown):
     logged = [(f"attention/{name[-5]}", [str(shown.folder / name)]) for name in files]
     assert shown.logger.images == logged
     features = shown.data.features("val")
-    source, target, attention, coverage = shown.model.attention_of(shown.data.collate([features[0]]), 0)
+    source, target, attention, coverage = shown.model.attention_map(shown.data.collate([features[0]]), 0)
     expected = 130 * (2.0 + 0.16 * len(source)), 130 * (1.8 + 0.2 * len(target))
     assert size_of(shown.folder / "step000014" / "0.png") == pytest.approx(expected, abs=1)
     np.testing.assert_allclose(attention.sum(1), 1, rtol=1e-5)

@@ -105,7 +105,7 @@ def test_log_probs_are_those_of_the_steps_and_sum_to_one(row):
     scored = model.log_probs(batch, drawn)
     assert scored.requires_grad and scored.masked_select(drawn.tokens == PAD).eq(0).all()
     memory, start = model.network.encode(batch.source, batch.lengths)
-    fixed = memory._asdict() | {"source": batch.source_extended.flatten(1), "extra": torch.tensor([2, 3, 3])}
+    fixed = memory._asdict() | {"source": batch.source_extended.flatten(1), "oov_counts": torch.tensor([2, 3, 3])}
     for k in range(3):
         state, last = start._asdict(), torch.full((3, 1), START)
         for t in range(drawn.tokens.shape[-1]):
@@ -152,7 +152,7 @@ def test_words_of_any_agent_are_copied_and_marked():
 def test_the_heat_map_shows_the_words_of_all_agents():
     model, batch = of("m7")
     model.decoding = DecodingOptions(beam_size=2, min_length=2, max_length=6)
-    source, target, attention, total = model.attention_of(batch, 1)
+    source, target, attention, total = model.attention_map(batch, 1)
     words = batch.source_extended[1].flatten().tolist()
     assert source == ["gnu", *(f"w{i - 4}" for i in words[1:5]), "eland", *(f"w{i - 4}" for i in words[6:9])]
     assert attention.shape == (len(target), 9) and total.shape == (9,)

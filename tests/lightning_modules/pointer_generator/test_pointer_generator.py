@@ -107,7 +107,7 @@ def split(batch):
 def dense_search(model, batch, options):
     """Beam search over the whole extended distribution."""
     memory, start = model.network.encode(batch.source, batch.lengths)
-    fixed = memory._asdict() | {"source": batch.source_extended, "extra": torch.ones(batch.batch_size).long()}
+    fixed = memory._asdict() | {"source": batch.source_extended, "oov_counts": torch.ones(batch.batch_size).long()}
     state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}
 
     def step(tokens, state, memory, count):
@@ -143,7 +143,7 @@ def test_log_probs_are_those_of_the_steps():
     scored = model.log_probs(batch, Samples(drawn.tokens, drawn.lengths))
     assert scored.requires_grad and scored.masked_select(drawn.tokens == PAD).eq(0).all()
     memory, start = model.network.encode(batch.source, batch.lengths)
-    fixed = memory._asdict() | {"source": batch.source_extended, "extra": torch.ones(batch.batch_size).long()}
+    fixed = memory._asdict() | {"source": batch.source_extended, "oov_counts": torch.ones(batch.batch_size).long()}
     for k in range(3):
         state, last = start._asdict(), torch.full((batch.batch_size, 1), START)
         for t in range(drawn.tokens.shape[-1]):

@@ -1,0 +1,245 @@
+"""Base class of models that copy words from the document: decoding, sampling, scoring, explanation and text.
+
+Token ids come from an extended vocabulary: ids below V are vocabulary words, id V + k is the k-th word of a document
+that the vocabulary lacks (an out-of-vocabulary word, OOV).
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from datamodules.batch import Batch
+from datamodules.text.vocabulary import PAD, START, STOP, UNK
+from datamodules.text.words import sentences_of
+from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.decoding.sampling import rescore, sample
+from lightning_modules.networks.extended_output import (
+    CopyOutputs,
+    all_log_probs,
+    candidate_log_probs,
+    copied_words,
+    sampling_memory,
+    search_memory,
+    target_log_probs,
+)
+from lightning_modules.networks.output_layer import VocabularySlices
+from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
+
+
+class CopyingSummarizer(Summarizer):
+    """Generation, scoring and explanation of models over an extended vocabulary.
+
+    A subclass sets `network` and implements `decode` (teacher-forced) and `decoder_step`. Its network has an output
+    layer `output` [V, H] and a method `encode(source, lengths)`, which returns what the decoder reads of the documents
+    and the state before the first step, both named tuples of tensors.
+
+    Its batches have the fields `source` (ids below V) and `source_extended`, both [B, S] or [B, M, I] for M parts of
+    each document, `lengths` (tokens of each document or part), and `added` (the OOV words of each document).
+    """
+
+    network: nn.Module
+    has_pointer = True  # whether the network copies
+
+    # Defined by each paper ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def decode(self, batch: Batch, target_input: Tensor) -> Any:
+        """Run the decoder over target inputs [B, K, T] in one teacher-forced pass.
+
+        Returns:
+            A named tuple with at least the fields of `CopyOutputs`, each [B, K, T, ...].
+        """
+
+    @abstractmethod
+    def decoder_step(self, words: Tensor, state: State, memory: State) -> tuple[CopyOutputs, State]:
+        """Run one decoder step for K hypotheses of each document.
+
+        Args:
+            words: the previous words, ids below V, [B, K].
+            state: fields of the decoder state, each [B, K, ...].
+            memory: fields of what the decoder reads of the documents, each [B, ...].
+
+        Returns:
+            The outputs, each [B, K, ...], and the next state.
+        """
+
+    # Scoring -----------------------------------------------------------------------------------------------------
+
+    def decoder_inputs(self, target: Tensor) -> Tensor:
+        """Shift targets [..., T] right by the start symbol; UNK stands for OOV words."""
+        inputs = torch.cat([torch.full_like(target[..., :1], START), target[..., :-1]], -1)
+        return inputs.masked_fill(inputs >= self.vocab_size, UNK)
+
+    def target_log_probs(self, batch: Batch, outputs: CopyOutputs, target: Tensor, rows: Tensor) -> Tensor:
+        """Return log P(y_t) of extended ids, 0 at padding.
+
+        Args:
+            batch: the documents.
+            outputs: of `decode`.
+            target: extended ids, [B, K, T].
+            rows: flat positions of the tokens in [B K T], padding left out, [N].
+
+        Returns:
+            [B, K, T].
+        """
+        return target_log_probs(self.network.output, outputs, self.source_ids(batch), target, rows, UNK)
+
+    def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
+        """Return the log-probabilities of samples in one teacher-forced pass, [B, K, T]; 0 at padding.
+
+        With `options` the distribution is the one that `sample` draws from with these options.
+        """
+        outputs = self.decode(batch, self.decoder_inputs(samples.tokens))
+        if options is None:
+            rows = (samples.tokens != PAD).flatten().nonzero().squeeze(1)            # [N]
+            return self.target_log_probs(batch, outputs, samples.tokens, rows)
+        source = self.source_ids(batch)
+        oov_counts = sampling_memory(source, self.vocab_size)["oov_counts"]
+        tokens_per_document = samples.tokens[0].numel()                              # K T
+        flat = [None if x is None else x.flatten(0, 2) for x in (outputs.features, outputs.attention, outputs.gate)]
+
+        def distribution(rows: Tensor) -> Tensor:
+            selected = CopyOutputs(*(None if x is None else x[rows].unsqueeze(1) for x in flat))
+            memory = {"source": source[rows // tokens_per_document], "oov_counts": oov_counts}
+            return all_log_probs(self.network.output, len(self.text), selected, memory).squeeze(1)  # [n, V + OOV]
+
+        forbidden = forbidden_tokens(options)
+        return rescore(distribution, samples.tokens, samples.lengths, STOP, options, forbidden)
+
+    # Generation --------------------------------------------------------------------------------------------------
+
+    def _step(
+        self, tokens: Tensor, state: State, memory: State, count: int | None, layer: VocabularySlices | None = None
+    ) -> tuple[Tensor | None, Tensor, State]:
+        """Score continuations, see `decoding.beam_search.Step`; `layer` is the output layer where `count` is given."""
+        words = tokens.masked_fill(tokens >= self.vocab_size, UNK)                   # [B, K]
+        outputs, next_state = self.decoder_step(words, state, memory)
+        if count is None:
+            return None, all_log_probs(self.network.output, len(self.text), outputs, memory), next_state
+        ids, log_probs = candidate_log_probs(outputs, memory, layer, count)
+        return ids, log_probs, next_state
+
+    def generate(
+        self, batch: Batch, options: DecodingOptions, generator: torch.Generator | None = None
+    ) -> Hypotheses:
+        """Run beam search or sampling from the start to the end symbol; tokens are extended ids.
+
+        Args:
+            batch: the documents.
+            options: of decoding.
+            generator: source of randomness of sampling; torch's own if not given.
+        """
+        output, extended, forbidden = self.network.output, self.source_ids(batch), forbidden_tokens(options)
+        with evaluating(self):
+            encoded, start = self.network.encode(batch.source, batch.lengths)
+            memory = encoded._asdict()
+            state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}  # [B, 1, ...] -> [B, ...]
+            first = torch.full_like(extended[:, 0], START)
+            if options.sample:
+                memory |= sampling_memory(extended, self.vocab_size)
+                return sample(self._step, state, memory, first, STOP, options, forbidden, PAD, generator)
+            memory |= search_memory(output, batch.source.flatten(1), extended, UNK)
+            # Copied for each batch, because weights may change between batches without a trace (`.data.copy_` does not
+            # raise a tensor's version). A copy costs as much as two of the 35 to 120 steps of a search (V = 50,000, one
+            # CPU core). Rows without a word are left out.
+            words = len(self.text)
+            layer = VocabularySlices.of(output.weight[:words], output.bias[:words])
+            step = partial(self._step, layer=layer)
+            return beam_search(step, state, memory, first, STOP, options, forbidden, PAD)
+
+    def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
+        """Return generated extended ids, [B, K, T], without gradient."""
+        hypotheses = self.generate(batch, options)
+        return Samples(hypotheses.tokens, hypotheses.lengths)
+
+    def _best(self, batch: Batch) -> Samples:
+        """Return the best hypothesis of each document, [B, 1, T]."""
+        hypotheses = self.generate(batch, self.decoding)
+        return Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])
+
+    def summarize(self, batch: Batch) -> list[Summary]:
+        """Return the best hypothesis of each document as text, with a mark for each copied word."""
+        best = self._best(batch)
+        copied = self.explain(batch, best)[1][:, 0].tolist() if self.has_pointer else None
+        summaries = []
+        for i, (tokens, length) in enumerate(zip(best.tokens[:, 0].tolist(), best.lengths[:, 0].tolist())):
+            words = self._words(tokens[:length], batch.added[i])
+            summary = Summary(
+                id=batch.ids[i],
+                sentences=self._sentences(words),
+                references=batch.references[i],
+                words=words,
+                copied=copied[i][: len(words)] if copied is not None else None,
+            )
+            summaries.append(summary)
+        return summaries
+
+    # Text --------------------------------------------------------------------------------------------------------
+
+    def source_ids(self, batch: Batch) -> Tensor:
+        """Return the extended ids of the documents, [B, S]; parts follow each other, each with its padding."""
+        return batch.source_extended.flatten(1)
+
+    def texts(self, batch: Batch, samples: Samples) -> list[list[str]]:
+        """Return the text of samples [B, K, T], K for each document; tokens after `lengths` are left out."""
+        texts = []
+        for rows, lengths, oov_words in zip(samples.tokens.tolist(), samples.lengths.tolist(), batch.added):
+            words = [self._words(ids[:length], oov_words) for ids, length in zip(rows, lengths)]
+            texts.append([" ".join(self._sentences(sample_words)) for sample_words in words])
+        return texts
+
+    def _words(self, ids: Iterable[int], oov_words: Sequence[str]) -> list[str]:
+        """Return the words of extended ids; special symbols except UNK are left out."""
+        ids = [token for token in ids if token not in (PAD, START, STOP)]
+        return self.text.decode(ids, oov_words, self.vocab_size)
+
+    def _sentences(self, words: list[str]) -> list[str]:
+        """Return words as readable sentences."""
+        return [self.text.detokenize(sentence) for sentence in sentences_of(words)]
+
+    # Explanation -------------------------------------------------------------------------------------------------
+
+    def explain(self, batch: Batch, samples: Samples) -> tuple[Any, Tensor]:
+        """Run a teacher-forced pass over samples [B, K, T].
+
+        Returns:
+            The outputs of `decode`, and for each token whether copying contributes more probability than generation
+            does, [B, K, T].
+        """
+        with evaluating(self):
+            outputs = self.decode(batch, self.decoder_inputs(samples.tokens))
+            copied = copied_words(self.network.output, outputs, self.source_ids(batch), samples.tokens)
+            return outputs, copied
+
+    def attention_map(self, batch: Batch, index: int) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
+        """Return the data of a heat map: the copy attention of one document's summary.
+
+        Args:
+            batch: the documents.
+            index: of the document in the batch.
+
+        Returns:
+            The document's words [S], the summary's words [T], the attention [T, S], and its sum over the summary [S].
+        """
+        best = self._best(batch)
+        length = int(best.lengths[index, 0])
+        positions = torch.arange(batch.source.shape[-1])
+        real = (positions < batch.lengths[index].unsqueeze(-1)).flatten()            # [S], or [M I] for parts
+        attention = self.explain(batch, best)[0].attention[index, 0, :length].float().cpu()[:, real].numpy()
+        source_ids = self.source_ids(batch)[index].cpu()[real].tolist()
+        summary_ids = best.tokens[index, 0, :length].tolist()
+        source, summary = (
+            self.text.decode(ids, batch.added[index], self.vocab_size) for ids in (source_ids, summary_ids)
+        )
+        return source, summary, attention, attention.sum(0)
+
+
+def forbidden_tokens(options: DecodingOptions) -> tuple[int, ...]:
+    """Return the special symbols that are never generated."""
+    return (PAD, START) if options.allow_unknown else (PAD, UNK, START)
