@@ -103,8 +103,8 @@ class Pegasus(SequenceToSequence):
         return self.network
 
     @property
-    def never(self) -> set[int]:
-        """Tokens that are never written: those that every text begins with, too."""
+    def forbidden_tokens(self) -> set[int]:
+        """Tokens that are never generated, including those that begin every text."""
         return {self.text.pad, self.text.start, *self.text.opening} - {self.text.stop}
 
     def encode(self, batch: PegasusBatch) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Batched beam search over a step function; it knows no model and no vocabulary."""
+"""Batched beam search over a step function, independent of model and vocabulary."""
 
 from typing import NamedTuple, Protocol
 
@@ -16,17 +16,18 @@ class Step(Protocol):
     def __call__(
         self, tokens: Tensor, state: State, memory: State, count: int | None
     ) -> tuple[Tensor | None, Tensor, State]:
-        """Scores what may come next.
+        """Score the continuations of each hypothesis.
 
         Args:
             tokens: the last token of each hypothesis, [B, K].
-            state: what belongs to a hypothesis, each tensor [B, K, ...].
-            memory: what belongs to a document, each tensor [B, ...].
-            count: how many of the best continuations are needed; None asks for all.
+            state: tensors of each hypothesis, [B, K, ...].
+            memory: tensors of each document, [B, ...].
+            count: number of best continuations needed; None for all.
 
         Returns:
-            ids [B, K, C], their log-probabilities [B, K, C], the next state. ids is None where column i is token i;
-            otherwise it holds at least the `count` likeliest, and a token that stands there twice has -inf once.
+            ids [B, K, C], their log-probabilities [B, K, C], and the next state. ids is None if column i is token i;
+            otherwise they include at least the `count` most probable tokens, and the second occurrence of a token has
+            log-probability -inf.
         """
 
 
@@ -34,26 +35,26 @@ class Hypotheses(NamedTuple):
     """Finished hypotheses of each document, best first."""
 
     tokens: Tensor  # [B, K, T], the end symbol included, padded with `padding`
-    lengths: Tensor  # tokens of each, the end symbol included; 0 where there is none, [B, K]
+    lengths: Tensor  # tokens of each, the end symbol included; 0 for a missing hypothesis, [B, K]
     scores: Tensor  # log-probability divided by the length penalty, [B, K]
 
 
-def take(tensors: State, index: Tensor) -> State:
-    """Rows of hypotheses in another order: index [B, K'] into the second dimension."""
+def reorder(tensors: State, index: Tensor) -> State:
+    """Select hypotheses by indices [B, K'] into the second dimension."""
     rows = torch.arange(len(index), device=index.device).unsqueeze(1)
     return {name: tensor[rows, index] for name, tensor in tensors.items()}
 
 
 class _Search:
-    """The open and the finished hypotheses of a batch of documents."""
+    """Open and finished hypotheses of a batch of documents."""
 
     def __init__(self, batch: int, options: DecodingOptions, padding: int, device: torch.device) -> None:
         K, T = options.beam_size, options.max_length
         self.options, self.padding = options, padding
-        self.rows = torch.arange(batch, device=device)  # the caller's row of each document that is still searched
+        self.rows = torch.arange(batch, device=device)  # index in the batch of each document that is still searched
         self.tokens = torch.zeros(batch, K, 0, dtype=torch.long, device=device)
         self.sums = torch.full((batch, K), float("-inf"), device=device)
-        self.sums[:, 0] = 0  # one hypothesis at first: the others would be its copies
+        self.sums[:, 0] = 0  # one hypothesis at first, since the others would be copies of it
         self.finished = Hypotheses(
             torch.full((batch, K, T), padding, dtype=torch.long, device=device),
             torch.zeros(batch, K, dtype=torch.long, device=device),
@@ -62,47 +63,52 @@ class _Search:
         self.results = self.finished
 
     def advance(self, ids: Tensor | None, log_probs: Tensor, stop: int) -> tuple[Tensor, Tensor]:
-        """Keeps the best continuations.
+        """Keep the best continuations and finish the complete ones.
+
+        Args:
+            ids: token of each column, see `Step`, [B, K, C].
+            log_probs: of the continuations, [B, K, C].
+            stop: the end symbol.
 
         Returns:
-            the hypothesis that each kept one continues, and its new token, both [B, K].
+            The parent hypothesis of each continuation kept, and its new token, both [B, K].
         """
         B, K, C = log_probs.shape
         length = self.tokens.shape[-1] + 1
         totals = (self.sums.unsqueeze(-1) + log_probs).flatten(1)                    # [B, K C]
         best, flat = totals.topk(min(2 * K, totals.shape[-1]), dim=-1)               # [B, 2K]
-        origin = flat // C
+        parent = flat // C
         chosen = flat % C if ids is None else ids.flatten(1).gather(-1, flat)
         rows = torch.arange(B, device=flat.device).unsqueeze(1)
-        sequences = torch.cat([self.tokens[rows, origin], chosen.unsqueeze(-1)], -1)  # [B, 2K, t + 1]
+        sequences = torch.cat([self.tokens[rows, parent], chosen.unsqueeze(-1)], -1)  # [B, 2K, t + 1]
 
         complete = chosen == stop
         if length == self.options.max_length:
             complete |= self._accepts_cut_off(complete[:, :K] & ~best[:, :K].isneginf()).unsqueeze(1)
-        complete[:, K:] = False  # an end ranked below the beam is none of its best continuations
+        complete[:, K:] = False  # an end symbol ranked below the beam does not count
         self._finish(sequences, best.masked_fill(~complete, float("-inf")) / self.options.penalty(length), length)
 
-        # a stable sort moves the continuations that go on to the front, best first
+        # a stable sort moves the incomplete continuations to the front, best first
         keep = ((chosen == stop) | best.isneginf()).to(torch.int8).argsort(dim=-1, stable=True)[:, :K]
         self.sums = best.masked_fill(chosen == stop, float("-inf")).gather(-1, keep)
         self.tokens = sequences[rows, keep]
-        return origin.gather(-1, keep), chosen.gather(-1, keep)
+        return parent.gather(-1, keep), chosen.gather(-1, keep)
 
     def _accepts_cut_off(self, ended: Tensor) -> Tensor:
-        """Whether hypotheses without an end symbol count as finished at `max_length`.
+        """Return whether hypotheses without an end symbol count as finished at `max_length`.
 
         Args:
-            ended: True at hypotheses that reach the end symbol in this last step, [B, K].
+            ended: True for hypotheses that reach the end symbol in this last step, [B, K].
 
         Returns:
-            [B]; with `prefer_finished` only where no hypothesis of the document has ended in any step.
+            [B]; with `prefer_finished`, True only if no hypothesis of the document has ended in any step.
         """
         if not self.options.prefer_finished:
             return torch.ones_like(ended[:, 0])
         return self.finished.scores[:, 0].isneginf() & ~ended.any(1)
 
     def _finish(self, sequences: Tensor, scores: Tensor, length: int) -> None:
-        """Merges newly ended hypotheses [B, 2K, t] into the finished ones, the best K of which stay."""
+        """Merge newly finished hypotheses [B, 2K, t] into the finished ones and keep the best K."""
         K, T = self.options.beam_size, self.options.max_length
         padded = torch.nn.functional.pad(sequences, (0, T - length), value=self.padding)
         padded = padded.masked_fill(scores.isneginf().unsqueeze(-1), self.padding)
@@ -114,23 +120,23 @@ class _Search:
         self.finished = Hypotheses(tokens, torch.cat([old.lengths, lengths], 1).gather(-1, order), scores)
 
     def close_done(self) -> Tensor:
-        """Closes the documents whose search can end, so that nothing more is finished there.
+        """End the search of documents whose result is final.
 
         Returns:
-            True at closed documents, [B].
+            True for these documents, [B].
         """
         options, worst, best = self.options, self.finished.scores[:, -1], self.sums[:, 0]
         if options.early_stopping:
             done = ~worst.isneginf() | best.isneginf()
         else:
             length = self.tokens.shape[-1]
-            # log-probabilities only fall; the division helps most at the largest penalty that can still come
+            # Log-probabilities only fall, so the best attainable score divides by the largest penalty to come.
             done = best / max(options.penalty(length + 1), options.penalty(options.max_length)) <= worst
         self.sums = self.sums.masked_fill(done.unsqueeze(1), float("-inf"))
         return done
 
     def narrow(self, active: Tensor) -> None:
-        """Puts the results of documents that are done aside: active is the index of those that go on."""
+        """Store the results of documents that are done and continue with those at the indices `active`."""
         self._store()
         self.rows, self.tokens, self.sums = self.rows[active], self.tokens[active], self.sums[active]
         self.finished = Hypotheses(*(column[active] for column in self.finished))
@@ -139,11 +145,11 @@ class _Search:
         if self.results is self.finished:
             return
         self.results = Hypotheses(
-            *(whole.index_copy(0, self.rows, part) for whole, part in zip(self.results, self.finished))
+            *(stored.index_copy(0, self.rows, new) for stored, new in zip(self.results, self.finished))
         )
 
     def close(self) -> Hypotheses:
-        """The finished hypotheses of all documents."""
+        """Return the finished hypotheses of all documents."""
         self._store()
         return self.results
 
@@ -159,24 +165,24 @@ def beam_search(
     forbidden: tuple[int, ...] = (),
     padding: int = 0,
 ) -> Hypotheses:
-    """The best continuations of a start symbol, for a batch of documents at once.
+    """Search the best continuations of a start symbol for a batch of documents.
 
-    In each step the 2K best continuations of a document's K hypotheses are looked at: those among the first K that end
-    are finished, the best K that do not end go on. At `max_length` all of the first K are finished; with
-    `prefer_finished` those without an end symbol only in documents where no hypothesis has ended.
+    Each step considers the 2K best continuations of a document's K hypotheses: those among the first K that end with
+    the end symbol are finished, and the best K of the others are continued. At `max_length` all of the first K are
+    finished; with `prefer_finished`, those without an end symbol only for documents in which no hypothesis has ended.
 
     Args:
-        step: the model.
-        state: what belongs to a hypothesis before the first step, each tensor [B, ...]; it is repeated K times.
-        memory: what belongs to a document, each tensor [B, ...].
+        step: scores continuations.
+        state: tensors of a hypothesis before the first step, [B, ...]; they are repeated K times.
+        memory: tensors of each document, [B, ...].
         start: first decoder input of each document, [B].
         stop: the end symbol.
         options: beam size, lengths, penalties.
         forbidden: tokens that are never generated, such as padding.
-        padding: what fills up shorter hypotheses.
+        padding: id that pads shorter hypotheses.
 
     Raises:
-        ValueError: if a document has no hypothesis at all, because everything was forbidden.
+        ValueError: if every continuation of a document is forbidden.
     """
     K = options.beam_size
     search = _Search(len(start), options, padding, start.device)
@@ -189,16 +195,17 @@ def beam_search(
             banned.append(torch.full_like(tokens, stop).unsqueeze(-1))
         if options.no_repeat_ngram:
             banned.append(repeated_continuations(search.tokens, options.no_repeat_ngram))
-        blocked = torch.cat(banned, -1)
+        blocked = torch.cat(banned, -1)                                              # [B, K, F]
+        # a hypothesis loses at most F of the tokens returned, so that 2K remain
         ids, log_probs, state = step(tokens, state, memory, 2 * K + blocked.shape[-1])
-        origin, tokens = search.advance(ids, forbid(log_probs, ids, blocked), stop)
+        parent, tokens = search.advance(ids, forbid(log_probs, ids, blocked), stop)
         if t + 1 == options.max_length:
             break
-        state = take(state, origin)
+        state = reorder(state, parent)
         open_ = (~search.close_done()).nonzero().squeeze(1)
         if len(open_) == 0:
             break
-        if len(open_) <= 0.75 * len(search.rows):  # narrowing copies the memory: not for a single document in many
+        if len(open_) <= 0.75 * len(search.rows):  # narrowing copies the memory, so only if it saves enough
             search.narrow(open_)
             tokens = tokens[open_]
             state = {name: tensor[open_] for name, tensor in state.items()}

@@ -1,4 +1,4 @@
-"""How to decode: the options that every generative model understands."""
+"""Decoding options of all generative models, and the constraints on tokens that they imply."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,22 +12,22 @@ class DecodingOptions:
     """Options of beam search and sampling; lengths count generated tokens, the end symbol included.
 
     Attributes:
-        beam_size: hypotheses kept; 1 is greedy search.
-        min_length: words before the end symbol is allowed.
-        max_length: tokens at most.
-        length_penalty: what a hypothesis' log-probability is divided by: `mean` its length n, `gnmt`
+        beam_size: number of hypotheses kept; 1 is greedy search.
+        min_length: number of words before the end symbol is allowed.
+        max_length: largest number of tokens.
+        length_penalty: divisor of a hypothesis' log-probability, by its length n: `mean` n^alpha, `gnmt`
             ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14), `none` 1.
-        alpha: exponent of `gnmt`; `mean` uses n^alpha, so that 1 is the mean log-probability.
-        no_repeat_ngram: no n-gram of this size twice in a hypothesis; 0 allows all.
-        allow_unknown: whether the unknown-word symbol may be generated.
-        early_stopping: end a document's search at `beam_size` complete hypotheses, as See et al. 2017; otherwise when
-            no open hypothesis can become better than those.
-        prefer_finished: return hypotheses that were cut off at `max_length` only for documents in which none reached
-            the end symbol, as See et al. 2017; otherwise they compete with finished ones by their score.
-        sample: draw from the distribution instead of searching.
-        greedy_first: the first hypothesis that is drawn takes the likeliest token in each step instead.
-        temperature: of sampling.
-        top_k: sample from the k likeliest tokens; 0 from all.
+        alpha: exponent of the length penalty; with `mean`, 1 is the mean log-probability.
+        no_repeat_ngram: size of n-grams that must not occur twice in a hypothesis; 0 allows all.
+        allow_unknown: allow the unknown-word symbol.
+        early_stopping: end a document's search at `beam_size` finished hypotheses, as See et al. 2017; otherwise when
+            no open hypothesis can exceed the score of those.
+        prefer_finished: return hypotheses truncated at `max_length` only for documents in which none reached the end
+            symbol, as See et al. 2017; otherwise they compete with finished ones by score.
+        sample: sample from the distribution instead of searching.
+        greedy_first: decode the first sample greedily.
+        temperature: softmax temperature of sampling.
+        top_k: sample from the k most probable tokens; 0 for all.
         top_p: sample from the smallest set of tokens with this probability.
     """
 
@@ -61,26 +61,26 @@ class DecodingOptions:
             (self.top_k < 0, f"top_k must not be negative, got {self.top_k}"),
             (not 0 < self.top_p <= 1, f"top_p must be in (0, 1], got {self.top_p}"),
         ]
-        for wrong, message in problems:
-            if wrong:
+        for violated, message in problems:
+            if violated:
                 raise ValueError(message)
 
     def penalty(self, length: int) -> float:
-        """What the log-probability of a hypothesis of `length` tokens is divided by."""
+        """Return the divisor of the log-probability of a hypothesis of `length` tokens."""
         if self.length_penalty == "none":
             return 1.0
         return (length if self.length_penalty == "mean" else (5 + length) / 6) ** self.alpha
 
 
 def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
-    """Tokens that would complete an n-gram a second time.
+    """Return the tokens that would repeat an n-gram.
 
     Args:
-        tokens: what has been generated, [..., t].
+        tokens: the tokens generated so far, [..., t].
         size: n of the n-gram.
 
     Returns:
-        [..., max(0, t - n + 1)] token ids; -1 where nothing is completed.
+        [..., max(0, t - n + 1)] token ids; -1 where no n-gram would be repeated.
     """
     length = tokens.shape[-1]
     if size < 1 or length < size:
@@ -93,12 +93,12 @@ def repeated_continuations(tokens: Tensor, size: int) -> Tensor:
 
 
 def forbid(log_probs: Tensor, ids: Tensor | None, tokens: Tensor) -> Tensor:
-    """Log-probabilities with the listed tokens at -inf.
+    """Set the log-probabilities of tokens to -inf.
 
     Args:
         log_probs: [B, K, C].
-        ids: the token of every column, [B, K, C]; None where column i is token i.
-        tokens: what to forbid, [B, K, n]; negative entries forbid nothing.
+        ids: token of each column, [B, K, C]; None if column i is token i.
+        tokens: tokens to forbid, [B, K, n]; negative entries are ignored.
     """
     if tokens.shape[-1] == 0:
         return log_probs
@@ -106,6 +106,6 @@ def forbid(log_probs: Tensor, ids: Tensor | None, tokens: Tensor) -> Tensor:
         return log_probs.masked_fill((ids.unsqueeze(-1) == tokens.unsqueeze(-2)).any(-1), float("-inf"))
     banned = torch.zeros_like(log_probs, dtype=torch.bool)
     banned.scatter_(-1, tokens.clamp_min(0), tokens >= 0)
-    # token 0 may have been cleared by a negative entry that was clamped onto it
+    # negative entries were clamped to token 0 and may have overwritten its entry
     banned[..., 0] = (tokens == 0).any(-1)
     return log_probs.masked_fill(banned, float("-inf"))

@@ -17,7 +17,7 @@ from datamodules.documents import CorpusError
 from datamodules.rstformer import RSTformerBatch
 from datamodules.text.sentences import split_sentences
 from datamodules.text.subword_text import SubwordText
-from lightning_modules.decoding.hugging_face import Without, generation_options
+from lightning_modules.decoding.hugging_face import ForbidTokens, generation_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore
 from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection, head_relations
@@ -335,7 +335,7 @@ class RSTformer(Summarizer):
         led = self.network.led
         never = torch.zeros(led.config.vocab_size, dtype=torch.bool, device=batch.source.device)
         never[list(self._forbidden(options))] = True
-        only = LogitsProcessorList([Without(never)])
+        only = LogitsProcessorList([ForbidTokens(never)])
         with evaluating(self):
             # Hugging Face repeats what it is given for each hypothesis, in place
             states = LEDEncoderBaseModelOutput(last_hidden_state=self.encode(batch).last_hidden_state)
