@@ -135,11 +135,11 @@ class SelfCritical(Scheduled):
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit":
             pl_module.extra_terms.pop(TERM, None)
-            pl_module.loss_share = 1.0
+            pl_module.model_loss_weight = 1.0
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Batch, batch_idx: int) -> None:
         gamma = self.gamma_at(trainer.global_step)
-        pl_module.loss_weights[TERM], pl_module.loss_share = gamma, 1 - gamma
+        pl_module.loss_weights[TERM], pl_module.model_loss_weight = gamma, 1 - gamma
         pl_module.log("train/gamma", gamma, batch_size=1)
         self._began = time.perf_counter()
 

@@ -28,7 +28,7 @@ from experiments.prediction_files import find_predictions, read_rows
 from experiments.run_folder import load_run, read_config
 from experiments.texts import collect_texts, is_records
 from lightning_modules.metrics.rouge import rouge_scores
-from lightning_modules.summarizer import Summary, repeated_share
+from lightning_modules.summarizer import Summary, repeated_ngrams
 
 VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 
@@ -156,7 +156,7 @@ def score_table(predictions: dict[str, list[list[str]]], references: list[list[l
         scores = [rouge_scores(output, target, VARIANTS) for output, target in zip(outputs, references)]
         means = [100 * sum(score[v].fmeasure for score in scores) / len(scores) for v in VARIANTS]
         words = [" ".join(output).split() for output in outputs]
-        length, repeats = (sum(values) / len(words) for values in (map(len, words), map(repeated_share, words)))
+        length, repeats = (sum(values) / len(words) for values in (map(len, words), map(repeated_ngrams, words)))
         table.add_row(system, *(f"{mean:.2f}" for mean in means), f"{length:.1f}", f"{100 * repeats:.1f} %")
     return table
 

@@ -1,4 +1,4 @@
-"""`Summarizer`: the life that every model of the suite shares, and the records it leaves."""
+"""`Summarizer`, the base class of all models: training and evaluation loop, logging, and records of summaries."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -20,16 +20,16 @@ ROUGE_VARIANTS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 @dataclass
 class Summary:
-    """What a model made of one document.
+    """Summary of one document, with its references and scores.
 
     Attributes:
-        id: the document's.
+        id: of the document.
         sentences: of the summary.
         references: the document's reference summaries, each a list of sentences.
-        copied: for every word of the summary whether it was copied; None where a model does not say.
-        words: the summary's words that `copied` belongs to.
-        scores: measures of this summary, F1 x 100 for ROUGE; empty without references.
-        extra: what a model says of it besides, plain values by name, written into the record.
+        words: the words of the summary that `copied` refers to.
+        copied: for each word, whether it was copied; None for models that do not copy.
+        scores: scores of this summary, F1 x 100 for ROUGE; empty without references.
+        extra: further values by name that the model adds to the record.
     """
 
     id: str
@@ -41,127 +41,128 @@ class Summary:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
-        """A line of predictions.jsonl."""
+        """Return a line of predictions.jsonl."""
         row = {"id": self.id, "summary": self.sentences, "references": self.references, "scores": self.scores}
         row |= self.extra
         return row | ({"copied": self.copied, "words": self.words} if self.copied is not None else {})
 
 
 class Samples(NamedTuple):
-    """Generated token ids, what `Generative.log_probs` rescores."""
+    """Generated token ids that `Generative.log_probs` rescores."""
 
     tokens: Tensor  # [B, K, T], end symbol included, padded
     lengths: Tensor  # tokens of each, end symbol included, [B, K]
 
 
 class Generative(Protocol):
-    """A model that writes: what self-critical training asks of it.
+    """Generative model, as self-critical training needs it.
 
-    Its text (vocabulary or tokenizer) has `end_ids(marks)`, the ids of tokens that end a sentence.
+    Its `text` (vocabulary or tokenizer) has `end_ids(marks)`, the ids of tokens that end a sentence.
     """
 
     text: Any
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
-        """Draws (`options.sample`) or searches K = `options.beam_size` summaries of each document, without gradient, in
-        eval mode, from torch's own generator.
+        """Generate K = `options.beam_size` summaries of each document, without gradient and in eval mode.
 
-        With `options.greedy_first` the first of those drawn is the greedy one. The distribution drawn from is that of
-        `log_probs` with the same options.
+        With `options.sample` they are sampled with torch's default generator, from the distribution of `log_probs` with
+        the same options; otherwise they come from beam search. With `options.greedy_first` the first sample is greedy.
         """
 
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
-        """Log-probabilities of given tokens in one teacher-forced pass, [B, K, T], with gradient; 0 behind `lengths`.
+        """Return the log-probabilities of samples in one teacher-forced pass, [B, K, T], with gradient.
 
-        Without options they are the model's own; with options those of the distribution that `sample` draws from,
-        which is sharpened by the temperature and renormalised over the tokens that are not forbidden. The end symbol's
-        step is included. It works in eval mode too, for any K and T, and logs nothing.
+        Without options they are those of the model. With options they are those of the distribution that `sample` draws
+        from: with temperature, and renormalized over the tokens that are not forbidden. The step of the end symbol is
+        included; values after `lengths` are 0. It works in train and eval mode for any K and T, and logs nothing.
         """
 
     def texts(self, batch: Batch, samples: Samples) -> list[list[str]]:
-        """Text of each sample, K for each document, written as `summarize` writes it; special symbols, and tokens
-        behind `lengths`, are left out: with smaller lengths it is the text of a beginning."""
+        """Return the text of each sample, K for each document, formatted as by `summarize`.
+
+        Special symbols and tokens after `lengths` are left out, so smaller lengths give the text of a prefix.
+        """
 
     def source_ids(self, batch: Batch) -> Tensor:
-        """The documents as ids that `texts` understands, padded, [B, S]; needed by rewards that read the source."""
+        """Return the documents as ids that `texts` can decode, padded, [B, S]; for rewards that read the source."""
 
 
 Term = Callable[[Any, Batch], Tensor]
 
 
 def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """sum_k weights[k] terms[k]; a term without a weight counts once.
+    """Return sum_k weights[k] terms[k]; the default weight is 1.
 
     Raises:
-        ValueError: if there is no term.
+        ValueError: if there are no terms.
     """
     if not terms:
         raise ValueError("a loss needs at least one term")
     return sum(weights.get(name, 1.0) * term for name, term in terms.items())
 
 
-def repeated_share(words: list[str], size: int = 3) -> float:
-    """Share of a text's n-grams that stood in it before, in [0, 1]; 0 for a text shorter than n."""
-    grams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
-    return 1 - len(set(grams)) / len(grams) if grams else 0.0
+def repeated_ngrams(words: list[str], size: int = 3) -> float:
+    """Return the fraction of a text's n-grams that repeat an earlier one, in [0, 1]; 0 for a text shorter than n."""
+    ngrams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
+    return 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
 def log_training(module: LightningModule, name: str, value: Tensor | float, batch: Batch, **options: Any) -> None:
-    """Log train/<name>, the mean over the documents that all ranks train on in this step.
+    """Log train/<name>, the mean over the documents of all ranks in this step.
 
     Args:
-        module: what is trained.
+        module: the model in training.
         name: of the value.
-        value: the mean over the documents of this rank's batch.
-        batch: the batch; all ranks call this in the same steps.
+        value: mean over the documents of this rank's batch.
+        batch: the batch; all ranks must call this in the same steps.
         options: of `LightningModule.log`.
     """
     module.log(f"train/{name}", value * batch.weight, batch_size=batch.batch_size, sync_dist=True, **options)
 
 
 class Summarizer(LightningModule, ABC):
-    """Base of all summarizers: training by weighted named terms, evaluation by summaries and ROUGE.
+    """Base class of all models: training with weighted named loss terms, evaluation with summaries and ROUGE.
 
-    A model gives `loss_terms(batch)`, a mean over the batch's documents for each named term, and `summarize(batch)`.
-    The loss is the weighted sum of the terms; callbacks move `loss_weights`, or add terms of their own to `extra_terms`
-    and lower `loss_share` for them.
+    A model implements `loss_terms(batch)`, which returns named terms averaged over the batch's documents, and
+    `summarize(batch)`. The loss is the weighted sum of the terms. Callbacks change `loss_weights`, or add terms to
+    `extra_terms` and lower `model_loss_weight`.
 
     Args:
-        vocab_size: rows of the embedding; the DataModule's text must fit.
-        decoding: how summaries are decoded.
-        val_summaries: validation documents that are summarized and scored at each validation during training; -1 for
+        vocab_size: rows of the embedding; the vocabulary of the DataModule must not be larger.
+        decoding: decoding options.
+        val_summaries: number of validation documents summarized and scored at each validation during training; -1 for
             all. `validate` and `test` score all documents.
     """
 
-    batch_type: ClassVar[type[Batch]] = Batch  # what `loss_terms` and `summarize` read
+    batch_type: ClassVar[type[Batch]] = Batch  # argument of `loss_terms` and `summarize`
 
     def __init__(self, vocab_size: int, decoding: DecodingOptions, val_summaries: int = 256) -> None:
         super().__init__()
         self.vocab_size, self.decoding, self.val_summaries = vocab_size, decoding, val_summaries
         self.loss_weights: dict[str, float] = {}
         self.extra_terms: dict[str, Term] = {}
-        self.loss_share = 1.0  # of the model's own terms in training, beside extra terms
+        self.model_loss_weight = 1.0  # weight of the sum of `loss_terms` in training, beside `extra_terms`
         self.text: Any = None
         self.rouge = nn.ModuleDict({stage: Rouge(ROUGE_VARIANTS) for stage in ("val", "test")})
         self._summarized = 0
 
-    # What a paper says -------------------------------------------------------------------------------------------
+    # Defined by each paper ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def loss_terms(self, batch: Batch) -> dict[str, Tensor]:
-        """Named terms of the loss, each a mean over the documents of the batch."""
+        """Return named terms of the loss, each a mean over the documents of the batch."""
 
     @abstractmethod
     def summarize(self, batch: Batch) -> list[Summary]:
-        """A summary of each document."""
+        """Return a summary of each document."""
 
-    # Text --------------------------------------------------------------------------------------------------------
+    # Vocabulary and checkpoints ----------------------------------------------------------------------------------
 
     def setup(self, stage: str) -> None:
-        """Take the text from the DataModule.
+        """Take the vocabulary or tokenizer from the DataModule.
 
         Raises:
-            CorpusError: if it does not fit `vocab_size`, or the DataModule is another paper's.
+            CorpusError: if it does not fit `vocab_size`, or the DataModule belongs to another paper.
         """
         data = getattr(self.trainer, "datamodule", None)
         self.check_data(data)
@@ -169,25 +170,25 @@ class Summarizer(LightningModule, ABC):
             self.use_text(data.text)
 
     def check_data(self, data: Any) -> None:
-        """Compare the batches that a DataModule makes with those that the model reads.
+        """Check that a DataModule produces the batches of this model.
 
-        A DataModule that does not say what it makes (`batch_type`) is not checked.
+        A DataModule without `batch_type` is not checked.
 
         Raises:
-            CorpusError: if they differ.
+            CorpusError: if the types differ.
         """
-        made = getattr(data, "batch_type", Batch)
-        if made is not Batch and not issubclass(made, self.batch_type):
+        data_type = getattr(data, "batch_type", Batch)
+        if data_type is not Batch and not issubclass(data_type, self.batch_type):
             raise CorpusError(
                 f"{type(self).__name__} reads {self.batch_type.__name__}, but {type(data).__name__} makes "
-                f"{made.__name__}; give --data the DataModule of the same paper, as in experiments/configs"
+                f"{data_type.__name__}; give --data the DataModule of the same paper, as in experiments/configs"
             )
 
     def use_text(self, text: Any) -> None:
-        """Takes a vocabulary or tokenizer.
+        """Set the vocabulary or tokenizer.
 
         Raises:
-            CorpusError: if it does not fit `vocab_size`.
+            CorpusError: if it is larger than `vocab_size`.
         """
         if len(text) > self.vocab_size:
             raise CorpusError(
@@ -202,10 +203,10 @@ class Summarizer(LightningModule, ABC):
         checkpoint["loss_weights"] = dict(self.loss_weights)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Compare text and shapes, and restore what callbacks have switched (loss weights here).
+        """Check vocabulary and shapes, and restore the loss weights that callbacks may have changed.
 
-        A run that only starts from the weights of another one (`StartFrom`, which sets `checkpoint["start"]`) has its
-        own switches: those of the other run may be closed.
+        A run that only starts from the weights of another run (`StartFrom`, which sets `checkpoint["start"]`) keeps its
+        own loss weights, because callbacks of the other run may have set them to 0.
 
         Raises:
             CorpusError: if the checkpoint does not fit.
@@ -216,12 +217,14 @@ class Summarizer(LightningModule, ABC):
                 "the vocabulary of the data is not the one this checkpoint was trained with; "
                 "give --data.text the run's own text folder"
             )
-        here, there = self.state_dict(), checkpoint["state_dict"]
-        for name in sorted(here.keys() | there.keys()):
-            shapes = [list(state[name].shape) if name in state else "absent" for state in (there, here)]
-            if shapes[0] != shapes[1]:
+        model_state, saved_state = self.state_dict(), checkpoint["state_dict"]
+        for name in sorted(model_state.keys() | saved_state.keys()):
+            saved_shape, shape = (
+                list(state[name].shape) if name in state else "absent" for state in (saved_state, model_state)
+            )
+            if saved_shape != shape:
                 raise CorpusError(
-                    f"the checkpoint does not fit the model: {name} is {shapes[0]} there and {shapes[1]} here; "
+                    f"the checkpoint does not fit the model: {name} is {saved_shape} there and {shape} here; "
                     "give the --model arguments that the run's config.yaml has"
                 )
         if not checkpoint.get("start"):
@@ -233,37 +236,41 @@ class Summarizer(LightningModule, ABC):
         self._seed = torch.initial_seed()
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Draws (dropout, samples) are a function of seed, rank and batch: a resumed run makes those that the
-        uninterrupted run makes."""
-        drawn = (self._seed, self.trainer.global_rank, self.trainer.fit_loop.total_batch_idx)
-        torch.manual_seed(hash(drawn))
+        """Seed the generator from seed, rank and batch number.
+
+        A resumed run thus draws the same dropout masks and samples as an uninterrupted one.
+        """
+        torch.manual_seed(hash((self._seed, self.trainer.global_rank, self.trainer.fit_loop.total_batch_idx)))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the weighted sum of the named terms, times the batch's weight among all ranks.
 
-        Every term is logged as train/<name>, the mean over the documents of all ranks. The sum of the model's own terms
-        counts `loss_share`. With a share of 0 they are not computed, nor are extra terms of weight 0.
+        Each term is logged as train/<name>, the mean over the documents of all ranks. The sum of the model's terms is
+        multiplied by `model_loss_weight`. Terms of weight 0 are not computed: none of the model's terms if
+        `model_loss_weight` is 0, and no extra term whose loss weight is 0.
         """
-        own = self.loss_terms(batch) if self.loss_share else {}
-        wanted = {name: term for name, term in self.extra_terms.items() if self.loss_weights.get(name, 1.0)}
-        extra = {name: term(self, batch) for name, term in wanted.items()}
-        shares = ((self.loss_share, own), (1.0, extra))
-        loss = sum(share * weighted_sum(terms, self.loss_weights) for share, terms in shares if terms)
-        for name, term in {**own, **extra}.items():
+        terms = self.loss_terms(batch) if self.model_loss_weight else {}
+        extra = {}
+        for name, term in self.extra_terms.items():
+            if self.loss_weights.get(name, 1.0):
+                extra[name] = term(self, batch)
+        groups = ((self.model_loss_weight, terms), (1.0, extra))
+        loss = sum(weight * weighted_sum(group, self.loss_weights) for weight, group in groups if group)
+        for name, term in {**terms, **extra}.items():
             log_training(self, name, term.detach(), batch)
         log_training(self, "loss", loss.detach(), batch, prog_bar=True)
         return loss * batch.weight
 
     def log_mean(self, name: str, value: Tensor | float, documents: int, **options: Any) -> None:
-        """Logs the mean over some documents, which becomes the mean over those of all evaluation batches and ranks."""
-        # Lightning divides the documents of all ranks by their number and drops the fraction: here nothing is dropped
+        """Log a mean over documents; Lightning averages it over all evaluation batches and ranks."""
+        # Lightning divides the sum of batch sizes over ranks by the number of ranks, rounded down: a multiple is exact
         self.log(name, value, batch_size=documents * self.trainer.world_size, sync_dist=True, on_epoch=True, **options)
 
     def on_validation_epoch_start(self) -> None:
         self._summarized = 0
 
     def validation_step(self, batch: Batch, batch_idx: int) -> list[Summary]:
-        """Loss terms, and summaries of the first documents (of all, outside of training)."""
+        """Log the loss terms, and summarize the first `val_summaries` documents (all of them outside training)."""
         terms = self.loss_terms(batch)
         loss = weighted_sum(terms, self.loss_weights)
         for name, term in {**terms, "loss": loss}.items():
@@ -276,31 +283,32 @@ class Summarizer(LightningModule, ABC):
         return self._score(batch, "val")
 
     def test_step(self, batch: Batch, batch_idx: int) -> list[Summary]:
-        """Summaries and their scores."""
+        """Summarize and score."""
         return self._score(batch, "test")
 
     def predict_step(self, batch: Batch, batch_idx: int) -> list[Summary]:
-        """Summaries, scored where there are references."""
+        """Summarize; score documents with references."""
         return self.scored(self.summarize(batch))
 
     def scored(self, summaries: list[Summary]) -> list[Summary]:
-        """Fills in ROUGE F1 x 100 of every summary that has references; the best reference counts."""
+        """Set ROUGE F1 x 100 of each summary with references; the best reference counts."""
         for summary in summaries:
-            if any(any(sentence.strip() for sentence in reference) for reference in summary.references):
+            sentences = [sentence for reference in summary.references for sentence in reference]
+            if any(sentence.strip() for sentence in sentences):
                 scores = rouge_scores(summary.sentences, summary.references, ROUGE_VARIANTS)
                 summary.scores = {name: 100 * score.fmeasure for name, score in scores.items()}
         return summaries
 
     def _score(self, batch: Batch, stage: str) -> list[Summary]:
-        """Summarizes, scores, and logs means over the documents with references."""
+        """Summarize and score; log ROUGE over documents with references, length and repetition over all."""
         summaries = self.scored(self.summarize(batch))
-        judged = [summary for summary in summaries if summary.scores]
-        if judged:
-            self.rouge[stage].update([s.sentences for s in judged], [s.references for s in judged])
+        scored = [summary for summary in summaries if summary.scores]
+        if scored:
+            self.rouge[stage].update([s.sentences for s in scored], [s.references for s in scored])
         words = [" ".join(summary.sentences).split() for summary in summaries]
         means = {
             "length": sum(map(len, words)) / len(words),
-            "repeated_trigrams": sum(map(repeated_share, words)) / len(words),
+            "repeated_trigrams": sum(map(repeated_ngrams, words)) / len(words),
         }
         for name, value in means.items():
             self.log_mean(f"{stage}/{name}", value, len(summaries))
@@ -317,10 +325,10 @@ class Summarizer(LightningModule, ABC):
         self._log_rouge("val")
 
     def on_test_start(self) -> None:
-        """Looks for references before anything is decoded.
+        """Check for references before anything is decoded.
 
         Raises:
-            CorpusError: if no document has one.
+            CorpusError: if no document has a reference.
         """
         data = getattr(self.trainer, "datamodule", None)
         if data is None or any(data.features("test")["references"]):
@@ -337,7 +345,7 @@ class Summarizer(LightningModule, ABC):
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """A module in eval mode and no gradient; the mode before is restored."""
+    """Context with a module in eval mode and without gradients; the previous mode is restored."""
     training = module.training
     module.eval()
     try:

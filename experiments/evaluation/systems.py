@@ -24,7 +24,7 @@ from experiments.prediction_files import (
     recorded_split,
 )
 from experiments.run_folder import read_config
-from lightning_modules.summarizer import repeated_share
+from lightning_modules.summarizer import repeated_ngrams
 
 MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to read
 SEEDS = ("seed_everything", "data.init_args.seed")
@@ -80,7 +80,7 @@ class RunRecord:
         }
         words = [" ".join(row["summary"]).split() for row in self.rows]
         found["length"] = np.array([len(text) for text in words], dtype=np.float64)
-        found["repeated_trigrams"] = np.array([100 * repeated_share(text) for text in words])
+        found["repeated_trigrams"] = np.array([100 * repeated_ngrams(text) for text in words])
         return found
 
     def curves(self) -> dict[str, list[tuple[int, float]]]:

@@ -178,7 +178,7 @@ class Weights(Callback):
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         logged = {name: value.item() for name, value in trainer.callback_metrics.items()}
-        self.rows.append((pl_module.loss_weights["self_critical"], pl_module.loss_share, outputs["loss"].item()))
+        self.rows.append((pl_module.loss_weights["self_critical"], pl_module.model_loss_weight, outputs["loss"].item()))
         self.metrics.append(logged)
 
 
@@ -195,7 +195,7 @@ def test_the_loss_is_shifted_from_the_model_s_terms_to_the_reward(corpus_files):
         reward = logged["train/self_critical"] if gamma else 0.0
         assert loss == pytest.approx((1 - gamma) * own + gamma * reward, rel=1e-5)
     assert "train/self_critical" not in seen.metrics[1]  # what has no weight is not computed
-    assert model.extra_terms == {} and model.loss_share == 1  # another training starts without it
+    assert model.extra_terms == {} and model.model_loss_weight == 1  # another training starts without it
 
 
 def test_what_is_logged(corpus_files):
