@@ -11,8 +11,8 @@ from datamodules.text.subwords import encoder_path
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
-from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder, whole_states
-from lightning_modules.networks.transformer import never_empty
+from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder, encode_documents
+from lightning_modules.networks.transformer import ensure_nonempty
 from lightning_modules.schedules import Schedule, two_rates
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 
@@ -124,7 +124,7 @@ class BertSumAbs(SequenceToSequence):
     def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:
         """States of documents [B, S, H], and a mask that is True at their tokens [B, S], or at a first symbol."""
         segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None
-        return whole_states(self.reader, batch.tokens, batch.lengths, segments), never_empty(batch.owner >= 0)
+        return encode_documents(self.reader, batch.tokens, batch.lengths, segments), ensure_nonempty(batch.owner >= 0)
 
     def source_ids(self, batch: BertSumAbsBatch) -> Tensor:
         """What the encoder reads, [B, S]."""

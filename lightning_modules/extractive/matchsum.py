@@ -110,7 +110,7 @@ class MatchSum(Summarizer):
         """Vectors of texts, the means of their rows' vectors: rows [N, T] of `count` texts -> [count, H]."""
         # rows of like length are read together: candidates of one sentence and of two differ much
         passages = [Passage(number, 0, size, 0, size) for number, size in enumerate(sizes.tolist())]
-        states = self.reader.read(rows, passages, chunk=_CHUNK)                              # [N, T, H]
+        states = self.reader.encode_passages(rows, passages, chunk=_CHUNK)                              # [N, T, H]
         mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device)                # [N, T]
         heads = torch.zeros_like(mask)
         heads[:, 0] = True

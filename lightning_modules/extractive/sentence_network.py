@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.extractive.scoring import Pooler, Pooling, Scoring, SentenceScorer, cosines, document_cosine
-from lightning_modules.networks.passages import Reader, sections, visible, whole_states
+from lightning_modules.networks.passages import Reader, attention_mask, encode_documents, sections
 from lightning_modules.networks.transformer import EncoderLayer, sinusoidal
 
 Encoding = Literal["joint", "separate"]
@@ -83,12 +83,12 @@ class SentenceNetwork(nn.Module):
         """
         segments = owner.clamp_min(0) % 2 if self.interval_segments else None
         if starts is not None:
-            passages, room = sections(lengths.tolist(), starts), self.reader.room
+            passages, room = sections(lengths.tolist(), starts), self.reader.max_tokens
             longest = max((passage.size for passage in passages), default=0)
             if room is not None and longest > room:
                 raise ValueError(f"a piece of {longest} tokens, the encoder reads {room}: lower data.piece")
-            return self.reader.read(tokens, passages, segments)
-        return whole_states(self.reader, tokens, lengths, segments)
+            return self.reader.encode_passages(tokens, passages, segments)
+        return encode_documents(self.reader, tokens, lengths, segments)
 
     def forward(
         self,
@@ -130,7 +130,7 @@ class SentenceNetwork(nn.Module):
         """The inter-sentence layers: [B, L, H] -> [B, L, H]."""
         if self.norm is None:
             return vectors
-        x, seen = self.placed(vectors), visible(mask)
+        x, seen = self.placed(vectors), attention_mask(mask)
         for layer in self.layers:
             x = layer(x, seen)
         return self.norm(x)
@@ -143,7 +143,7 @@ class SentenceNetwork(nn.Module):
         """Attention between sentences in the last inter-sentence layer, mean of its heads: [B, L, L]; None without."""
         if self.norm is None:
             return None
-        x, seen = self.placed(vectors), visible(mask)
+        x, seen = self.placed(vectors), attention_mask(mask)
         for layer in self.layers[:-1]:
             x = layer(x, seen)
         last = self.layers[-1]

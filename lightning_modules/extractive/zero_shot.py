@@ -101,7 +101,7 @@ class ZeroShot:
                 vectors = torch.from_numpy(tf_idf(document)).unsqueeze(0)
                 yield [index], vectors, vectors.sum(1), torch.ones(1, vectors.shape[1], dtype=torch.bool)
             return
-        room = self.network.reader.room
+        room = self.network.reader.max_tokens
         read = [self.text.pieces(document.sentences, min(200, room or 200)) for document in documents]
         device = next(self.network.parameters()).device
         for group in alike([len(pieces.tokens) for pieces in read], self.batch_tokens):

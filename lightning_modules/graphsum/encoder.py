@@ -15,7 +15,14 @@ from lightning_modules.graphsum.graph_attention import (
     MultiHeadPooling,
 )
 from lightning_modules.networks.text_encoder import TextEncoder
-from lightning_modules.networks.transformer import DecoderLayer, EncoderLayer, KeyValues, Norm, never_empty, sinusoidal
+from lightning_modules.networks.transformer import (
+    DecoderLayer,
+    EncoderLayer,
+    KeyValues,
+    Norm,
+    ensure_nonempty,
+    sinusoidal,
+)
 
 Encoder = Literal["graph", "hierarchical", "flat"]
 
@@ -37,7 +44,7 @@ class Source(NamedTuple):
     @property
     def visible(self) -> Tensor:
         """Tokens that may be seen, [B, L, n]: padding paragraphs have one too, so that no softmax is empty."""
-        return never_empty(self.mask)
+        return ensure_nonempty(self.mask)
 
     def row_mask(self) -> Tensor:
         """True at the tokens of `places`, [B, S]."""

@@ -1,25 +1,30 @@
-"""Additive attention with coverage, without keeping its hidden layer."""
+"""Additive attention with coverage, in memory independent of the size of its tanh layer."""
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-# elements of the tanh layer alive at once: 512 KB stay in a CPU's caches, 1 GB fills a GPU
+# elements of the tanh layer computed at once: 512 KB fit into a CPU's caches, 1 GB keeps a GPU busy
 PART_ELEMENTS = {"cpu": 2**17, "cuda": 2**28}
 
 
 def tanh_(x: Tensor) -> Tensor:
-    """tanh in place. On a CPU as 2 sigmoid(2x) - 1, which errs by 1e-7 and is three times as fast or more: PyTorch has
-    a vector loop for sigmoid, but for tanh calls a library that is slow on some processors. Half precision is
-    finer near 0 than near 1, so it keeps tanh."""
+    """Compute tanh in place.
+
+    On a CPU it is computed as 2 sigmoid(2x) - 1, which is at least three times as fast, with an error of 1e-7: PyTorch
+    vectorizes sigmoid, but calls a library for tanh that is slow on some processors. Half precision uses tanh itself,
+    because it is more precise near 0 than near 1.
+    """
     if x.device.type != "cpu" or x.dtype in (torch.float16, torch.bfloat16):
         return x.tanh_()
     return x.mul_(2).sigmoid_().mul_(2).sub_(1)
 
 
 class _AdditiveEnergy(torch.autograd.Function):
-    """v^T tanh(projected + query + coverage w_c) that stores its inputs and recomputes the tanh layer in the backward
-    pass: autograd would keep one [B, K, S, A] tensor for every decoder step."""
+    """Energies v^T tanh(projected + query + coverage w_c) with recomputation in the backward pass.
+
+    Only the inputs are stored; autograd would store a [B, K, S, A] tensor for each decoder step.
+    """
 
     @staticmethod
     def hidden(
@@ -35,42 +40,47 @@ class _AdditiveEnergy(torch.autograd.Function):
         ctx.has_coverage = coverage is not None
         ctx.save_for_backward(projected, query, *([coverage] if ctx.has_coverage else []), w_c, v)
         energy, v = query.new_empty(*query.shape[:2], projected.shape[1]), v.to(query.dtype)
-        layer = None
+        buffer = None
         for b, k in _parts(projected, query):
-            seen = coverage[b, k] if ctx.has_coverage else None
-            if layer is not None and layer.shape[:2] != query[b, k].shape[:2]:
-                layer = None  # the last part may be smaller; otherwise one buffer serves them all
-            layer = _AdditiveEnergy.hidden(projected[b], query[b, k], seen, w_c, layer)
-            energy[b, k] = layer @ v
+            part_coverage = coverage[b, k] if ctx.has_coverage else None
+            if buffer is not None and buffer.shape[:2] != query[b, k].shape[:2]:
+                buffer = None  # the last part may be smaller; the others share one buffer
+            buffer = _AdditiveEnergy.hidden(projected[b], query[b, k], part_coverage, w_c, buffer)
+            energy[b, k] = buffer @ v
         return energy                                                                # [B, K, S]
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        projected, query, *middle, w_c, v = ctx.saved_tensors
+        projected, query, *optional_coverage, w_c, v = ctx.saved_tensors
+        coverage = optional_coverage[0] if optional_coverage else None
         grad, weight = grad.to(query.dtype), v.to(query.dtype)
         grad_projected, grad_query, grad_v = torch.zeros_like(projected), torch.empty_like(query), torch.zeros_like(v)
-        grad_coverage, grad_w_c = (torch.empty_like(middle[0]), torch.zeros_like(w_c)) if middle else (None, None)
+        grad_coverage = None if coverage is None else torch.empty_like(coverage)
+        grad_w_c = None if coverage is None else torch.zeros_like(w_c)
         for b, k in _parts(projected, query):
-            seen = middle[0][b, k] if middle else None
-            inner = _AdditiveEnergy.hidden(projected[b], query[b, k], seen, w_c)     # [b, k, S, A]
+            part_coverage = None if coverage is None else coverage[b, k]
+            inner = _AdditiveEnergy.hidden(projected[b], query[b, k], part_coverage, w_c)  # [b, k, S, A]
             grad_v += torch.mv(inner.flatten(0, 2).T, grad[b, k].flatten())
-            # d tanh = 1 - tanh^2; v follows where it is cheap
+            # d tanh = 1 - tanh^2. The factor v is applied after the sums, to smaller tensors.
             inner.square_().neg_().add_(1).mul_(grad[b, k].unsqueeze(-1))
             grad_query[b, k] = inner.sum(2) * weight
             grad_projected[b].addcmul_(inner.sum(1) if inner.shape[1] > 1 else inner.squeeze(1), weight)
-            if middle:
+            if coverage is not None:
                 grad_coverage[b, k] = inner @ (w_c.to(weight.dtype) * weight)
-                grad_w_c += torch.mv(inner.flatten(0, 2).T, seen.flatten().to(weight.dtype)) * weight
+                grad_w_c += torch.mv(inner.flatten(0, 2).T, part_coverage.flatten().to(weight.dtype)) * weight
         return grad_projected, grad_query, grad_coverage, grad_w_c, grad_v
 
 
 def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
-    """Documents and summaries of [B, K, A] that are computed together: as many documents as `PART_ELEMENTS` allow, and
-    of a document that is too large by itself as many summaries."""
+    """Return slices of documents and summaries that are computed together.
+
+    Each part has as many documents as `PART_ELEMENTS` allows, or some summaries of a document that exceeds it alone.
+    """
     B, K, A = query.shape
-    room = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"]) // max(1, projected.shape[1] * A)  # summaries
-    documents, summaries = max(1, min(B, room // K)), max(1, min(K, room))
+    max_elements = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])
+    max_summaries = max_elements // max(1, projected.shape[1] * A)
+    documents, summaries = max(1, min(B, max_summaries // K)), max(1, min(K, max_summaries))
     return [
         (slice(b, b + documents), slice(k, k + summaries))
         for b in range(0, B, documents)
@@ -79,20 +89,20 @@ def _parts(projected: Tensor, query: Tensor) -> list[tuple[slice, slice]]:
 
 
 class CoverageAttention(nn.Module):
-    """Bahdanau attention that sees what it has attended to before.
+    """Additive (Bahdanau) attention with coverage.
 
     Equations 1, 2 and 11 of See et al. 2017 (arXiv 1704.04368):
 
         e_i = v^T tanh(W_h h_i + W_s d + b + w_c c_i),    a = softmax(e)
 
-    The projection W_h h does not depend on the decoder, so it is computed once a document (`project`) and passed back
-    in at every step.
+    The projection W_h h does not depend on the decoder state, so the caller computes it once per document (`project`)
+    and passes it in at every step.
 
     Args:
         memory_size: width of the encoder states h.
         query_size: width of the decoder state d.
         hidden_size: width of the tanh layer.
-        coverage: whether there is a w_c.
+        coverage: add the coverage term.
     """
 
     def __init__(self, memory_size: int, query_size: int, hidden_size: int, coverage: bool = True) -> None:
@@ -108,27 +118,31 @@ class CoverageAttention(nn.Module):
     def forward(
         self, query: Tensor, projected: Tensor, mask: Tensor, coverage: Tensor | None, gate: float = 1.0
     ) -> Tensor:
-        """Attention of one decoder step, for K summaries of each of B documents.
+        """Compute the attention weights of one decoder step, for K summaries of each of B documents.
 
         Args:
             query: decoder state d, [B, K, query_size].
             projected: W_h h, [B, S, hidden_size].
-            mask: True at real tokens, [B, S]; every row has one.
-            coverage: sum of the attention so far, [B, K, S]; not read by a layer without coverage, None will do there.
-            gate: 0 leaves coverage out (w_c keeps a gradient of zero), 1 lets it in.
+            mask: True at tokens, [B, S]; every row has at least one.
+            coverage: sum of the attention weights of all previous steps, [B, K, S]; may be None for a layer without
+                coverage.
+            gate: 1 to use coverage, 0 to ignore it (w_c then gets a zero gradient).
 
         Returns:
-            Weights that sum to one over the real tokens, [B, K, S], in float32 or wider.
+            Attention weights, [B, K, S], in float32 or float64; they sum to one over the tokens.
         """
         query = self.query(query)                                                    # [B, K, A]
-        seen, w_c = (None, self.score) if self.coverage is None or gate == 0 else (coverage * gate, self.coverage)
-        energy = _AdditiveEnergy.apply(projected, query, seen, w_c, self.score)      # [B, K, S]
+        if self.coverage is None or gate == 0:
+            gated, w_c = None, self.score  # w_c is not read
+        else:
+            gated, w_c = coverage * gate, self.coverage
+        energy = _AdditiveEnergy.apply(projected, query, gated, w_c, self.score)     # [B, K, S]
         energy = energy if energy.dtype == torch.float64 else energy.float()
         if self.coverage is not None and gate == 0:
-            energy = energy + 0 * self.coverage.sum()  # the closed gate: in the graph for DDP, without an effect
+            energy = energy + 0 * self.coverage.sum()  # no effect, but keeps w_c in the graph for DDP
         return energy.masked_fill(~mask.unsqueeze(1), float("-inf")).softmax(-1)
 
 
 def coverage_loss(attention: Tensor, coverage: Tensor) -> Tensor:
-    """Overlap with what was attended to before, sum_i min(a_i, c_i) (equation 12): [..., S] -> [...], in [0, 1]."""
+    """Return the coverage loss sum_i min(a_i, c_i) (equation 12): [..., S] -> [...], in [0, 1]."""
     return torch.minimum(attention, coverage).sum(-1)

@@ -1,6 +1,6 @@
-"""The output layer of a copying generator: what the loss needs, what beam search needs, and the whole distribution.
+"""Mixture of generating from the vocabulary and copying from the document.
 
-P(w) = p_gen P_vocab(w) + (1 - p_gen) sum_{i: w_i = w} a_i over the vocabulary and the document's own words
+P(w) = p_gen P_vocab(w) + (1 - p_gen) sum_{i: w_i = w} a_i over the vocabulary and the words of the document
 (equation 9 of See et al. 2017, arXiv 1704.04368). Ids below V are vocabulary words, V + k is the k-th word of the
 document that the vocabulary lacks.
 """
@@ -13,11 +13,11 @@ from lightning_modules.networks.output_layer import BestWords
 
 
 def copied_mass(attention: Tensor, source: Tensor, targets: Tensor) -> Tensor:
-    """Attention on the source positions that hold the target, sum_{i: w_i = y_t} a_ti.
+    """Return the attention on the source positions that hold the target, sum_{i: w_i = y_t} a_ti.
 
     Args:
         attention: [..., T, S].
-        source: extended ids, broadcastable to [..., S]; padding is masked by its attention of zero.
+        source: extended ids, broadcastable to [..., S]; padding has attention zero.
         targets: extended ids, [..., T].
 
     Returns:
@@ -27,22 +27,24 @@ def copied_mass(attention: Tensor, source: Tensor, targets: Tensor) -> Tensor:
 
 
 def mix_log_probs(vocabulary: Tensor, copied: Tensor, gate: Tensor) -> Tensor:
-    """log(p_gen P_vocab + (1 - p_gen) copied), in log space so that no saturated p_gen gives log 0.
+    """Return log(p_gen P_vocab + (1 - p_gen) copied).
+
+    It is computed in log space, so that a saturated p_gen does not give log 0.
 
     Args:
         vocabulary: log P_vocab of the words; -inf for words outside the vocabulary.
-        copied: their attention mass; a mass of 0 is taken as the smallest normal number.
-        gate: the logit of p_gen.
+        copied: attention mass of the words; clamped to at least the smallest normal number.
+        gate: logit of p_gen.
 
     Returns:
-        Log-probabilities, of the arguments' common shape.
+        Log-probabilities, of the broadcast shape of the arguments.
     """
     floor = torch.finfo(copied.dtype).tiny
     return torch.logaddexp(logsigmoid(gate) + vocabulary, logsigmoid(-gate) + copied.clamp_min(floor).log())
 
 
 def extended_log_probs(logits: Tensor, attention: Tensor, gate: Tensor, source: Tensor, size: int) -> Tensor:
-    """The whole mixture distribution: for sampling, and what the shortcuts are tested against.
+    """Return the mixture distribution over the whole extended vocabulary.
 
     Args:
         logits: vocabulary logits, [..., V].
@@ -52,7 +54,7 @@ def extended_log_probs(logits: Tensor, attention: Tensor, gate: Tensor, source: 
         size: V plus the largest number of out-of-vocabulary words in a document of the batch.
 
     Returns:
-        log P, [..., size]; -inf where nothing generates or copies a word.
+        log P, [..., size]; -inf at words that are neither generated nor copied.
     """
     vocabulary = logits.log_softmax(-1)
     extra = size - logits.shape[-1]
@@ -71,35 +73,37 @@ def best_candidates(
     first: Tensor,
     in_source: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The likeliest words of the mixture, exactly, without building it over the vocabulary.
+    """Return candidates that include the most probable words of the mixture, without computing it for all words.
 
-    Words that the document lacks keep the order of their logits, so the likeliest C of the vocabulary together with all
-    words of the document contain the likeliest C of the mixture.
+    Words that are not in the document keep the order of their logits. The best C words of the vocabulary, together with
+    all words of the document, therefore include the best C words of the mixture.
 
     Args:
-        best: the likeliest C words of the vocabulary, [B, K, C].
-        generated: log P_vocab of the document's words, -inf for those that the vocabulary lacks, [B, K, S].
+        best: the C most probable words of the vocabulary, [B, K, C].
+        generated: log P_vocab of the document's words, -inf for out-of-vocabulary words, [B, K, S].
         attention: [B, K, S].
         gate: logit of p_gen, [B, K].
         source: extended ids, [B, S].
-        first: for every source position the first position that holds the same word, [B, S]; padding points at itself.
-        in_source: True at vocabulary words that the document has, [B, V].
+        first: for each source position, the first position with the same word, [B, S].
+        in_source: True at vocabulary words of the document, [B, V].
 
     Returns:
-        ids and log-probabilities, [B, K, C + S]; a word that stands there twice has -inf the second time.
+        ids and log-probabilities, [B, K, C + S]; further occurrences of a word have log-probability -inf.
     """
     beams, gate = gate.shape[1], gate.unsqueeze(-1)
-    top = mix_log_probs(best.log_probs, torch.zeros_like(best.log_probs), gate)                  # [B, K, C]
-    known = in_source.unsqueeze(1).expand(-1, beams, -1).gather(-1, best.ids)  # scored below, as source words
+    # Vocabulary words: nothing is copied. Those that the document has are scored below, as source words.
+    vocabulary = mix_log_probs(best.log_probs, torch.zeros_like(best.log_probs), gate)           # [B, K, C]
+    is_source_word = in_source.unsqueeze(1).expand(-1, beams, -1).gather(-1, best.ids)           # [B, K, C]
+    # Source words: the attention of all positions with the same word is added up at the first one.
     mass = torch.zeros_like(attention).scatter_add_(-1, first.unsqueeze(1).expand_as(attention), attention)
-    copied = mix_log_probs(generated, mass, gate)                                                # [B, K, S]
+    source_words = mix_log_probs(generated, mass, gate)                                          # [B, K, S]
     repeated = first != torch.arange(source.shape[1], device=source.device)                      # [B, S]
     ids = torch.cat([best.ids, source.unsqueeze(1).expand(-1, beams, -1)], -1)                   # [B, K, C + S]
-    never = torch.cat([known | best.log_probs.isneginf(), repeated.unsqueeze(1).expand_as(copied)], -1)
-    return ids, torch.cat([top, copied], -1).masked_fill(never, float("-inf"))
+    excluded = torch.cat([is_source_word | best.log_probs.isneginf(), repeated.unsqueeze(1).expand_as(mass)], -1)
+    return ids, torch.cat([vocabulary, source_words], -1).masked_fill(excluded, float("-inf"))
 
 
 def first_positions(source: Tensor) -> Tensor:
-    """For every position of a row the first position with the same id: [B, S] -> [B, S]."""
+    """Return for each position the first position in its row with the same id: [B, S] -> [B, S]."""
     same = source.unsqueeze(2) == source.unsqueeze(1)                                            # [B, S, S]
     return same.to(torch.uint8).argmax(-1)

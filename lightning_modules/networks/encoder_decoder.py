@@ -1,4 +1,4 @@
-"""An encoder-decoder Transformer of a given size, built on the suite's Transformer brick."""
+"""Transformer encoder-decoder trained from scratch."""
 
 from collections.abc import Callable
 
@@ -23,18 +23,19 @@ def _names(layer: int, kind: str = "") -> tuple[str, str]:
 
 
 class EncoderDecoder(nn.Module):
-    """Encoder and decoder with pre-normalisation and sinusoidal positions, one embedding for both and for the output.
+    """Transformer encoder-decoder with pre-normalization, sinusoidal positions and tied embeddings.
 
-    As PEGASUS is built (Zhang et al. 2020, section 3; Vaswani et al. 2017), after an embedding that is scaled by
-    sqrt(D). Documents may be of any length.
+    The architecture of PEGASUS (Zhang et al. 2020, section 3; Vaswani et al. 2017). One embedding, scaled by sqrt(D),
+    serves the encoder, the decoder and the output layer. Documents may have any length.
 
     Args:
         vocab_size: V.
-        size: D.
-        heads: of all attention.
-        encoder_layers, decoder_layers: their numbers.
-        feed_forward: width inside the feed-forward networks.
-        dropout: on embeddings, attention weights, inside the feed-forward networks, and on what each part adds.
+        size: D, the model width.
+        heads: number of attention heads.
+        encoder_layers: number of encoder layers.
+        decoder_layers: number of decoder layers.
+        feed_forward: hidden width of the feed-forward networks.
+        dropout: on embeddings, attention weights, inside the feed-forward networks, and on each residual branch.
         activation: of the feed-forward networks.
     """
 
@@ -59,56 +60,62 @@ class EncoderDecoder(nn.Module):
         self.register_buffer("no_bias", torch.zeros(vocab_size), persistent=False)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """Embedded tokens with their positions from `start` on, [B, T] -> [B, T, D]."""
+        """Embed tokens at the positions from `start` on, [B, T] -> [B, T, D]."""
         size = self.embedding.embedding_dim
         positions = sinusoidal(tokens.shape[1], size, tokens.device, start)
         return self.dropout(self.embedding(tokens) * size**0.5 + positions)
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """States of documents: tokens [B, S] and a mask that is True at them [B, S] -> [B, S, D]."""
-        x, seen = self.embed(source), mask[:, None, None]  # [B, S, D], [B, 1, 1, S]
+        """Encode documents: ids [B, S] and a mask that is True at tokens [B, S] -> [B, S, D]."""
+        x, attention_mask = self.embed(source), mask[:, None, None]  # [B, S, D], [B, 1, 1, S]
         for layer in self.encoder:
-            x = layer(x, seen)
+            x = layer(x, attention_mask)
         return self.encoder_norm(x)
 
     def decode(self, inputs: Tensor, states: Tensor, mask: Tensor) -> Tensor:
-        """What the output layer reads, all positions at once: [B, T], [B, S, D], [B, S] -> [B, T, D]."""
-        x, seen = self.embed(inputs), mask[:, None, None]
+        """Return the input of the output layer at all positions: [B, T], [B, S, D], [B, S] -> [B, T, D]."""
+        x, attention_mask = self.embed(inputs), mask[:, None, None]
         for layer in self.decoder:
-            x = layer(x, states, seen)
+            x = layer(x, states, attention_mask)
         return self.decoder_norm(x)
 
     def log_prob(
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
     ) -> Tensor:
-        """log P of targets, teacher-forced; the output layer is evaluated at real tokens only.
+        """Return log P of targets, teacher-forced; the output layer is evaluated at real tokens only.
 
         Args:
-            states: of documents, [B, S, D].
-            mask: True at their tokens, [B, S].
+            states: of the documents, [B, S, D].
+            mask: True at tokens of the documents, [B, S].
             inputs: the token before each target, [B, T].
-            target: [B, T].
+            target: ids, [B, T].
             rows: flat positions of the real tokens in [B T], [N].
-            words: how many rows of the output layer have a token.
+            words: number of rows of the output layer that have a token.
 
         Returns:
-            [N], in float32 or wider.
+            [N], in float32 or float64.
         """
         features = self.decode(inputs, states, mask).flatten(0, 1)[rows]  # [N, D]
         weight, bias = self.embedding.weight[:words], self.no_bias[:words]
         return linear_log_prob(features, weight, bias, target.flatten()[rows])
 
     def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
-        """log P of every token at flat positions [n] in [B T]: [n, words]; arguments as in `log_prob`."""
+        """Return a function from flat positions [n] in [B T] to log P of every token [n, words].
+
+        Arguments as in `log_prob`.
+        """
         features = self.decode(inputs, states, mask).flatten(0, 1)  # [B T, D]
         weight, bias = self.embedding.weight[:words], self.no_bias[:words]
         return lambda rows: vocabulary_logits(features[rows], weight, bias).log_softmax(-1)
 
-    # One position after another ----------------------------------------------------------------------------------
+    # Incremental decoding ----------------------------------------------------------------------------------------
 
     def begin(self, states: Tensor, mask: Tensor) -> tuple[State, State]:
-        """What decoding starts with: the empty past of a hypothesis [B, N, 0, D / N] a layer, and what belongs to a
-        document, keys and values [B, N, S, D / N] a layer and the mask [B, 1, 1, S]."""
+        """Return the initial state and the memory of decoding.
+
+        The state has the keys and values of previous positions for each layer, [B, N, 0, D / N]; the memory has those
+        of the documents, [B, N, S, D / N], and their mask, [B, 1, 1, S].
+        """
         memory: State = {"mask": mask[:, None, None]}
         state: State = {}
         for number, layer in enumerate(self.decoder):
@@ -118,31 +125,29 @@ class EncoderDecoder(nn.Module):
         return state, memory
 
     def stepper(self, words: int):
-        """One step of decoding, see `decoding.Step`; the output layer is cut to the rows that have a token.
+        """Return the step function of decoding, see `decoding.beam_search.Step`, over the first `words` tokens.
 
-        It is to be made anew once weights have changed.
+        It copies the output layer, so it must be created again after weights change.
         """
         weight, bias = self.embedding.weight[:words], self.no_bias[:words]
-        sliced = VocabularySlices.of(weight, bias)
+        layer = VocabularySlices.of(weight, bias)
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             x, state = self.step(tokens, state, memory)  # [B, K, D]
             if count is None:
                 return None, vocabulary_logits(x, weight, bias).log_softmax(-1), state
-            best = best_words(x, sliced, count)
+            best = best_words(x, layer, count)
             return best.ids, best.log_probs, state
 
         return step
 
     def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:
-        """One more position of K hypotheses of each document: [B, K] -> [B, K, D], and the longer past."""
+        """Decode one position of K hypotheses of each document: [B, K] -> [B, K, D], and the next state."""
         x = self.embed(tokens.flatten().unsqueeze(1), state["keys0"].shape[-2]).view(*tokens.shape, -1)
-        after: State = {}
+        next_state: State = {}
         for number, layer in enumerate(self.decoder):
-            past, seen = (
-                KeyValues(*(held[name] for name in _names(number, kind)))
-                for held, kind in ((state, ""), (memory, "memory_"))
-            )
-            x, longer = layer.step(x, past, seen, memory["mask"])
-            after |= zip(_names(number), longer)
-        return self.decoder_norm(x), after
+            past = KeyValues(*(state[name] for name in _names(number)))
+            documents = KeyValues(*(memory[name] for name in _names(number, "memory_")))
+            x, extended = layer.step(x, past, documents, memory["mask"])
+            next_state |= zip(_names(number), extended)
+        return self.decoder_norm(x), next_state

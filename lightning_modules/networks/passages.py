@@ -1,4 +1,4 @@
-"""Encoders of token ids, pretrained or from scratch, over documents that are longer than what they read at once."""
+"""Encoders of token ids, pretrained or from scratch, for documents longer than their input limit."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -6,162 +6,170 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.networks.text_encoder import plan_windows, positions
-from lightning_modules.networks.transformer import EncoderLayer, never_empty, sinusoidal
+from lightning_modules.networks.text_encoder import max_positions, plan_windows
+from lightning_modules.networks.transformer import EncoderLayer, ensure_nonempty, sinusoidal
 
 Reach = Literal["windows", "extend"]
-_CHUNK = 16_384  # tokens, padding included, that are encoded together where documents are cut into passages
+_CHUNK = 16_384  # tokens, including padding, of the passages that are encoded together
 
 
 class Passage(NamedTuple):
-    """What is read at once: tokens start to start + size of a document, of which those from `first` to before `last`
-    get their vectors here."""
+    """Part of a document that is encoded at once.
 
-    document: int
-    start: int
-    size: int
-    first: int
-    last: int
+    The states of tokens `first` to `last` - 1 are used; the other tokens are context.
+    """
+
+    document: int  # index in the batch
+    start: int  # first token
+    size: int  # number of tokens
+    first: int  # first token whose state is used
+    last: int  # end (exclusive) of the tokens whose states are used
 
 
-def windows(lengths: Sequence[int], room: int) -> list[Passage]:
-    """Windows of at most `room` tokens that overlap by half; a token is the nearest window's, see `plan_windows`."""
-    found = []
+def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
+    """Return windows of at most `max_tokens` tokens that overlap by half, see `plan_windows`.
+
+    The state of each token comes from the window with the nearest centre.
+    """
+    passages = []
     for document, length in enumerate(lengths):
-        plan = plan_windows(length, room)
+        plan = plan_windows(length, max_tokens)
         counts = torch.bincount(plan.window, minlength=len(plan.starts)).tolist()
         first = 0
         for start, count in zip(plan.starts.tolist(), counts):
-            found.append(Passage(document, start, plan.size, first, first + count))
+            passages.append(Passage(document, start, plan.size, first, first + count))
             first += count
-    return found
+    return passages
 
 
 def sections(lengths: Sequence[int], starts: Sequence[Sequence[int]]) -> list[Passage]:
-    """Passages between given starts, such as sentences, each on its own."""
-    found = []
-    for document, (length, begins) in enumerate(zip(lengths, starts)):
-        for start, end in zip(begins, [*begins[1:], length]):
-            found.append(Passage(document, start, end - start, start, end))
-    return found
+    """Return the passages between start positions, for example sentences, without overlap."""
+    passages = []
+    for document, (length, document_starts) in enumerate(zip(lengths, starts)):
+        for start, end in zip(document_starts, [*document_starts[1:], length]):
+            passages.append(Passage(document, start, end - start, start, end))
+    return passages
 
 
 class Reader(nn.Module):
-    """States of token ids, from a pretrained encoder or a Transformer from scratch.
+    """Encoder of token ids: a pretrained encoder or a Transformer from scratch.
 
     Args:
-        model: of Transformers, called with `input_ids`, `attention_mask` and, where it has them, `token_type_ids`; or
-            `ScratchEncoder`.
-        size: H, width of its states.
-        room: tokens that it reads at once, None without a limit.
-        segments: how many kinds of segments it knows.
+        model: encoder of Hugging Face Transformers, called with `input_ids`, `attention_mask` and, if it has segment
+            embeddings, `token_type_ids`; or `ScratchEncoder`.
+        size: H, the width of the states.
+        max_tokens: input limit of the model in tokens; None for no limit.
+        segments: number of segment types.
     """
 
-    def __init__(self, model: nn.Module, size: int, room: int | None, segments: int) -> None:
+    def __init__(self, model: nn.Module, size: int, max_tokens: int | None, segments: int) -> None:
         super().__init__()
-        self.model, self.size, self.room, self.segments = model, size, room, segments
+        self.model, self.size, self.max_tokens, self.segments = model, size, max_tokens, segments
 
     @classmethod
     def pretrained(
         cls, name: str, dropout: float | None = None, attention_dropout: float | None = None, extend: int = 0
     ) -> "Reader":
-        """A pretrained encoder by its Hugging Face name (downloaded if it is not there) or from a folder.
+        """Load a pretrained encoder.
 
         Args:
-            dropout: of hidden states; the checkpoint's if not given.
-            attention_dropout: the same of attention weights.
-            extend: positions that there are to be; those that lack copy the last one, as Liu and Lapata 2019 do.
+            name: Hugging Face name (downloaded if not cached) or folder.
+            dropout: of hidden states; that of the checkpoint if not given.
+            attention_dropout: of attention weights; that of the checkpoint if not given.
+            extend: number of positions to extend the model to; new ones copy the last one (Liu and Lapata 2019).
         """
         from transformers import AutoConfig, AutoModel  # takes seconds to load
         from transformers.utils.logging import disable_progress_bar
 
         disable_progress_bar()
         config = AutoConfig.from_pretrained(name)
-        for names, value in (
-            (("hidden_dropout_prob", "dropout"), dropout),
-            (("attention_probs_dropout_prob", "attention_dropout"), attention_dropout),
-        ):
-            for option in names:
-                if value is not None and hasattr(config, option):
-                    setattr(config, option, value)
+        # model families name these options differently
+        options = {
+            "hidden_dropout_prob": dropout,
+            "dropout": dropout,
+            "attention_probs_dropout_prob": attention_dropout,
+            "attention_dropout": attention_dropout,
+        }
+        for option, value in options.items():
+            if value is not None and hasattr(config, option):
+                setattr(config, option, value)
         model = AutoModel.from_pretrained(name, config=config, dtype=torch.float32)
         model = model.get_encoder() if config.is_encoder_decoder else model
         if getattr(model, "pooler", None) is not None:
-            model.pooler = None  # nothing reads it, so nothing would train it
-        room = positions(config)
-        if room is not None and extend > room:
-            extend_positions(model, extend - room)
-            room = extend
-        model.train()  # Transformers hands it out in eval mode, and Lightning leaves modes as they are
-        return cls(model, config.hidden_size, room, getattr(config, "type_vocab_size", 0) or 0)
+            model.pooler = None  # unused: its parameters would get no gradient
+        max_tokens = max_positions(config)
+        if max_tokens is not None and extend > max_tokens:
+            extend_positions(model, extend - max_tokens)
+            max_tokens = extend
+        model.train()  # `from_pretrained` returns a model in eval mode, and Lightning does not change modes
+        return cls(model, config.hidden_size, max_tokens, getattr(config, "type_vocab_size", 0) or 0)
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
-        """[B, T] -> [B, T, H].
+        """Encode ids [B, T] -> [B, T, H].
 
         Args:
-            ids: tokens.
+            ids: token ids, [B, T].
             mask: True at tokens, [B, T].
-            segments: 0 or 1 a token, [B, T]; not used by encoders that know no segments.
+            segments: segment of each token, 0 or 1, [B, T]; ignored by models without segment embeddings.
         """
         if isinstance(self.model, ScratchEncoder):
             return self.model(ids, mask, segments)
         kinds = {"token_type_ids": segments} if segments is not None and self.segments > 1 else {}
         return self.model(input_ids=ids, attention_mask=mask.long(), **kinds).last_hidden_state
 
-    def read(
+    def encode_passages(
         self, ids: Tensor, passages: Sequence[Passage], segments: Tensor | None = None, chunk: int = _CHUNK
     ) -> Tensor:
-        """States of documents that are read passage by passage.
+        """Encode documents passage by passage.
 
         Args:
-            ids: tokens, [B, T].
-            passages: which together own each token at most once.
+            ids: token ids, [B, T].
+            passages: the state of each token is used in at most one of them.
             segments: as in `forward`.
-            chunk: tokens that are encoded together, padding included, or one passage.
+            chunk: largest number of tokens encoded together, including padding (at least one passage).
 
         Returns:
-            [B, T, H]; zeros at tokens that no passage owns.
+            States, [B, T, H]; zeros at tokens of no passage.
         """
         B, T = ids.shape
-        flat, kinds = ids.flatten(), None if segments is None else segments.flatten()
-        parts, places = [], []
+        flat_ids = ids.flatten()                                                             # [B T]
+        flat_segments = None if segments is None else segments.flatten()
+        parts, positions = [], []
         for group in _chunks(passages, chunk):
             width = max(passage.size for passage in group)
-            rows = torch.tensor([passage.document * T + passage.start for passage in group])
-            sizes = torch.tensor([passage.size for passage in group])
-            reach = torch.arange(width)
-            mask = reach < sizes[:, None]                                                    # [N, P]
-            index = (rows[:, None] + reach).clamp_max(B * T - 1).to(ids.device)              # [N, P]
-            states = self(flat[index], mask.to(ids.device), None if kinds is None else kinds[index])
-            own = reach + torch.tensor([p.start for p in group])[:, None]
-            own = (own >= torch.tensor([p.first for p in group])[:, None]) & (
-                own < torch.tensor([p.last for p in group])[:, None]
-            )
-            where = own.flatten().nonzero().squeeze(1).to(ids.device)                        # [M]
-            parts.append(states.flatten(0, 1)[where])
-            places.append(index.flatten()[where])
+            document, start, size, first, last = torch.tensor(group).unsqueeze(-1).unbind(1)  # [N, 1] each
+            offsets = torch.arange(width)                                                    # [P]
+            mask = offsets < size                                                            # [N, P]
+            index = (document * T + start + offsets).clamp_max(B * T - 1).to(ids.device)     # [N, P]
+            group_segments = None if flat_segments is None else flat_segments[index]
+            states = self(flat_ids[index], mask.to(ids.device), group_segments)              # [N, P, H]
+            # keep the states of the tokens from `first` to before `last`
+            used = (start + offsets >= first) & (start + offsets < last)                     # [N, P]
+            used_index = used.flatten().nonzero().squeeze(1).to(ids.device)                  # [M]
+            parts.append(states.flatten(0, 1)[used_index])
+            positions.append(index.flatten()[used_index])
         if not parts:
             return torch.zeros(B, T, self.size, device=ids.device)
         vectors = torch.cat(parts)
-        return vectors.new_zeros(B * T, self.size).index_copy(0, torch.cat(places), vectors).view(B, T, -1)
+        return vectors.new_zeros(B * T, self.size).index_copy(0, torch.cat(positions), vectors).view(B, T, -1)
 
 
-def _chunks(passages: Sequence[Passage], most: int) -> list[list[Passage]]:
-    """Passages of like size together, at most so many tokens with their padding."""
+def _chunks(passages: Sequence[Passage], max_tokens: int) -> list[list[Passage]]:
+    """Group passages of similar size into chunks of at most `max_tokens` tokens, including padding."""
     groups: list[list[Passage]] = []
     for passage in sorted(passages, key=lambda p: -p.size):
-        if groups and (len(groups[-1]) + 1) * groups[-1][0].size <= most:
+        if groups and (len(groups[-1]) + 1) * groups[-1][0].size <= max_tokens:
             groups[-1].append(passage)
         else:
             groups.append([passage])
     return groups
 
 
-def extend_positions(model: nn.Module, more: int) -> None:
-    """Adds learned positions to a Transformers model, each a copy of the last one.
+def extend_positions(model: nn.Module, additional: int) -> None:
+    """Add learned positions to a Hugging Face model, each a copy of the last one.
 
     Raises:
-        ValueError: if the model has no table of absolute positions.
+        ValueError: if the model has no absolute position embeddings.
     """
     for module in model.modules():
         table = getattr(module, "position_embeddings", None)
@@ -169,7 +177,7 @@ def extend_positions(model: nn.Module, more: int) -> None:
             break
     else:
         raise ValueError(f"{type(model).__name__} has no table of positions to extend; read it in windows")
-    weight = torch.cat([table.weight.data, table.weight.data[-1:].repeat(more, 1)])
+    weight = torch.cat([table.weight.data, table.weight.data[-1:].repeat(additional, 1)])
     padding = table.padding_idx
     module.position_embeddings = nn.Embedding.from_pretrained(weight, freeze=False, padding_idx=padding)
     model.config.max_position_embeddings = len(weight)
@@ -181,16 +189,16 @@ def extend_positions(model: nn.Module, more: int) -> None:
 
 
 class ScratchEncoder(nn.Module):
-    """A Transformer encoder with sinusoidal positions: no limit of length.
+    """Transformer encoder with sinusoidal positions, for input of any length.
 
     Args:
         vocab_size: V.
         size: H.
-        heads: attention heads.
-        layers: how many.
-        feed_forward: width inside their feed-forward networks.
-        dropout: everywhere.
-        kinds: of segments.
+        heads: number of attention heads.
+        layers: number of layers.
+        feed_forward: hidden width of the feed-forward networks.
+        dropout: on embeddings and in all layers.
+        kinds: number of segment types.
     """
 
     def __init__(
@@ -205,34 +213,34 @@ class ScratchEncoder(nn.Module):
         self.norm = nn.LayerNorm(size)
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
-        """[B, T] -> [B, T, H]; mask True at tokens, segments 0 or 1."""
-        kinds = self.kinds.weight[0] if segments is None else self.kinds(segments)
-        x = self.embedding(ids) * self.embedding.embedding_dim**0.5 + kinds
+        """Encode ids [B, T] -> [B, T, H]; mask is True at tokens, segments are 0 or 1."""
+        embedded_segments = self.kinds.weight[0] if segments is None else self.kinds(segments)
+        x = self.embedding(ids) * self.embedding.embedding_dim**0.5 + embedded_segments
         x = self.dropout(x + sinusoidal(ids.shape[1], x.shape[-1], ids.device).to(x.dtype))  # [B, T, H]
-        seen = visible(mask)
+        allowed = attention_mask(mask)
         for layer in self.layers:
-            x = layer(x, seen)
+            x = layer(x, allowed)
         return self.norm(x)
 
 
-def visible(mask: Tensor) -> Tensor:
-    """What attention may look at, [B, T] -> [B, 1, 1, T]; something even in a document without a token."""
-    return never_empty(mask)[:, None, None]
+def attention_mask(mask: Tensor) -> Tensor:
+    """Return the mask of attention, [B, T] -> [B, 1, 1, T]; True at one position of documents without tokens."""
+    return ensure_nonempty(mask)[:, None, None]
 
 
-def whole_states(reader: Reader, tokens: Tensor, lengths: Tensor, segments: Tensor | None) -> Tensor:
-    """States of documents that are read in one pass, or in windows if they are longer than what the encoder reads.
+def encode_documents(reader: Reader, tokens: Tensor, lengths: Tensor, segments: Tensor | None) -> Tensor:
+    """Encode documents in one pass, or in windows if they exceed the encoder's input limit.
 
     Args:
         reader: the encoder.
-        tokens: [B, T].
-        lengths: of the documents, in the host's memory.
-        segments: 0 or 1 a token, [B, T].
+        tokens: ids, [B, T].
+        lengths: tokens of each document, [B], on the CPU.
+        segments: segment of each token, 0 or 1, [B, T].
 
     Returns:
         [B, T, H].
     """
-    if reader.room is not None and tokens.shape[1] > reader.room:
-        return reader.read(tokens, windows(lengths.tolist(), reader.room), segments)
+    if reader.max_tokens is not None and tokens.shape[1] > reader.max_tokens:
+        return reader.encode_passages(tokens, windows(lengths.tolist(), reader.max_tokens), segments)
     mask = (torch.arange(tokens.shape[1]) < lengths[:, None]).to(tokens.device)
     return reader(tokens, mask, segments)

@@ -1,4 +1,4 @@
-"""A pretrained encoder-decoder of Hugging Face's, with what `EncoderDecoder` offers."""
+"""Pretrained encoder-decoder of Hugging Face with the interface of `EncoderDecoder`."""
 
 from collections.abc import Callable
 
@@ -11,16 +11,16 @@ State = dict[str, Tensor]
 
 
 class PretrainedEncoderDecoder(nn.Module):
-    """PEGASUS, BART, T5 or another sequence-to-sequence model, decoded by the suite's own search.
+    """PEGASUS, BART, T5 or another sequence-to-sequence model, decoded by the suite's beam search.
 
-    Its parameters keep their names in `model`: released checkpoints load unchanged, and `model.save_pretrained` writes
-    what was trained here.
+    The parameters keep their names in `model`, so that released checkpoints load unchanged and `model.save_pretrained`
+    writes a standard checkpoint.
 
     Args:
-        model: with an encoder, a decoder and an output layer.
+        model: model with an encoder, a decoder and an output layer.
 
     Raises:
-        ValueError: if it has no encoder, or does not say what decoding starts with.
+        ValueError: if it has no encoder, or its config has no `decoder_start_token_id`.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -32,54 +32,57 @@ class PretrainedEncoderDecoder(nn.Module):
 
     @property
     def start(self) -> int:
-        """The token that decoding starts with."""
+        """Token that decoding starts with."""
         return self.model.config.decoder_start_token_id
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """States of documents, [B, S] and a mask [B, S] -> [B, S, D].
+        """Return the states of documents: ids [B, S] and mask [B, S] -> [B, S, D].
 
         Raises:
             ValueError: if a document is longer than the model's positions.
         """
-        # T5 has relative positions and no such limit
-        most = getattr(self.model.config, "max_position_embeddings", None)
-        if most is not None and source.shape[1] > most:
-            raise ValueError(f"a document of {source.shape[1]} tokens, {most} positions in the model: lower max_source")
+        # absent from T5, whose positions are relative
+        max_positions = getattr(self.model.config, "max_position_embeddings", None)
+        if max_positions is not None and source.shape[1] > max_positions:
+            raise ValueError(
+                f"a document of {source.shape[1]} tokens, {max_positions} positions in the model: lower max_source"
+            )
         return self.model.get_encoder()(input_ids=source, attention_mask=mask.long()).last_hidden_state
 
-    def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, keep: bool):
+    def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, use_cache: bool):
         return self.model(
             encoder_outputs=BaseModelOutput(last_hidden_state=states), attention_mask=mask.long(),
-            decoder_input_ids=inputs, past_key_values=past, use_cache=keep,
+            decoder_input_ids=inputs, past_key_values=past, use_cache=use_cache,
         )  # fmt: skip
 
     def log_prob(
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
     ) -> Tensor:
-        """log P of targets, teacher-forced; see `EncoderDecoder.log_prob`."""
+        """Return log P of targets, see `EncoderDecoder.log_prob`."""
         logits = self._run(states, mask, inputs, None, False).logits.flatten(0, 1)[rows, :words]
         return logits.float().log_softmax(-1).gather(1, target.flatten()[rows].unsqueeze(1)).squeeze(1)
 
     def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
-        """log P of every token at given positions; see `EncoderDecoder.distribution`."""
+        """Return a function from flat positions to log P of every token, see `EncoderDecoder.distribution`."""
         logits = self._run(states, mask, inputs, None, False).logits.flatten(0, 1)[:, :words]
         return lambda rows: logits[rows].float().log_softmax(-1)
 
-    # One position after another ----------------------------------------------------------------------------------
+    # Incremental decoding ----------------------------------------------------------------------------------------
 
     def begin(self, states: Tensor, mask: Tensor) -> tuple[State, State]:
-        """What decoding starts with, see `EncoderDecoder.begin`."""
+        """Return the initial state and the memory of decoding, see `EncoderDecoder.begin`."""
         first = torch.full_like(mask[:, :1], self.start, dtype=torch.long)
-        filled = self._run(states, mask, first, None, True).past_key_values  # for the documents' keys and values
+        # one step fills the cache with the keys and values of the documents
+        cache = self._run(states, mask, first, None, True).past_key_values
         state: State = {}
         memory: State = {"mask": mask}
-        for number, layer in enumerate(filled.cross_attention_cache.layers):
+        for number, layer in enumerate(cache.cross_attention_cache.layers):
             memory |= {f"keys{number}": layer.keys, f"values{number}": layer.values}
             state |= {f"keys{number}": layer.keys[:, :, :0], f"values{number}": layer.values[:, :, :0]}
         return state, memory
 
     def stepper(self, words: int):
-        """One step of decoding, see `decoding.Step`."""
+        """Return the step function of decoding, see `decoding.beam_search.Step`."""
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):
             logits, state = self.step(tokens, state, memory)
@@ -88,25 +91,27 @@ class PretrainedEncoderDecoder(nn.Module):
         return step
 
     def step(self, tokens: Tensor, state: State, memory: State) -> tuple[Tensor, State]:
-        """One more position of K hypotheses of each document: [B, K] -> logits [B, K, V], and the longer past."""
+        """Decode one position of K hypotheses of each document: [B, K] -> logits [B, K, V], and the next state."""
         B, K = tokens.shape
 
-        def spread(tensor: Tensor) -> Tensor:
+        def repeat(tensor: Tensor) -> Tensor:
             return tensor.unsqueeze(1).expand(B, K, *tensor.shape[1:]).flatten(0, 1)
 
         layers = range(len(state) // 2)
-        own, cross = DynamicCache(), DynamicCache()
+        self_attention, cross_attention = DynamicCache(), DynamicCache()
         for number in layers:
-            cross.update(spread(memory[f"keys{number}"]), spread(memory[f"values{number}"]), number)
+            cross_attention.update(repeat(memory[f"keys{number}"]), repeat(memory[f"values{number}"]), number)
             if state["keys0"].shape[-2]:
-                own.update(state[f"keys{number}"].flatten(0, 1), state[f"values{number}"].flatten(0, 1), number)
-        mask = spread(memory["mask"])
-        # the documents' states are in their keys and values already: only the shape is looked at
-        shape = memory["keys0"].new_zeros(1, 1, 1).expand(B * K, mask.shape[1], self.model.config.hidden_size)
-        done = self._run(shape, mask, tokens.flatten().unsqueeze(1), EncoderDecoderCache(own, cross), True)
-        after: State = {}
+                keys, values = state[f"keys{number}"].flatten(0, 1), state[f"values{number}"].flatten(0, 1)
+                self_attention.update(keys, values, number)
+        mask = repeat(memory["mask"])
+        # only the shape of the encoder states matters, because their keys and values are cached
+        states = memory["keys0"].new_zeros(1, 1, 1).expand(B * K, mask.shape[1], self.model.config.hidden_size)
+        cache = EncoderDecoderCache(self_attention, cross_attention)
+        outputs = self._run(states, mask, tokens.flatten().unsqueeze(1), cache, True)
+        next_state: State = {}
         for number in layers:
-            layer = done.past_key_values.self_attention_cache.layers[number]
-            after |= {f"keys{number}": layer.keys.unflatten(0, (B, K))}
-            after |= {f"values{number}": layer.values.unflatten(0, (B, K))}
-        return done.logits.view(B, K, -1), after
+            layer = outputs.past_key_values.self_attention_cache.layers[number]
+            next_state[f"keys{number}"] = layer.keys.unflatten(0, (B, K))
+            next_state[f"values{number}"] = layer.values.unflatten(0, (B, K))
+        return outputs.logits.view(B, K, -1), next_state

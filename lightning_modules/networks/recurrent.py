@@ -1,4 +1,4 @@
-"""A bidirectional LSTM over rows of different lengths, as fast on a CPU as over rows of one length."""
+"""Bidirectional LSTM over rows of different lengths, without the cost of packed sequences on a CPU."""
 
 from typing import NamedTuple
 
@@ -6,53 +6,55 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-_SATURATING = 1e4  # a gate's input, far beyond where a sigmoid is 0 or 1
+_SATURATING = 1e4  # gate input for which a sigmoid is exactly 0 or 1
 
 
 class Recurrence(NamedTuple):
-    """What a bidirectional LSTM gives."""
+    """Outputs of a bidirectional LSTM."""
 
-    states: Tensor  # [fw_i; bw_i], 0 behind each row, [B, T, 2 H]
+    states: Tensor  # [fw_i; bw_i], 0 at padding, [B, T, 2 H]
     hidden: Tensor  # after the last token of each direction, [2, B, H]
     cell: Tensor  # [2, B, H]
 
 
 def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
-    """A one-layer bidirectional LSTM: what it gives for a packed sequence.
+    """Run a one-layer bidirectional LSTM; the result equals that for a packed sequence.
 
-    On a CPU, the backward pass over a packed sequence whose rows differ in length fills a buffer of the size of all
-    gates at each step: time is quadratic in the length. There each direction runs over padded rows instead, the second
-    one over rows that are turned round within their lengths. Padding comes last in both; at padding the forget gate is
-    held open and the input gate shut, so that the cell stays as it is.
+    On a CPU, the backward pass over a packed sequence of rows of different lengths fills a buffer of the size of all
+    gates at each step, so that its time is quadratic in the length. There each direction runs over padded rows instead,
+    the backward one over rows reversed within their lengths. Padding comes last in both directions. At padding the
+    forget gate is held open and the input gate closed, so that the cell keeps its value.
 
     Args:
         lstm: one layer, `batch_first`, bidirectional, without projection.
         inputs: [B, T, D].
-        lengths: of the rows, 1 to T, [B], on the CPU.
+        lengths: tokens of each row, 1 to T, [B], on the CPU.
     """
     if inputs.device.type != "cpu" or int(lengths.min()) == inputs.shape[1]:
         packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
         packed, (hidden, cell) = lstm(packed)
         states = pad_packed_sequence(packed, batch_first=True, total_length=inputs.shape[1])[0]
         return Recurrence(states, hidden, cell)
-    places = torch.arange(inputs.shape[1])
-    real = places < lengths.unsqueeze(1)                                             # [B, T]
-    turned = torch.where(real, lengths.unsqueeze(1) - 1 - places, places)            # [B, T]
+    positions = torch.arange(inputs.shape[1])
+    mask = positions < lengths.unsqueeze(1)                                          # [B, T]
+    reversal = torch.where(mask, lengths.unsqueeze(1) - 1 - positions, positions)    # [B, T]
     rows = torch.arange(len(lengths))
-    inputs = torch.cat([inputs, (~real).unsqueeze(-1).to(inputs)], -1)               # [B, T, D + 1]
+    # an additional input marks padding
+    inputs = torch.cat([inputs, (~mask).unsqueeze(-1).to(inputs)], -1)               # [B, T, D + 1]
     weights = [getattr(lstm, name) for name in lstm._flat_weights_names]
     half = len(weights) // 2
-    forward, forward_cell = _one_way(lstm, inputs, weights[:half])
-    backward, backward_cell = _one_way(lstm, inputs[rows.unsqueeze(1), turned], weights[half:])
+    forward, forward_cell = _one_direction(lstm, inputs, weights[:half])
+    backward, backward_cell = _one_direction(lstm, inputs[rows.unsqueeze(1), reversal], weights[half:])
     hidden = torch.stack([direction[rows, lengths - 1] for direction in (forward, backward)])
-    states = torch.cat([forward, backward[rows.unsqueeze(1), turned]], -1)
+    states = torch.cat([forward, backward[rows.unsqueeze(1), reversal]], -1)
     return Recurrence(
-        states.masked_fill(~real.unsqueeze(-1), 0), hidden, torch.stack([forward_cell, backward_cell])
+        states.masked_fill(~mask.unsqueeze(-1), 0), hidden, torch.stack([forward_cell, backward_cell])
     )
 
 
-def _one_way(lstm: nn.LSTM, inputs: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """States [B, T, H] of one direction from zero, and the last cell [B, H]; the last input is 1 at padding."""
+def _one_direction(lstm: nn.LSTM, inputs: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the states [B, T, H] and the last cell [B, H] of one direction; the last input feature marks padding."""
+    # weights of the padding mark: close the input gate, open the forget gate
     gates = weights[0].new_zeros(4, lstm.hidden_size)  # i, f, g, o
     gates[0], gates[1] = -_SATURATING, _SATURATING
     weights = [torch.cat([weights[0], gates.view(-1, 1)], 1), *weights[1:]]

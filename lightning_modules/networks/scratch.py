@@ -1,4 +1,4 @@
-"""Memory that is used again."""
+"""Reusable buffers for intermediate results."""
 
 from math import prod
 
@@ -7,17 +7,21 @@ from torch import Tensor
 
 
 class Scratch:
-    """Memory for intermediate results of steps that follow each other: new pages for each would cost as much time as
-    the arithmetic that fills them."""
+    """Buffers that successive steps reuse; on a CPU, allocating new pages costs as much time as the arithmetic."""
 
     def __init__(self) -> None:
-        self.flat: dict[tuple, Tensor] = {}
+        self.buffers: dict[tuple, Tensor] = {}
 
     def __call__(self, name: str, like: Tensor, *shape: int) -> Tensor:
-        """A tensor of a shape, with any values, that holds until the same name is asked for again; its type and device
-        are those of `like`."""
-        # what is made in inference mode cannot be written to outside of it
+        """Return an uninitialized tensor, valid until the next call with the same name.
+
+        Args:
+            name: of the buffer.
+            like: tensor with the dtype and device of the result.
+            shape: of the result.
+        """
+        # tensors made in inference mode cannot be written to outside of it, so the mode is part of the key
         size, key = prod(shape), (name, like.dtype, like.device, torch.is_inference_mode_enabled())
-        if key not in self.flat or self.flat[key].numel() < size:
-            self.flat[key] = like.new_empty(size)
-        return self.flat[key][:size].view(shape)
+        if key not in self.buffers or self.buffers[key].numel() < size:
+            self.buffers[key] = like.new_empty(size)
+        return self.buffers[key][:size].view(shape)

@@ -1,4 +1,4 @@
-"""Vectors of the tokens of texts of any length, from encoders that read only so many at once."""
+"""Token vectors of texts of any length, from encoders with an input limit."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -9,10 +9,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from lightning_modules.networks.recurrent import bidirectional
 
-# families whose first position has the number of the padding token plus one
+# model families whose first position id is the padding id plus one
 _OFFSET_POSITIONS = ("roberta", "camembert", "xlm-roberta", "xlm-roberta-xl", "longformer")
 
-_NO_LIMIT = 2**20  # tokens of a window of an encoder with relative positions
+_NO_LIMIT = 2**20  # window size of an encoder with relative positions
 
 
 class Windows(NamedTuple):
@@ -20,21 +20,21 @@ class Windows(NamedTuple):
 
     starts: Tensor  # first token of each window, [W]
     size: int  # tokens of every window
-    window: Tensor  # window that each token takes its vector from, [T]
+    window: Tensor  # index of the window that gives the vector of each token, [T]
 
 
 def plan_windows(length: int, size: int) -> Windows:
-    """Windows that overlap by half; the last one ends where the sequence ends.
+    """Plan windows that overlap by half; the last one ends at the end of the sequence.
 
-    A token belongs to the window whose centre is nearest, so that at least a quarter of a window stands on either side
-    of it (less at the ends of the sequence, and of windows of two or three tokens).
+    A token takes its vector from the window with the nearest centre, so that it has context of at least a quarter of a
+    window on either side (less at the ends of the sequence, and in windows of two or three tokens).
 
     Args:
-        length: T, tokens of the sequence.
-        size: most tokens that a window holds.
+        length: T, the length of the sequence in tokens.
+        size: largest number of tokens in a window.
 
     Raises:
-        ValueError: if a window holds nothing.
+        ValueError: if the size is less than 1.
     """
     if size < 1:
         raise ValueError(f"a window must hold at least one token, got {size}")
@@ -42,60 +42,63 @@ def plan_windows(length: int, size: int) -> Windows:
     last = length - size
     starts = torch.arange(0, last, max(1, size // 2))
     starts = torch.cat([starts, torch.tensor([last])]) if length else starts                 # [W]
-    borders = (starts[:-1] + starts[1:] + size) / 2 - 0.25  # a token in the middle of two centres is the earlier one's
+    borders = (starts[:-1] + starts[1:] + size) / 2 - 0.25  # on a tie, the earlier window
     return Windows(starts, size, torch.searchsorted(borders, torch.arange(length).float()))
 
 
 class WindowedEncoder(nn.Module):
-    """Base of encoders that read windows: cuts documents, encodes the windows in batches, puts the vectors together.
+    """Base class of encoders over windows: splits documents, encodes windows in batches, and joins the vectors.
 
     Args:
-        size: D, width of a token's vector.
-        room: tokens of a document that a window holds.
-        batch_size: windows that are encoded together.
+        size: D, the width of token vectors.
+        max_tokens: number of document tokens in a window.
+        batch_size: number of windows encoded together.
+
+    Raises:
+        ValueError: if `max_tokens` or `batch_size` is less than 1.
     """
 
-    def __init__(self, size: int, room: int, batch_size: int) -> None:
+    def __init__(self, size: int, max_tokens: int, batch_size: int) -> None:
         super().__init__()
-        if room < 1 or batch_size < 1:
-            raise ValueError(f"an encoder needs room for a token and a batch of one window; got {room}, {batch_size}")
-        self.size, self.room, self.batch_size = size, room, batch_size
+        if max_tokens < 1 or batch_size < 1:
+            raise ValueError(
+                f"an encoder needs room for a token and a batch of one window; got {max_tokens}, {batch_size}"
+            )
+        self.size, self.max_tokens, self.batch_size = size, max_tokens, batch_size
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
-        """Vectors [T, D] of the tokens of each window, at most `room` of them."""
+        """Return the token vectors [T, D] of each window of at most `max_tokens` tokens."""
         raise NotImplementedError
 
     def forward(self, documents: Sequence[Tensor]) -> list[Tensor]:
-        """Vectors of the tokens of whole documents.
+        """Encode whole documents.
 
         Args:
-            documents: token ids or features of each, [T] or [T, F]; T may be 0 and has no upper limit.
+            documents: token ids [T] or features [T, F] of each document; T may be 0 and has no upper limit.
 
         Returns:
-            A vector a token, [T, D] for each document.
+            Token vectors [T, D] of each document.
         """
-        plans = [plan_windows(len(document), self.room) for document in documents]
-        pieces = [
-            document[start : start + plan.size]
-            for document, plan in zip(documents, plans)
-            for start in plan.starts.tolist()
-        ]
-        # windows of like length share a batch: little padding
-        order = sorted(range(len(pieces)), key=lambda i: len(pieces[i]))
-        encoded: list[Tensor] = [torch.empty(0)] * len(pieces)
-        for at in range(0, len(order), self.batch_size):
-            chosen = order[at : at + self.batch_size]
-            for i, vectors in zip(chosen, self.encode([pieces[i] for i in chosen])):
+        plans = [plan_windows(len(document), self.max_tokens) for document in documents]
+        windows = []
+        for document, plan in zip(documents, plans):
+            windows += [document[start : start + plan.size] for start in plan.starts.tolist()]
+        # windows of similar length share a batch, which needs little padding
+        order = sorted(range(len(windows)), key=lambda i: len(windows[i]))
+        encoded: list[Tensor] = [torch.empty(0)] * len(windows)
+        for start in range(0, len(order), self.batch_size):
+            indices = order[start : start + self.batch_size]
+            for i, vectors in zip(indices, self.encode([windows[i] for i in indices])):
                 encoded[i] = vectors
         results, first = [], 0
         for document, plan in zip(documents, plans):
-            mine = encoded[first : first + len(plan.starts)]
-            first += len(mine)
-            results.append(self._joined(mine, plan) if mine else self._nothing(document))
+            parts = encoded[first : first + len(plan.starts)]
+            first += len(parts)
+            results.append(self._join(parts, plan) if parts else torch.zeros(0, self.size, device=document.device))
         return results
 
-    def _joined(self, vectors: list[Tensor], plan: Windows) -> Tensor:
-        """The vector of every token, from the window that it belongs to."""
+    def _join(self, vectors: list[Tensor], plan: Windows) -> Tensor:
+        """Return the vector of each token from its window in the plan."""
         counts = torch.bincount(plan.window, minlength=len(vectors)).tolist()
         parts, begin = [], 0
         for window, start, count in zip(vectors, plan.starts.tolist(), counts):
@@ -103,25 +106,22 @@ class WindowedEncoder(nn.Module):
             begin += count
         return torch.cat(parts)                                                              # [T, D]
 
-    def _nothing(self, document: Tensor) -> Tensor:
-        return torch.zeros(0, self.size, device=document.device)
-
 
 class TextEncoder(WindowedEncoder):
-    """A pretrained encoder over texts longer than what it reads at once.
+    """Pretrained encoder over texts longer than its input limit.
 
     Args:
-        model: a Transformers encoder, called with `input_ids`, `attention_mask` and `output_hidden_states`; a LoRA
-            wrapper of `peft` around one fits too.
-        special: ids that stand before and behind every window, [CLS] and [SEP] in BERT.
-        layers: hidden states that make a vector, one after the other; 0 is the embedding layer, -1 the last.
-        frozen: the encoder is not trained: no gradient, no dropout.
-        window: tokens that the encoder reads at once, the special ones included; None for as many as it has positions.
-        batch_size: windows that are encoded together.
-        pad_id: id that fills up the shorter windows.
+        model: encoder of Hugging Face Transformers, called with `input_ids`, `attention_mask` and
+            `output_hidden_states`, or a LoRA wrapper of `peft` around one.
+        special: ids before and after each window, [CLS] and [SEP] in BERT.
+        layers: layers whose hidden states are concatenated; 0 is the embedding layer, -1 the last.
+        frozen: do not train the encoder: no gradient, no dropout.
+        window: tokens of a window, including special ones; None for all positions of the model.
+        batch_size: number of windows encoded together.
+        pad_id: id that pads shorter windows.
 
     Raises:
-        ValueError: if a layer is not there, or a window is longer than the model has positions.
+        ValueError: if a layer does not exist, or a window is longer than the number of positions.
     """
 
     def __init__(
@@ -135,83 +135,83 @@ class TextEncoder(WindowedEncoder):
         pad_id: int = 0,
     ) -> None:
         config = model.config
-        count, most = config.num_hidden_layers, positions(config)
+        count, limit = config.num_hidden_layers, max_positions(config)
         if not layers or not all(-count - 1 <= layer <= count for layer in layers):
             raise ValueError(f"layers must be some of 0 to {count} (or -1 to {-count - 1}), got {list(layers)}")
-        window = most or _NO_LIMIT if window is None else window
-        if most is not None and window > most:
-            raise ValueError(f"the encoder reads {most} tokens at once; window is {window}")
+        window = limit or _NO_LIMIT if window is None else window
+        if limit is not None and window > limit:
+            raise ValueError(f"the encoder reads {limit} tokens at once; window is {window}")
         super().__init__(len(layers) * config.hidden_size, window - len(special[0]) - len(special[1]), batch_size)
         self.model, self.layers, self.frozen, self.pad_id = model, tuple(layers), frozen, pad_id
         self.special = (list(special[0]), list(special[1]))
         if frozen:
             model.requires_grad_(False)
-        model.train(not frozen)  # Transformers hands it out in eval mode, and Lightning leaves modes as they are
+        model.train(not frozen)  # `from_pretrained` returns a model in eval mode, and Lightning does not change modes
 
     @property
     def window(self) -> int:
-        """Tokens that the encoder reads at once, the special ones included."""
-        return self.room + sum(map(len, self.special))
+        """Number of tokens in a window, including special ones."""
+        return self.max_tokens + sum(map(len, self.special))
 
     @window.setter
     def window(self, size: int) -> None:
-        self.room = size - sum(map(len, self.special))
+        self.max_tokens = size - sum(map(len, self.special))
 
     @classmethod
     def pretrained(cls, name: str, special: tuple[Sequence[int], Sequence[int]], **options) -> Self:
-        """An encoder by its Hugging Face name (downloaded if it is not there) or from a folder.
+        """Load an encoder by its Hugging Face name (downloaded if not cached) or from a folder.
 
         `special` and `pad_id` are the tokenizer's, see `datamodules.text.subwords`.
         """
         from transformers import AutoModel  # takes seconds to load
         from transformers.utils.logging import disable_progress_bar
 
-        disable_progress_bar()  # reading a file is nothing to watch
+        disable_progress_bar()
         model = AutoModel.from_pretrained(name, dtype=torch.float32)
         return cls(model.get_encoder() if model.config.is_encoder_decoder else model, special, **options)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode; a frozen model stays as it is."""
+        """Set the training mode; a frozen model stays in eval mode."""
         super().train(mode)
         if self.frozen:
             self.model.eval()
         return self
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
-        """Vectors of the tokens of each window, without the special ones: [T] -> [T, D]."""
-        before, behind = (windows[0].new_tensor(ids) for ids in self.special)
-        full = [torch.cat([before, window, behind]) for window in windows]
+        """Return the token vectors of each window, without special tokens: [T] -> [T, D]."""
+        prefix, suffix = (windows[0].new_tensor(ids) for ids in self.special)
+        full = [torch.cat([prefix, window, suffix]) for window in windows]
         ids = pad_sequence(full, batch_first=True, padding_value=self.pad_id)                # [W, T]
         lengths = torch.tensor([len(row) for row in full], device=ids.device)
         mask = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]              # [W, T]
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             states = self.model(input_ids=ids, attention_mask=mask.long(), output_hidden_states=True).hidden_states
         vectors = torch.cat([states[layer] for layer in self.layers], -1)                    # [W, T, D]
-        return [row[len(before) : len(before) + len(window)] for row, window in zip(vectors, windows)]
+        return [row[len(prefix) : len(prefix) + len(window)] for row, window in zip(vectors, windows)]
 
 
-def positions(config) -> int | None:
-    """Tokens that a Transformers model can read at once; None where its positions have no limit."""
-    most = getattr(config, "max_position_embeddings", None)
-    if most is None or most < 0:
+def max_positions(config) -> int | None:
+    """Return the input limit of a Hugging Face model in tokens; None for no limit."""
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is None or limit < 0:
         return None
-    return most - (config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0)
+    return limit - (config.pad_token_id + 1 if config.model_type in _OFFSET_POSITIONS else 0)
 
 
 class SmallEncoder(WindowedEncoder):
-    """A light encoder to be trained from scratch: embeddings of hashed word features, and one bidirectional LSTM.
+    """Small encoder trained from scratch: embeddings of hashed word features and one bidirectional LSTM.
 
-    A word is the concatenation of a vector for each group of features (the word itself, its beginnings, its endings,
-    its shape); within a group the embeddings of its features are added, as fastText does with n-grams.
+    A word vector is the concatenation of one vector for each group of features (the word, its prefixes, its suffixes,
+    its shape). Within a group the embeddings of the features are added, as in fastText.
 
     Args:
-        groups: for each group the number of its features, of its buckets, and the width of its vectors; the features
-            of `datamodules.text.hashing` by default.
-        hidden_size: of each direction of the LSTM; a word's vector is twice as wide.
-        window: words that the LSTM reads at once.
-        batch_size: windows that are encoded together.
-        dropout: of the word vectors, and of what comes out.
-        word_dropout: share of words whose features are all hidden in training, so that context learns to speak.
+        groups: number of features, number of buckets and vector width of each group; the features of
+            `datamodules.text.hashing` by default.
+        hidden_size: of each direction of the LSTM; output vectors are twice as wide.
+        window: words in a window of the LSTM.
+        batch_size: number of windows encoded together.
+        dropout: on the word vectors and on the output.
+        word_dropout: probability to drop all features of a word in training, so that the encoder learns from context.
     """
 
     def __init__(
@@ -227,24 +227,26 @@ class SmallEncoder(WindowedEncoder):
         self.counts, self.word_dropout = [count for count, _, _ in groups], word_dropout
         self.tables = nn.ModuleList(nn.Embedding(buckets, width) for _, buckets, width in groups)
         for table, count in zip(self.tables, self.counts):
-            nn.init.normal_(table.weight, std=(1 / count) ** 0.5)  # of sums of like size
+            nn.init.normal_(table.weight, std=(1 / count) ** 0.5)  # so that the sums have similar variance
         self.dropout = nn.Dropout(dropout)
         width = sum(width for _, _, width in groups)
         self.lstm = nn.LSTM(width, hidden_size, batch_first=True, bidirectional=True)
 
     def embed(self, features: Tensor) -> Tensor:
-        """Word vectors without context: hashes of features, any integers from 0 on, [..., F] -> [..., E]."""
+        """Return word vectors without context: feature hashes, integers from 0 on, [..., F] -> [..., E]."""
         parts = features.split(self.counts, -1)
         return torch.cat([table(part % len(table.weight)).sum(-2) for table, part in zip(self.tables, parts)], -1)
 
     @torch.no_grad()
     def start_from(self, hashes: Tensor, vectors: Tensor) -> None:
-        """Sets the first group's table from word vectors of another model, brought to its width by their principal
-        components; a bucket takes the first of the words that fall into it, one without a word stays as it is.
+        """Initialize the first group's table from word vectors of another model.
+
+        The vectors are reduced to the width of the table by PCA. A bucket takes the vector of its first word; buckets
+        without a word are unchanged.
 
         Args:
             hashes: of W words, the most frequent first, [W].
-            vectors: of the words, [W, any width of at least the table's].
+            vectors: of the words, at least as wide as the table, [W, D].
         """
         table = self.tables[0].weight                                                        # [buckets, E]
         centred = vectors - vectors.mean(0)
@@ -257,8 +259,8 @@ class SmallEncoder(WindowedEncoder):
         table[torch.tensor(list(first))] = reduced[torch.tensor(list(first.values()))]
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
-        """Vectors of the words of each window: [T, F] -> [T, D]."""
-        lengths = torch.tensor([len(window) for window in windows])                          # in the host's memory
+        """Return the word vectors of each window: [T, F] -> [T, D]."""
+        lengths = torch.tensor([len(window) for window in windows])                          # [W], on the CPU
         words = self.embed(pad_sequence(windows, batch_first=True))                          # [W, T, E]
         if self.training and self.word_dropout:
             words = words * (torch.rand(words.shape[:2], device=words.device) >= self.word_dropout).unsqueeze(-1)

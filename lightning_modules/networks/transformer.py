@@ -1,4 +1,4 @@
-"""The Transformer brick of all models that train one from scratch: Vaswani et al., NeurIPS 2017 (arXiv 1706.03762)."""
+"""Transformer layers of models trained from scratch (Vaswani et al., NeurIPS 2017, arXiv 1706.03762)."""
 
 from typing import Literal, NamedTuple
 
@@ -13,17 +13,19 @@ _ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
 
 
 class KeyValues(NamedTuple):
-    """What attention looks at, projected and split by head."""
+    """Projected keys and values of attention, split by head."""
 
     keys: Tensor  # [..., N, S, D / N]
-    values: Tensor  # the same
+    values: Tensor  # [..., N, S, D / N]
 
 
 def sinusoidal(length: int, size: int, device: torch.device | None = None, start: int = 0) -> Tensor:
-    """Positions as sines and cosines (section 3.5): PE[p, 2i] = sin(p / 10000^(2i/D)), PE[p, 2i + 1] = cos(the same).
+    """Return sinusoidal position embeddings (section 3.5).
+
+        PE[p, 2i] = sin(p / 10000^(2i/D)),   PE[p, 2i + 1] = cos(p / 10000^(2i/D))
 
     Args:
-        length: T, positions.
+        length: T, the number of positions.
         size: D, even.
         device: of the result.
         start: the first position.
@@ -37,36 +39,36 @@ def sinusoidal(length: int, size: int, device: torch.device | None = None, start
     if size % 2:
         raise ValueError(f"sinusoidal positions need an even size, got {size}")
     steps = torch.arange(0, size, 2, device=device)                                          # [D / 2]
-    places = torch.arange(start, start + length, device=device)                              # [T]
-    angles = places.unsqueeze(1) * 10_000.0 ** (-steps / size)                               # [T, D / 2]
+    positions = torch.arange(start, start + length, device=device)                           # [T]
+    angles = positions.unsqueeze(1) * 10_000.0 ** (-steps / size)                               # [T, D / 2]
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)                          # [T, D]
 
 
-def never_empty(mask: Tensor) -> Tensor:
-    """A mask in whose rows something is True: the first place where nothing is, so that no softmax is empty.
+def ensure_nonempty(mask: Tensor) -> Tensor:
+    """Set the first position of all-False rows to True, so that a softmax over each row is defined.
 
     Args:
         mask: [..., T].
 
     Returns:
-        [..., T], another tensor.
+        A copy, [..., T].
     """
-    seen = mask.clone()
-    seen[..., :1] |= ~mask.any(-1, keepdim=True)
-    return seen
+    nonempty = mask.clone()
+    nonempty[..., :1] |= ~mask.any(-1, keepdim=True)
+    return nonempty
 
 
 class MultiHeadAttention(nn.Module):
-    """softmax(Q K^T / sqrt(D / N) + bias) V for each of N heads (section 3.2).
+    """Multi-head attention, softmax(Q K^T / sqrt(D / N) + bias) V for each of N heads (section 3.2).
 
     Args:
-        size: D of the queries and of the output.
+        size: D, the width of queries and output.
         heads: N.
         dropout: on the attention weights.
-        memory_size: width of what is looked at; D if not given.
+        memory_size: width of the memory; D if not given.
 
     Raises:
-        ValueError: if the heads do not divide D.
+        ValueError: if D is not a multiple of N.
     """
 
     def __init__(self, size: int, heads: int, dropout: float = 0.0, memory_size: int | None = None) -> None:
@@ -76,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         self.heads, self.dropout = heads, dropout
         self.query, self.output = nn.Linear(size, size), nn.Linear(size, size)
         self.value = nn.Linear(memory_size or size, size)
-        # a bias of the keys adds the same to all scores of a query, which softmax does not see
+        # no bias: a bias of the keys adds a constant to all scores of a query, which does not change the softmax
         self.key = nn.Linear(memory_size or size, size, bias=False)
         for linear in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(linear.weight)
@@ -84,53 +86,53 @@ class MultiHeadAttention(nn.Module):
                 nn.init.zeros_(linear.bias)
 
     def split(self, x: Tensor) -> Tensor:
-        """[..., T, D] -> [..., N, T, D / N]."""
+        """Split heads: [..., T, D] -> [..., N, T, D / N]."""
         return x.unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
     def project(self, memory: Tensor) -> KeyValues:
-        """Keys and values of [..., S, D']: what decoding computes once and keeps."""
+        """Return the keys and values of memory [..., S, D']; decoding computes them once."""
         return KeyValues(self.split(self.key(memory)), self.split(self.value(memory)))
 
     def forward(
         self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """Attention of x to memory.
+        """Attend from x to memory.
 
         Args:
             x: [B, T, D].
-            memory: [B, S, D'], or what `project` made of it.
-            mask: what may be seen (bool), or what is added to the scores (float); [B, N or 1, T or 1, S].
-                Every query must see something.
-            causal: position t sees positions up to t; not together with a mask.
+            memory: [B, S, D'], or its keys and values from `project`.
+            mask: True where attention is allowed (bool), or a bias added to the scores (float);
+                [B, N or 1, T or 1, S]. Each query must be allowed at least one position.
+            causal: position t attends to positions up to t; not together with a mask.
 
         Returns:
             [B, T, D].
         """
-        past = memory if isinstance(memory, KeyValues) else self.project(memory)
+        key_values = memory if isinstance(memory, KeyValues) else self.project(memory)
         dropout = self.dropout if self.training else 0.0
         query = self.split(self.query(x))                                                    # [B, N, T, D / N]
-        mixed = F.scaled_dot_product_attention(query, *past, mask, dropout, causal)          # [B, N, T, D / N]
+        mixed = F.scaled_dot_product_attention(query, *key_values, mask, dropout, causal)    # [B, N, T, D / N]
         return self.output(mixed.transpose(-3, -2).flatten(-2))
 
     def weights(self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None = None) -> Tensor:
-        """The attention weights alone: [B, N, T, S]."""
-        past = memory if isinstance(memory, KeyValues) else self.project(memory)
-        scores = self.split(self.query(x) * past.keys.shape[-1] ** -0.5) @ past.keys.transpose(-1, -2)
+        """Return the attention weights, [B, N, T, S]; arguments as in `forward`."""
+        keys = (memory if isinstance(memory, KeyValues) else self.project(memory)).keys
+        scores = self.split(self.query(x) * keys.shape[-1] ** -0.5) @ keys.transpose(-1, -2)
         if mask is not None and mask.dtype == torch.bool:
             mask = scores.new_zeros(mask.shape).masked_fill_(~mask, float("-inf"))
-            scores += mask  # in place: its gradient is that of the sum
+            scores += mask  # in place, which the backward pass allows
         elif mask is not None:
             scores = scores + mask
         return scores.softmax(-1)
 
 
 class FeedForward(nn.Module):
-    """W_2 dropout(act(W_1 x)) (section 3.3).
+    """Position-wise feed-forward network, W_2 dropout(act(W_1 x)) (section 3.3).
 
     Args:
         size: D.
-        hidden_size: of the layer between.
-        dropout: on that layer.
+        hidden_size: width of the hidden layer.
+        dropout: on the hidden layer.
         activation: act.
     """
 
@@ -148,12 +150,12 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + f(LayerNorm(x)) (`pre`), or LayerNorm(x + f(x)) as printed (`post`), with dropout on what f gives.
+    """Residual connection: x + f(LayerNorm(x)) (`pre`), or LayerNorm(x + f(x)) (`post`, as in the paper).
 
     Args:
         size: D.
-        dropout: on f's output.
-        norm: where the normalisation stands. A stack of `pre` layers needs one more at its end.
+        dropout: on the output of f.
+        norm: position of the layer normalization. A stack of `pre` layers needs a final one.
     """
 
     def __init__(self, size: int, dropout: float, norm: Norm) -> None:
@@ -170,12 +172,12 @@ class Residual(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward network, each with its residual.
+    """Self-attention and feed-forward network, each with a residual connection.
 
     Args:
         size: D.
         heads: N.
-        feed_forward: width inside the feed-forward network.
+        feed_forward: hidden width of the feed-forward network.
         dropout: on attention weights, inside the feed-forward network, and on both outputs.
         norm: `pre` or `post`.
         activation: of the feed-forward network.
@@ -202,17 +204,17 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the encoder's output, and feed-forward network.
+    """Causal self-attention, cross-attention to the encoder output, and feed-forward network.
 
     Args:
         size: D.
         heads: N.
-        feed_forward: width inside the feed-forward network.
+        feed_forward: hidden width of the feed-forward network.
         dropout: as in `EncoderLayer`.
         norm: `pre` or `post`.
         activation: of the feed-forward network.
-        memory_size: width of the encoder's output; D if not given.
-        cross_attention: another attention to what was encoded, called with x [B, T, D], memory and its mask.
+        memory_size: width of the encoder output; D if not given.
+        cross_attention: replacement for multi-head cross-attention, called with x [B, T, D], memory and its mask.
     """
 
     def __init__(
@@ -234,46 +236,46 @@ class DecoderLayer(nn.Module):
             Residual(size, dropout, norm) for _ in range(3)
         )
 
-    def _rest(self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None) -> Tensor:
+    def _cross_and_feed_forward(self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None) -> Tensor:
         x = self.around_cross(x, lambda y: self.cross_attention(y, memory, mask))
         return self.around_feed_forward(x, self.feed_forward)
 
     def forward(self, x: Tensor, memory: Tensor | KeyValues, memory_mask: Tensor | None = None) -> Tensor:
-        """All target positions at once.
+        """Run all target positions in parallel.
 
         Args:
-            x: [B, T, D]; or [B, K, T, D], K targets of each document, whose memory is not repeated.
+            x: [B, T, D]; or [B, K, T, D] for K targets of each document, for which memory is not repeated.
             memory: [B, S, D'], or its keys and values.
-            memory_mask: as in `MultiHeadAttention`, of one query for all: [B, N or 1, 1, S].
+            memory_mask: as in `MultiHeadAttention`, the same for all queries, [B, N or 1, 1, S].
 
         Returns:
-            as x.
+            A tensor of the shape of x.
         """
         targets = x.flatten(0, -3)                                                           # [B K, T, D]
         targets = self.around_attention(targets, lambda y: self.attention(y, y, causal=True))
-        return self._rest(targets.reshape(len(x), -1, x.shape[-1]), memory, memory_mask).view(x.shape)
+        return self._cross_and_feed_forward(targets.reshape(len(x), -1, x.shape[-1]), memory, memory_mask).view(x.shape)
 
     def step(
         self, x: Tensor, past: KeyValues, memory: KeyValues, memory_mask: Tensor | None = None
     ) -> tuple[Tensor, KeyValues]:
-        """One more position of K hypotheses of each document; the document's keys and values are not repeated.
+        """Run one position of K hypotheses of each document; the document's keys and values are not repeated.
 
         Args:
             x: [B, K, D].
-            past: of the positions before, each [B, K, N, t, D / N], with t = 0 at first.
-            memory: of the documents, each [B, N, S, D / N].
+            past: keys and values of previous positions, each [B, K, N, t, D / N]; t = 0 in the first step.
+            memory: keys and values of the documents, each [B, N, S, D / N].
             memory_mask: [B, N or 1, 1, S].
 
         Returns:
-            [B, K, D], and the keys and values of t + 1 positions.
+            The output [B, K, D], and the keys and values of t + 1 positions.
         """
-        kept: list[KeyValues] = []
+        extended: list[KeyValues] = []
 
         def attend(y: Tensor) -> Tensor:
             new = self.attention.project(y.unsqueeze(-2))                                    # [B, K, N, 1, D / N]
-            # what is kept has the type of what is new: half precision under autocast
-            kept.append(KeyValues(*(torch.cat([old.to(more), more], -2) for old, more in zip(past, new))))
-            rows = KeyValues(*(tensor.flatten(0, 1) for tensor in kept[0]))                  # [B K, N, t + 1, D / N]
+            # previous keys and values take the dtype of the new ones: half precision under autocast
+            extended.append(KeyValues(*(torch.cat([old.to(added), added], -2) for old, added in zip(past, new))))
+            rows = KeyValues(*(tensor.flatten(0, 1) for tensor in extended[0]))              # [B K, N, t + 1, D / N]
             return self.attention(y.flatten(0, 1).unsqueeze(1), rows).view_as(y)
 
-        return self._rest(self.around_attention(x, attend), memory, memory_mask), kept[0]
+        return self._cross_and_feed_forward(self.around_attention(x, attend), memory, memory_mask), extended[0]

@@ -105,12 +105,12 @@ def test_windows_read_the_whole_of_a_long_document(text):
     made = model(text, inter_layers=0).eval()
     whole = made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))[0]
     tokens = len(data(text).encode(DOCUMENTS[4])["tokens"])
-    made.network.reader.room = tokens
+    made.network.reader.max_tokens = tokens
     assert made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))[0] == pytest.approx(whole, abs=1e-6)
-    made.network.reader.room = 24  # documents are read in windows now, and no sentence is without a score of its own
+    made.network.reader.max_tokens = 24  # documents are encoded in windows, and each sentence has its own score
     scores = made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))[0]
     assert len(scores) == 12 and len(set(scores)) == 12
-    made.network.encoding, made.network.reader.room = "separate", 5
+    made.network.encoding, made.network.reader.max_tokens = "separate", 5
     with pytest.raises(ValueError, match=r"lower data\.piece"):
         made.sentence_scores(batch_of(data(text), DOCUMENTS[4:]))
 
@@ -157,7 +157,7 @@ def test_a_pretrained_encoder_reads_windows_or_extended_positions():
         made.use_text(text)
         batch = batch_of(data(text, piece=100), [long])
         assert batch.tokens.shape[1] > 512
-        assert made.network.reader.room == (512 if reach == "windows" else 800)
+        assert made.network.reader.max_tokens == (512 if reach == "windows" else 800)
         scores = made.sentence_scores(batch)[0]
         assert len(scores) == 60 and len(set(scores[-5:])) > 1
 

@@ -284,12 +284,12 @@ def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
 @pytest.mark.parametrize("window, room", [(None, 22), (10, 8)])
 def test_the_window_of_a_pretrained_encoder(bert_folder, window, room):
     model = GraphSum(**SMALL, checkpoint=str(bert_folder), encoder_window=window)
-    assert model.network.pretrained.room == room  # beside [CLS] and [SEP]
+    assert model.network.pretrained.max_tokens == room  # beside [CLS] and [SEP]
     saved = {"state_dict": model.state_dict()}
     model.on_save_checkpoint(saved)
     loaded = GraphSum(**SMALL, checkpoint=str(bert_folder))
     loaded.on_load_checkpoint(saved)
-    assert loaded.network.pretrained.room == room
+    assert loaded.network.pretrained.max_tokens == room
     with pytest.raises(ValueError, match="the encoder reads 24 tokens at once; window is 25"):
         GraphSum(**SMALL, checkpoint=str(bert_folder), encoder_window=25)
 

@@ -32,7 +32,7 @@ def test_passages_are_read_as_if_each_were_alone(chunk):
     model, ids = reader(), torch.randint(1, 20, (2, 9))
     segments = torch.randint(0, 2, (2, 9))
     passages = sections([9, 5], [[0, 4], [0, 2, 3]])
-    found = model.read(ids, passages, segments, chunk)
+    found = model.encode_passages(ids, passages, segments, chunk)
     for document, start, size, *_ in passages:
         at = slice(start, start + size)
         alone = model(ids[document, at][None], torch.ones(1, size).bool(), segments[document, at][None])[0]
@@ -44,14 +44,14 @@ def test_one_window_is_the_whole():
     model, ids = reader(), torch.randint(1, 20, (2, 9))
     mask = torch.arange(9) < torch.tensor([9, 5])[:, None]
     whole = model(ids, mask)
-    read = model.read(ids, windows([9, 5], 9))
+    read = model.encode_passages(ids, windows([9, 5], 9))
     torch.testing.assert_close(read[mask], whole[mask], rtol=1e-4, atol=1e-5)
 
 
 def test_a_document_without_a_token_gives_no_nan():
     model = reader()
     assert model(torch.zeros(1, 1).long(), torch.zeros(1, 1).bool()).isfinite().all()
-    assert model.read(torch.zeros(1, 1).long(), []).eq(0).all()
+    assert model.encode_passages(torch.zeros(1, 1).long(), []).eq(0).all()
 
 
 @pytest.mark.parametrize("kind, room", [("bert", 6), ("roberta", 4)])  # RoBERTa's positions start behind its padding

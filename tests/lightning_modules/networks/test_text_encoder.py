@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
-from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder, plan_windows, positions
+from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder, max_positions, plan_windows
 
 SPECIAL = ([1], [2])
 
@@ -87,7 +87,7 @@ def test_positions_that_begin_late_are_counted():
         vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12,
         max_position_embeddings=14, pad_token_id=1,
     )  # fmt: skip
-    assert positions(config) == 12
+    assert max_positions(config) == 12
     layer = TextEncoder(RobertaModel(config), ([0], [2]), window=12, pad_id=1)
     assert layer([torch.randint(3, 50, (30,))])[0].shape == (30, 8)  # the last position exists
     with pytest.raises(ValueError, match="reads 12 tokens"):
