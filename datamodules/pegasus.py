@@ -45,6 +45,7 @@ class PegasusData(SummarizationData):
         checkpoint: name or folder of a pretrained encoder-decoder whose tokenizer is used.
         max_source: tokens of a document, special symbols included; at most the model's positions.
         max_target: tokens of a summary in the loss, end symbol included.
+        source_prefix: text before each document, such as `summarize: ` for T5.
 
     The other arguments are those of `SummarizationData`. To fine-tune a pre-trained run give its text folder as `text`.
     """
@@ -58,13 +59,14 @@ class PegasusData(SummarizationData):
         checkpoint: str | None = None,
         max_source: int = 512,
         max_target: int = 128,
+        source_prefix: str = "",
         **shared: Any,
     ) -> None:
         super().__init__(corpus, **shared)
         if max_source < 3 or max_target < 2:
             raise ValueError(f"data.max_source is at least 3, max_target 2; got {max_source}, {max_target}")
         self.vocab_size, self.checkpoint = vocab_size, checkpoint
-        self.max_source, self.max_target = max_source, max_target
+        self.max_source, self.max_target, self.source_prefix = max_source, max_target, source_prefix
 
     # Text --------------------------------------------------------------------------------------------------------
 
@@ -83,12 +85,17 @@ class PegasusData(SummarizationData):
     # Features ----------------------------------------------------------------------------------------------------
 
     def feature_settings(self) -> dict[str, Any]:
-        return {"max_source": self.max_source, "max_target": self.max_target}
+        prefix = {"source_prefix": self.source_prefix} if self.source_prefix else {}
+        return {"max_source": self.max_source, "max_target": self.max_target} | prefix
 
     @property
     def room(self) -> int:
-        """Tokens of a document that the encoder reads beside special symbols."""
-        return self.max_source - len(self.text.opening) - 1
+        """Tokens of a document that the encoder reads beside special symbols and the prefix."""
+        return self.max_source - len(self.text.opening) - len(self._prefix) - 1
+
+    @property
+    def _prefix(self) -> list[int]:
+        return self.text(self.source_prefix)[0] if self.source_prefix else []
 
     def truncation_limits(self) -> dict[str, str]:
         source = f"data.max_source {self.max_source}"
@@ -98,7 +105,7 @@ class PegasusData(SummarizationData):
     def framed(self, source: list[int], target: list[int]) -> dict[str, Any]:
         """Features of a document and a summary as ids, special symbols added, both cut."""
         source_read, target_read = source[: self.room], target[: self.max_target - 1]
-        framed = [*self.text.opening, *source_read, self.text.stop]
+        framed = [*self.text.opening, *self._prefix, *source_read, self.text.stop]
         return {
             "source": framed,
             "target": [*target_read, self.text.stop],

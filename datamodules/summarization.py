@@ -160,9 +160,10 @@ class SummarizationData(LightningDataModule, ABC):
             key = _digest(type(self).__name__, self.digest(split), self.text.state(), settings)
             folder = self.cache_dir / "features"
             folder.mkdir(parents=True, exist_ok=True)
+            processes = min(self.num_proc, len(documents))
             self._features[split] = self.encode_all(
                 documents,
-                num_proc=self.num_proc if self.num_proc > 1 else None,
+                num_proc=processes if processes > 1 else None,
                 cache_file_name=str(folder / f"{key}.arrow"),
                 new_fingerprint=key,
                 desc=f"encoding {split}",

@@ -15,9 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from callbacks.previews import marked
-from datamodules.corpora.corpus import Corpus, as_document
+from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.describe import describe, print_description
 from datamodules.corpora.files import Files
+from datamodules.corpora.overlap import Duplicates, find_overlaps
 from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
@@ -99,6 +100,8 @@ def corpus(arguments: list[str]) -> None:
     parser.add_argument("--cache_dir", type=Path | None, default=None, help="where documents are kept")
     parser.add_argument("--num_proc", type=int, default=1, help="processes that split sentences")
     parser.add_argument("--json", type=bool, default=False, help="JSON instead of tables")
+    parser.add_argument("--duplicates", type=Duplicates, default="exact", help="documents that stand in two splits: "
+                        "equal texts, near-duplicates too (slower), or do not look")  # fmt: skip
     options = parser.parse_args(arguments)
     built = parser.instantiate_classes(options)
     cache = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
@@ -112,6 +115,13 @@ def corpus(arguments: list[str]) -> None:
         )
         for split in splits
     ]  # fmt: skip
+    building = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc}
+    tables = {split: build_documents(built.corpus, split, cache, **building) for split in splits}
+    overlaps = find_overlaps(tables, options.duplicates, options.num_proc)
+    for description in described:
+        description["overlaps"] = [
+            overlap._asdict() for overlap in overlaps if overlap.split == description["split"]
+        ]
     if options.json:
         print(json.dumps(described, ensure_ascii=False, indent=1, default=asdict))
     else:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.sweeping.grid import compose, read_sweep
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 PACKAGES = ("lightning_modules", "datamodules", "callbacks", "experiments", "benchmarks", "tests")
@@ -36,6 +38,17 @@ def test_links_lead_to_files(page):
     targets = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
     missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
     assert not missing
+
+
+def test_the_sweep_file_that_is_shown_can_be_composed(tmp_path, monkeypatch):
+    text = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```yaml\n(.*?)```", text, flags=re.S)
+    path = tmp_path / "shown.yaml"
+    path.write_text(shown, encoding="utf-8")
+    monkeypatch.chdir(ROOT)
+    assert len(compose(read_sweep(path))) == 2 * 4 * 3
+    keys = set(re.findall(r"^\| `(\w+)` \|", text, flags=re.M))
+    assert keys == {"base", "set", "grid", "zip", "points", "random", "seeds", "after"}
 
 
 def test_functions_that_the_architecture_names_exist():

@@ -97,8 +97,15 @@ def build_documents(
     """
     if split not in corpus.splits():
         raise CorpusError(_no_split(corpus, split))
-    key = _digest([VERSION, version("sentencex"), corpus.fingerprint(split), splitter, require_references])[:20]
-    folder = Path(cache_dir) / f"{type(corpus).__name__.lower()}-{split}-{key}"
+    fingerprint = corpus.fingerprint(split)
+
+    def folder_of(with_references: bool) -> Path:
+        key = _digest([VERSION, version("sentencex"), fingerprint, splitter, with_references])[:20]
+        return Path(cache_dir) / f"{type(corpus).__name__.lower()}-{split}-{key}"
+
+    folder = folder_of(require_references)
+    if not (folder / "manifest.json").exists() and _all_have_references(folder_of(not require_references)):
+        folder = folder_of(not require_references)  # the same documents, whether references are required or not
     if not (folder / "manifest.json").exists():
         to_document = partial(make_document, splitter=splitter, require_references=require_references)
         with _appearing(folder) as building:
@@ -119,8 +126,8 @@ def read_manifest(dataset: Dataset) -> dict[str, Any]:
     """What was recorded when `build_documents` made a dataset.
 
     Returns:
-        `split`, `splitter`, `require_references`, `documents` (their number), `digest` (of the documents, in order),
-        `fingerprint` (of the corpus) and `skipped` (a list of `where` and `problem`).
+        `split`, `splitter`, `require_references`, `documents` and `without_references` (their numbers), `digest` (of
+        the documents, in order), `fingerprint` (of the corpus) and `skipped` (a list of `where` and `problem`).
     """
     path = Path(dataset.cache_files[0]["filename"]).with_name("manifest.json")
     return json.loads(path.read_text(encoding="utf-8"))
@@ -173,6 +180,7 @@ def _write(
     """Streams the documents into `documents.arrow` and returns the manifest."""
     seen: dict[str, str] = {}
     skipped: list[dict[str, str]] = []
+    without_references = 0
     digest = hashlib.sha256()
     converted = _converted(corpus.records(split), to_document, num_proc, f"{split} documents")
     with (
@@ -192,6 +200,7 @@ def _write(
                     skipped.append({"where": document.where, "problem": document.problem})
                     continue
                 seen[document.id] = record.where
+                without_references += not document.references
                 rows.append({"id": document.id, "parts": document.parts, "references": document.references})
                 digest.update(json.dumps(list(rows[-1].values())).encode())
             if rows:
@@ -200,6 +209,7 @@ def _write(
         raise CorpusError(_no_document(corpus, split, skipped))
     return {
         "documents": len(seen),
+        "without_references": without_references,
         "digest": digest.hexdigest(),
         "fingerprint": corpus.fingerprint(split),
         "skipped": skipped,
@@ -237,6 +247,16 @@ def _appearing(folder: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+def _all_have_references(folder: Path) -> bool:
+    """Return whether documents were built into a folder without skipping any, and each has a reference."""
+    path = folder / "manifest.json"
+    if not path.exists():
+        return False
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    complete = manifest["require_references"] or manifest.get("without_references") == 0
+    return complete and not manifest["skipped"]
 
 
 def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:

@@ -68,13 +68,23 @@ def print_description(splits: list[dict[str, Any]], console: Console | None = No
     table.add_row("skipped records", *(f"{len(split['skipped']):,}" for split in splits))
     for name, title in _ROWS.items():
         table.add_row(title, *(_cell(split[name]) for split in splits))
+    if any("overlaps" in split for split in splits):
+        counts = (len(split.get("overlaps", [])) for split in splits)
+        table.add_row("in an earlier split", *(f"{count:,}" for count in counts))
     table.add_row("digest", *(split["digest"][:12] for split in splits))
     console.print(table)
     for split in splits:
+        for overlap in split.get("overlaps", [])[:3]:
+            console.print(Text(printable_line(_overlap_line(overlap))))
         for bad in split["skipped"][:3]:
             console.print(Text(printable_line(f"skipped {bad['where']}: {bad['problem']}")))
         for document in split["examples"]:
             console.print(_example(split["split"], document))
+
+
+def _overlap_line(overlap: dict[str, str]) -> str:
+    similarity = "equals" if overlap["kind"] == "exact" else "is nearly the same as"
+    return f"{overlap['split']} {overlap['id']} {similarity} {overlap['other_split']} {overlap['other_id']}"
 
 
 def _lengths(dataset: Dataset) -> dict[str, list[float]]:

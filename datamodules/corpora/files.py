@@ -1,6 +1,7 @@
 """Corpora in local files."""
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from glob import glob
@@ -34,6 +35,8 @@ class Files(Corpus):
         summary_list: what a list of strings is: several references, or the sentences of one.
         summary_sentences: whether references are to be split into sentences, or every line is one.
         skip_parts: parts to leave out at the beginning of each document.
+        split: share of the documents of `train` that are validation documents instead, where there is no file for
+            `val`. Which ones depends on their text alone, so that equal documents are on one side.
 
     Raises:
         CorpusError: if an argument has none of its values; on reading, if a file is absent, of unknown kind or cut off.
@@ -54,7 +57,15 @@ class Files(Corpus):
         summary_list: SummaryList = "references",
         summary_sentences: Sentences = "split",
         skip_parts: int = 0,
+        split: float | None = None,
     ) -> None:
+        if split is not None and (not 0 < split < 1 or val or not train):
+            raise CorpusError(
+                f"corpus.split {split}: the share of `train` that becomes `val`, between 0 and 1; it needs `train` and "
+                "no file for `val`"
+            )
+        self.val_share = split
+        val = train if split else val
         given = {"train": train, "val": val, "test": test}
         self.paths = {split: [paths] if isinstance(paths, str) else paths for split, paths in given.items() if paths}
         self.fields = Fields(
@@ -80,17 +91,26 @@ class Files(Corpus):
         for path in self._files(split):
             stem = path.name.split(".")[0]
             for number, row in read_rows(path, self.fields.names):
-                if isinstance(row, BadRecord):
-                    yield row
-                else:
-                    yield self.fields.record(row, f"{path}:{number}", f"{stem}-{number}")
+                record = row
+                if not isinstance(row, BadRecord):
+                    record = self.fields.record(row, f"{path}:{number}", f"{stem}-{number}")
+                if self.val_share is None or split == self._side(record):
+                    yield record
+
+    def _side(self, record: Record | BadRecord) -> str:
+        """Return the split of a record where one file holds training and validation documents."""
+        if isinstance(record, BadRecord):
+            return "train"
+        digest = hashlib.sha256(json.dumps(record.parts).encode("utf-8", "surrogatepass")).digest()
+        return "val" if int.from_bytes(digest[:8]) < self.val_share * 2**64 else "train"
 
     def fingerprint(self, split: str) -> str:
         digests = []
         for path in self._files(split):
             with path.open("rb") as stream:
                 digests.append([path.name, hashlib.file_digest(stream, "sha256").hexdigest()])
-        return f"files {digests} {sorted(asdict(self.fields).items())}"
+        part = "" if self.val_share is None else f" {split} of {self.val_share}"
+        return f"files {digests} {sorted(asdict(self.fields).items())}{part}"
 
     def _files(self, split: str) -> list[Path]:
         """The split's files, patterns resolved; checked before any is read.

@@ -217,3 +217,17 @@ def test_what_does_not_fit_is_refused(released, corpus_files, folder, data):
         model.use_text(other)
     with pytest.raises(CorpusError, match=r"raise --model\.vocab_size"):
         model_of(vocab_size=100).use_text(data.text)
+
+
+def test_a_prefix_stands_before_every_document_and_takes_its_room(corpus_files, tmp_path):
+    sizes = {"vocab_size": 300, "max_source": 24, "max_target": 12, "cache_dir": tmp_path}
+    plain = PegasusData(Files(**corpus_files), **sizes)
+    prefixed = PegasusData(Files(**corpus_files), **sizes, source_prefix="summarize: ")
+    for data in (plain, prefixed):
+        data.prepare_data()
+    prefix = prefixed.text("summarize: ")[0]
+    opening = len(prefixed.text.opening)
+    for before, after in zip(plain.features("train"), prefixed.features("train"), strict=True):
+        document = before["source"][opening:-1]
+        assert after["source"][opening:-1] == prefix + document[: 24 - opening - 1 - len(prefix)]
+        assert len(after["source"]) <= 24
