@@ -75,6 +75,7 @@ class _Search:
         """
         B, K, C = log_probs.shape
         length = self.tokens.shape[-1] + 1
+        # the 2K best continuations of all hypotheses of a document
         totals = (self.sums.unsqueeze(-1) + log_probs).flatten(1)                    # [B, K C]
         best, flat = totals.topk(min(2 * K, totals.shape[-1]), dim=-1)               # [B, 2K]
         parent = flat // C
@@ -82,9 +83,10 @@ class _Search:
         rows = torch.arange(B, device=flat.device).unsqueeze(1)
         sequences = torch.cat([self.tokens[rows, parent], chosen.unsqueeze(-1)], -1)  # [B, 2K, t + 1]
 
+        # finish those among the first K that are complete
         complete = chosen == stop
         if length == self.options.max_length:
-            complete |= self._accepts_cut_off(complete[:, :K] & ~best[:, :K].isneginf()).unsqueeze(1)
+            complete |= self._accepts_truncated(complete[:, :K] & ~best[:, :K].isneginf()).unsqueeze(1)
         complete[:, K:] = False  # an end symbol ranked below the beam does not count
         self._finish(sequences, best.masked_fill(~complete, float("-inf")) / self.options.penalty(length), length)
 
@@ -94,7 +96,7 @@ class _Search:
         self.tokens = sequences[rows, keep]
         return parent.gather(-1, keep), chosen.gather(-1, keep)
 
-    def _accepts_cut_off(self, ended: Tensor) -> Tensor:
+    def _accepts_truncated(self, ended: Tensor) -> Tensor:
         """Return whether hypotheses without an end symbol count as finished at `max_length`.
 
         Args:
@@ -190,6 +192,7 @@ def beam_search(
     tokens = start.unsqueeze(1).expand(-1, K)
     never = torch.tensor(forbidden, dtype=torch.long, device=start.device)
     for t in range(options.max_length):
+        # tokens that constraints forbid in this step
         banned = [never.expand(*tokens.shape, -1)]
         if t < options.min_length:
             banned.append(torch.full_like(tokens, stop).unsqueeze(-1))
@@ -202,6 +205,7 @@ def beam_search(
         if t + 1 == options.max_length:
             break
         state = reorder(state, parent)
+        # continue with the documents whose search is not over
         open_ = (~search.close_done()).nonzero().squeeze(1)
         if len(open_) == 0:
             break

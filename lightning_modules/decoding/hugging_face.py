@@ -32,7 +32,7 @@ def generation_options(options: DecodingOptions) -> dict[str, object]:
     if options.prefer_finished and options.beam_size > 1 and not options.sample:
         raise ValueError(
             "decoding.prefer_finished is not available for pretrained decoders: Hugging Face's beam search lets "
-            "hypotheses that were cut off compete; set it to false"
+            "truncated hypotheses compete with finished ones; set it to false"
         )
     common = {"max_new_tokens": options.max_length, "min_new_tokens": options.min_length, "use_cache": True}
     common["no_repeat_ngram_size"] = options.no_repeat_ngram

@@ -61,12 +61,14 @@ def sample(
     open_ = torch.ones(B, K, dtype=torch.bool, device=start.device)
     rows = torch.arange(B, device=start.device)  # documents with an open hypothesis, b of them
     for t in range(T):
+        # the distribution of the next token under the constraints
         ids, log_probs, state = step(tokens, state, memory, None)                    # [b, K, C]
         log_probs = _forbid_blocked(log_probs, ids, t, drawn[rows, :, :t], stop, options, forbidden)
         stuck = log_probs.isneginf().all(-1)                                         # [b, K]
         if (stuck & open_).any():
             raise ValueError("sampling has no token left: every one was forbidden; loosen the decoding options")
         log_probs = truncate(log_probs.masked_fill(stuck.unsqueeze(-1), 0), options)
+        # sample a column, and record its token where the hypothesis is still open
         column = torch.multinomial(log_probs.exp().flatten(0, 1), 1, generator=generator).view(len(rows), K, 1)
         if options.greedy_first:
             column[:, 0] = log_probs[:, 0].argmax(-1, keepdim=True)
@@ -75,6 +77,7 @@ def sample(
         drawn[rows, :, t] = tokens.masked_fill(~open_, padding)
         lengths[rows] += open_
         open_ = open_ & (tokens != stop)
+        # continue with the documents that have an open hypothesis
         active = open_.any(1).nonzero().squeeze(1)
         if len(active) == 0:
             break

@@ -53,10 +53,18 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, size)
         nn.init.normal_(self.embedding.weight, std=size**-0.5)
-        settings = (size, heads, feed_forward, dropout, "pre", activation)
-        self.encoder = nn.ModuleList(EncoderLayer(*settings) for _ in range(encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(*settings) for _ in range(decoder_layers))
-        self.encoder_norm, self.decoder_norm, self.dropout = nn.LayerNorm(size), nn.LayerNorm(size), nn.Dropout(dropout)
+        options = {
+            "size": size,
+            "heads": heads,
+            "feed_forward": feed_forward,
+            "dropout": dropout,
+            "norm": "pre",
+            "activation": activation,
+        }
+        self.encoder = nn.ModuleList(EncoderLayer(**options) for _ in range(encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(**options) for _ in range(decoder_layers))
+        self.encoder_norm, self.decoder_norm = nn.LayerNorm(size), nn.LayerNorm(size)
+        self.dropout = nn.Dropout(dropout)
         self.register_buffer("no_bias", torch.zeros(vocab_size), persistent=False)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:

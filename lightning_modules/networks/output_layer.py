@@ -17,7 +17,7 @@ def upcast_half(tensor: Tensor) -> Tensor:
 
 
 class BestWords(NamedTuple):
-    """The most probable words under a softmax."""
+    """Most probable words under a softmax."""
 
     ids: Tensor  # [..., C]
     log_probs: Tensor  # [..., C]

@@ -1,4 +1,4 @@
-"""The pointer-generator with coverage: See, Liu and Manning, ACL 2017 (arXiv 1704.04368)."""
+"""Pointer-generator with coverage: See, Liu and Manning, ACL 2017 (arXiv 1704.04368)."""
 
 from typing import Any
 
