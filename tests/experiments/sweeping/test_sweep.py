@@ -174,7 +174,7 @@ def test_a_file_that_is_no_sweep_is_named(text, tmp_path, precis):
     assert precis("sweep", tmp_path / "none.yaml").status == 1
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_shipped_sweep_can_be_composed(path):
     points = compose(read_sweep(path))
     assert len({point.name for point in points}) == len(points) > 1
