@@ -9,6 +9,7 @@ from datamodules.documents import BadRecord, CorpusError, Record
 
 Variation = Literal["one_word", "every_third_word", "none"]
 _COPIES = (4, 3, 2)  # of each sentence that is repeated
+_PUNCTUATION = ".,;:!?()'\"`"
 
 
 class PlantedDuplicates(Corpus):
@@ -27,7 +28,8 @@ class PlantedDuplicates(Corpus):
     All draws are a function of the split, the document's number and `seed`.
 
     Args:
-        corpus: where sentences come from, those of 10 to 30 words; references are not read.
+        corpus: where sentences come from, those of 10 to 30 plain words, without their punctuation; references are not
+            read.
         variation: how versions of a sentence differ.
         opening: words that all versions begin with.
         fillers: sentences that are not repeated.
@@ -66,7 +68,7 @@ class PlantedDuplicates(Corpus):
         articles = list(self._articles(split))
         needed = len(_COPIES) + self.fillers
         if len(articles) < needed:
-            problem = f"{len(articles)} articles with a sentence of 10 to 30 words, a document needs {needed}"
+            problem = f"{len(articles)} articles with a sentence of 10 to 30 plain words, a document needs {needed}"
             raise CorpusError(f"{self.corpus.title(split)}: {problem}; name a larger corpus")
         for number in range(self.documents):
             rng = random.Random(f"{self.seed} {split} {number}")
@@ -78,9 +80,11 @@ class PlantedDuplicates(Corpus):
             article = make_document(record)
             if isinstance(article, BadRecord):
                 continue
-            sentences = [sentence.split() for sentence in article.sentences]
-            if suitable := [words for words in sentences if 10 <= len(words) <= 30]:
-                yield suitable
+            sentences = [[word.strip(_PUNCTUATION) for word in text.split()] for text in article.sentences]
+            # a token such as a.b() is several words, of which a version would keep a trigram
+            plain = [words for words in sentences if 10 <= len(words) <= 30 and all(map(str.isalpha, words))]
+            if plain:
+                yield plain
 
     def _planted(self, name: str, sentences: list[list[str]], rng: random.Random) -> Record:
         repeated, fillers = sentences[: len(_COPIES)], sentences[len(_COPIES) :]

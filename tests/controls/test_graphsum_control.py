@@ -44,5 +44,6 @@ def test_only_the_right_graph_tells_the_answer(corpus, tmp_path):
         "none": ({}, {"graph": "none"}),
     }
     right = {name: share_right(corpus, tmp_path, *changes) for name, changes in arms.items()}
+    print(right)  # shown where an assertion fails
     assert right["scaled"] > 65
     assert right["scaled"] > right["permuted"] + 12 and right["scaled"] > right["none"] + 12

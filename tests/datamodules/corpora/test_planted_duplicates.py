@@ -9,10 +9,15 @@ from datamodules.documents import CorpusError
 TRIGRAMS = {"one_word": True, "every_third_word": False}
 
 
+def plain_sentence(number: int) -> str:
+    """Words that no other sentence has."""
+    return " ".join(f"word{chr(97 + number)}x{chr(97 + place)}" for place in range(12 + number)) + "."
+
+
 @pytest.fixture
 def articles(tmp_path) -> Files:
     rows = [
-        {"id": f"a{n}", "document": " ".join(f"word{n}x{k}" for k in range(12 + n)) + ".", "summary": "x"}
+        {"id": f"a{n}", "document": f"{plain_sentence(n)} See a.b().", "summary": "x"}
         for n in range(14)
     ]
     return Files(train=str(write_lines(tmp_path / "train.jsonl", rows)))
