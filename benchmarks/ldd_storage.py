@@ -30,7 +30,7 @@ from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import decode, encode, inside, resize
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from lightning_modules.discourse_parser.chart import Potentials, node_marginals, span_marginals
-from lightning_modules.discourse_parser.ldd import LabelClasses, banded, chunked_gamma, discourse_distribution
+from lightning_modules.discourse_parser.ldd import LabelClasses, chunked_band, chunked_gamma, discourse_distribution
 
 RELATIONS, CHUNKS, CHUNK, WINDOW = 15, 5, 390, 61
 NUCLEARITIES = ("NS", "SN", "NN")
@@ -96,7 +96,7 @@ def sample(sharpness: str, band: int, seed: int) -> Sample:
     top, *_ = crf(CHUNKS, *SHARPNESS[sharpness], rng)
     blocks = [chart[0] for chart in charts]
     spans, labels = (sum(chart[i] for chart in charts) / CHUNKS for i in (1, 2))
-    return Sample(banded(blocks, top, None, band), blocks, top, spans, labels)
+    return Sample(chunked_band(blocks, top, None, band), blocks, top, spans, labels)
 
 
 # The ways: a sample to arrays, and arrays back to the band -----------------------------------------------------------
@@ -153,7 +153,7 @@ class Chunks:
 
     def window(self, packed: list[Tensor], half: int) -> Tensor:
         top, *blocks = map(decode, packed)
-        return banded(blocks, top, None, half)
+        return chunked_band(blocks, top, None, half)
 
 
 WAYS = {

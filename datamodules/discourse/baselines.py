@@ -1,4 +1,4 @@
-"""Trees that need no parser: what a parser has to beat."""
+"""Right-branching baseline trees."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ Label = tuple[str, str]  # nuclearity and relation
 def right_branching(
     document: TreebankDocument, within: Label = ("NS", "elaboration"), between: Label = ("NN", "joint")
 ) -> Tree:
-    """The binary tree that branches to the right within sentences, over those of a paragraph, and over paragraphs.
+    """Return the binary tree that branches to the right within sentences, within paragraphs, and over paragraphs.
 
-    An EDU belongs to the sentence and the paragraph that it begins in. Without offsets of sentences or paragraphs
-    that level is left out; without either all nodes are `between`.
+    An EDU belongs to the sentence and the paragraph that it begins in. A level without offsets is skipped; without
+    sentences and paragraphs, all nodes have the label `between`.
 
     Args:
-        document: its EDUs, sentences and paragraphs.
-        within: nuclearity and relation of the nodes within sentences, by default the most frequent there in GUM.
-        between: of all others; the default is the most frequent of all coarse labels in GUM.
+        document: document with EDUs, sentences and paragraphs.
+        within: nuclearity and relation of nodes within sentences, by default the most frequent label there in GUM.
+        between: nuclearity and relation of all other nodes, by default the most frequent coarse label in GUM.
     """
     edus = list(range(len(document.edus)))
     spans: list[Span] = []
@@ -36,7 +36,7 @@ def right_branching(
 
 
 def _groups(starts: list[int], document: TreebankDocument, offsets: Sequence[Offsets]) -> list[list[int]]:
-    """EDUs that units begin with, in one list for each of `offsets`; one list each without offsets."""
+    """Group first EDUs of units by the sentence or paragraph that they begin in; one group for each without offsets."""
     if not offsets:
         return [[edu] for edu in starts]
     begins = [start for start, _ in offsets]

@@ -1,10 +1,10 @@
-"""A folder of discourse parses: content-addressed, written by many, whole or not at all, checked on reading.
+"""Content-addressed cache of discourse parses in a folder: concurrent writers, atomic writes, verified reads.
 
-    manifest.json                         what the folder is: format and version
-    parses-RANK-NAME-DIGEST.safetensors   a shard: some documents' tensors, and in its header its own manifest
+    manifest.json                         format and version of the folder
+    parses-RANK-NAME-DIGEST.safetensors   a shard: the tensors of some documents, with a manifest in its header
 
-Nobody keeps a list of what is there: every writer adds shards of its own, readers see all there are, and what is in a
-shard is checked by its digests (`shards.py`). Documents are read out of a memory map: a load touches its own bytes.
+There is no central index: every writer adds its own shards, readers list all shards, and content is verified by
+digests (`shards.py`). Documents are read from a memory map, so that loading one reads only its own bytes.
 """
 
 import hashlib
@@ -31,35 +31,37 @@ from datamodules.discourse.shards import (
 )
 from datamodules.documents import CorpusError
 
-_LEFT_BEHIND = 3600  # seconds after which a file that is not whole has no writer any more
+_STALE_SECONDS = 3600  # age after which an incomplete file is assumed to be abandoned
 
 
 class MissingParse(CorpusError):
-    """A document whose parse is not in the cache."""
+    """Raised for a document whose parse is not in the cache."""
 
 
 def parse_key(request: ParseRequest, fingerprint: str, rows: str, band: int) -> str:
-    """What a parse depends on, as a SHA-256: the text, its sentences, paragraphs and given EDUs, the parser, the
-    settings of the LDD, and the cache's version. The document's id is not part of it.
+    """Return the cache key of a parse: SHA-256 of everything that it depends on.
+
+    These are the text, its sentences, paragraphs and EDUs, the parser, the settings of the LDD, and the version of the
+    cache, but not the id of the document.
 
     Args:
         request: the document.
-        fingerprint: of the parser: its weights, its code, how it segments.
-        rows: reading of the LDD.
-        band: half-width that is to be stored.
+        fingerprint: digest of the parser: weights, version, segmenter.
+        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
+        band: half-width of the stored LDD band.
     """
-    given = [VERSION, fingerprint, rows, band, request.sentences, request.paragraphs, request.edus, request.text]
-    return hashlib.sha256(json.dumps(given).encode()).hexdigest()
+    inputs = [VERSION, fingerprint, rows, band, request.sentences, request.paragraphs, request.edus, request.text]
+    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
 
 class ParseCache:
-    """The parses in a folder.
+    """Cache of parses in a folder.
 
     Args:
-        folder: need not exist yet.
+        folder: path of the folder, which need not exist yet.
 
     Raises:
-        CorpusError: if the folder is something else, or was written in another version of the format.
+        CorpusError: if the folder is not a cache of parses, or has another version of the format.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -67,7 +69,7 @@ class ParseCache:
         self._shards: dict[Path, Shard] = {}
         self._broken: dict[Path, str] = {}
         self._where: dict[str, list[Path]] = {}
-        self._sound: set[tuple[Path, str]] = set()  # documents whose digest was right in this process
+        self._sound: set[tuple[Path, str]] = set()  # (shard, key) of documents verified in this process
         self._check_manifest()
         self.refresh()
 
@@ -75,7 +77,7 @@ class ParseCache:
         return len(self._where)
 
     def __iter__(self) -> Iterator[str]:
-        """Keys of the parses, sorted."""
+        """Iterate over the keys of the parses, sorted."""
         return iter(sorted(self._where))
 
     def __contains__(self, key: str) -> bool:
@@ -88,19 +90,19 @@ class ParseCache:
 
     @property
     def broken(self) -> dict[str, str]:
-        """Names of the shards that are not used, each with the reason."""
+        """Names of damaged shards, which are ignored, with the reason."""
         return {path.name: reason for path, reason in self._broken.items()}
 
     def refresh(self) -> None:
-        """Looks for shards that others have written or removed since."""
-        there = set(self.folder.glob("*.safetensors"))
-        for path in [path for path in self._shards if path not in there]:
+        """Update the list of shards, which other processes may have written or removed."""
+        paths = set(self.folder.glob("*.safetensors"))
+        for path in [path for path in self._shards if path not in paths]:
             self._forget(path)
-        self._broken = {path: reason for path, reason in self._broken.items() if path in there}
-        for path in sorted(there - self._shards.keys() - self._broken.keys()):
+        self._broken = {path: reason for path, reason in self._broken.items() if path in paths}
+        for path in sorted(paths - self._shards.keys() - self._broken.keys()):
             try:
                 shard = self._shards[path] = read_header(path)
-            except FileNotFoundError:  # somebody was faster
+            except FileNotFoundError:  # another process removed it
                 continue
             except (BrokenShard, OSError) as error:
                 self._ignore(path, str(error))
@@ -109,34 +111,34 @@ class ParseCache:
                 self._where.setdefault(key, []).append(path)
 
     def size(self, key: str) -> int:
-        """Number of EDUs of a parse that is there; of it nothing is read."""
+        """Return the number of EDUs of a cached parse, from the header of its shard."""
         entry = self._shards[self._where[key][0]].documents[key]
         return entry.tensors["edus"][1][0]
 
     def missing(self, keys: Iterable[str], deep: bool = True) -> list[str]:
-        """Which of some parses are not there, or cannot be used; each once, in order.
+        """Return the keys whose parse is missing or damaged, each once, in order.
 
         Args:
             keys: see `parse_key`.
-            deep: whether every document is read and checked (about a second a gigabyte), not only that it is there.
+            deep: read and verify every document (about one second per gigabyte) instead of only looking it up.
         """
         self.refresh()
         keys, broken = list(dict.fromkeys(keys)), None
-        while deep and broken != len(self._broken):  # a shard that proves to be broken takes others along
+        while deep and broken != len(self._broken):  # a damaged shard makes all its documents missing
             broken = len(self._broken)
             for key in keys:
                 self._find(key)
         return [key for key in keys if key not in self]
 
     def get(self, key: str, id: str | None = None) -> DiscourseParse:
-        """A parse, its tensors in a private memory map (pages that nobody reads are never loaded).
+        """Return a parse; its tensors are a private memory map, which loads only the pages that are accessed.
 
         Args:
             key: see `parse_key`.
-            id: of the document; by default, of the one that was parsed, which may be another with the same text.
+            id: id of the document; by default that of the parsed document, which may be another with the same text.
 
         Raises:
-            MissingParse: if it is not there, or broken.
+            MissingParse: if the parse is missing or damaged.
         """
         if key not in self._where:
             self.refresh()
@@ -147,10 +149,10 @@ class ParseCache:
         return parse if id is None else replace(parse, id=id)
 
     def verify(self) -> dict[str, str]:
-        """Reads and checks everything.
+        """Read and verify all documents.
 
         Returns:
-            Names of the shards that cannot be used, each with the reason.
+            Names of damaged shards, with the reason.
         """
         self.refresh()
         self._sound.clear()
@@ -160,11 +162,11 @@ class ParseCache:
         return self.broken
 
     def writer(self, rank: int = 0, **limits: float) -> "ShardWriter":
-        """A writer; broken shards are put aside first (`.broken` behind their names).
+        """Return a writer, after renaming damaged shards (suffix `.broken`).
 
         Args:
-            rank: of the process, for people who look into the folder.
-            limits: see `ShardWriter`.
+            rank: rank of the process, part of file names.
+            limits: `documents`, `megabytes` and `seconds` of `ShardWriter`.
 
         Raises:
             CorpusError: if the folder cannot be written to.
@@ -174,30 +176,30 @@ class ParseCache:
     # Finding and checking ----------------------------------------------------------------------------------------
 
     def _find(self, key: str) -> DiscourseParse | None:
-        """A sound copy of a document."""
+        """Return the first intact copy of a document, or None."""
         for path in list(self._where.get(key, [])):
             if parse := self._read(path, key):
                 return parse
         return None
 
     def _read(self, path: Path, key: str) -> DiscourseParse | None:
-        """A document of a shard if it is what was written, which is looked at once a process."""
+        """Return a document of a shard, or None if it is damaged; verified once per process."""
         if path not in self._shards:
             return None
         shard = self._shards[path]
         try:
             parse = shard.read(key)
-        except (OSError, RuntimeError) as error:  # the file was removed or cut off meanwhile
+        except (OSError, RuntimeError) as error:  # the file was removed or truncated in the meantime
             self._ignore(path, " ".join(str(error).split()))
             return None
-        if (path, key) not in self._sound and not shard.sound(key, parse):
+        if (path, key) not in self._sound and not shard.is_intact(key, parse):
             self._ignore(path, f"document {parse.id!r} is not what was written")
             return None
         self._sound.add((path, key))
         return parse
 
     def _ignore(self, path: Path, reason: str) -> None:
-        """Leaves a shard out, and all that is in it: what is wrong in one place may be in another."""
+        """Ignore a damaged shard with all its documents, since damage in one place suggests more elsewhere."""
         self._forget(path)
         self._broken[path] = reason
         documents = "its documents count as missing and are parsed again by `precis parse`"
@@ -219,18 +221,18 @@ class ParseCache:
         if not path.exists():
             return
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            form, version = found["format"], found["version"]
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            format_name, version = manifest["format"], manifest["version"]
         except (ValueError, KeyError, TypeError):
-            form = version = None
-        if form != FORMAT:
+            format_name = version = None
+        if format_name != FORMAT:
             raise CorpusError(f"{path}: not that of a folder of discourse parses; name another folder")
         if version != VERSION:
             wanted = f"parses of format version {version}, and this is version {VERSION}"
             raise CorpusError(f"{self.folder}: {wanted}; name another folder, or remove this one to parse again")
 
     def prepare(self) -> None:
-        """Makes the folder ready for writers: manifest, no leftovers, broken shards put aside.
+        """Prepare the folder for writers: write the manifest, remove stale files, rename damaged shards.
 
         Raises:
             CorpusError: if it cannot be written to.
@@ -241,30 +243,31 @@ class ParseCache:
             if not (self.folder / "manifest.json").exists():
                 write_whole(self.folder / "manifest.json", text.encode())
             for path in self.folder.glob(f"{WRITING}*"):
-                with suppress(FileNotFoundError):  # another writer was faster, here and below
-                    if time.time() - path.stat().st_mtime > _LEFT_BEHIND:
+                with suppress(FileNotFoundError):  # another process did it first, here and below
+                    if time.time() - path.stat().st_mtime > _STALE_SECONDS:
                         path.unlink()
             for path in filter(lambda path: is_shard_name(path.name), self._broken):
                 with suppress(FileNotFoundError):
                     path.rename(path.with_name(f"{path.name}.broken"))
-            write_whole(self.folder / f"{WRITING}try", b"")  # permissions do not say all: disks are full or read-only
+            # a trial file: permissions do not tell whether the disk is full or read-only
+            write_whole(self.folder / f"{WRITING}try", b"")
             (self.folder / f"{WRITING}try").unlink(missing_ok=True)
         except OSError as error:
             raise cannot_write(self.folder, error) from None
 
 
 class ShardWriter:
-    """Collects parses and writes them as shards: a shard is there whole or not at all.
+    """Buffered writer of parses, which writes each shard atomically.
 
-    A kill loses at most what was collected since the last shard. Use it in a `with` block: what is collected is written
-    at its end, also when an exception ends it.
+    If the process is killed, only the parses since the last shard are lost. Use it in a `with` block: the buffer is
+    written at its end, also after an exception.
 
     Args:
-        cache: where to.
-        rank: of this process.
-        documents: parses a shard, at most.
-        megabytes: size from which a shard is written.
-        seconds: age of the oldest parse from which a shard is written.
+        cache: cache to write to.
+        rank: rank of this process.
+        documents: maximal number of parses in a shard.
+        megabytes: size of the buffer at which a shard is written.
+        seconds: age of the oldest buffered parse at which a shard is written.
     """
 
     def __init__(
@@ -283,7 +286,7 @@ class ShardWriter:
         self.flush()
 
     def add(self, key: str, parse: DiscourseParse) -> None:
-        """Takes a parse, and writes a shard if it is time to.
+        """Add a parse to the buffer, and write a shard if a limit is reached.
 
         Raises:
             CorpusError: if the shard cannot be written.
@@ -297,10 +300,10 @@ class ShardWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is collected; nothing happens where there is nothing.
+        """Write the buffer as a shard, unless it is empty.
 
         Raises:
-            CorpusError: if the shard cannot be written; what was collected is kept.
+            CorpusError: if the shard cannot be written; the buffer is kept.
         """
         if not self.waiting:
             return

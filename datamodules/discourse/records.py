@@ -1,4 +1,4 @@
-"""`TreebankDocument`: a text in EDUs with its RST tree, and what goes wrong on the way there."""
+"""`TreebankDocument`: a text with its EDUs and RST tree, and its validation."""
 
 from dataclasses import dataclass, field
 
@@ -9,24 +9,24 @@ Offsets = tuple[int, int]
 
 
 class TreebankError(CorpusError):
-    """A treebank that cannot be read or used: one line with what is wrong, where, and what to do."""
+    """Error in a treebank: one line with problem, place and remedy."""
 
 
 @dataclass(frozen=True)
 class TreebankDocument:
-    """A text, its segmentation, and its tree if it has one.
+    """Text with its segmentation and, if annotated, its RST tree.
 
-    Offsets are of characters, the first and the one after the last: `text[start:end]`.
+    Offsets are in characters, with an exclusive end: `text[start:end]`.
 
     Attributes:
         id: unique within a treebank.
         text: the whole text.
         edus: offsets of the elementary discourse units, in order.
-        sentences: offsets of the sentences; empty where the file does not tell.
-        paragraphs: offsets of the paragraphs; empty where the file does not tell.
-        tree: over the EDUs, n-ary where the annotation is; `tree.binary()` has two children a node.
-        genre: kind of text, as the treebank calls it; empty where it does not tell.
-        licence: as the treebank calls it; empty where it does not tell.
+        sentences: offsets of the sentences; empty if the file has none.
+        paragraphs: offsets of the paragraphs; empty if the file has none.
+        tree: RST tree over the EDUs, possibly n-ary; `tree.binary()` has two children per node.
+        genre: genre as named by the treebank; empty if unknown.
+        licence: licence as named by the treebank; empty if unknown.
     """
 
     id: str
@@ -44,12 +44,15 @@ class TreebankDocument:
         return [self.text[start:end] for start, end in self.edus]
 
 
-def checked(document: TreebankDocument, where: str) -> TreebankDocument:
-    """The document, if its EDUs part its text and its tree covers them.
+def validate_document(document: TreebankDocument, where: str) -> TreebankDocument:
+    """Validate a document: EDUs must cover its text, and its tree must cover the EDUs.
 
     Args:
-        document: what was read.
-        where: file and line, or another place that a person can look up.
+        document: the document that was read.
+        where: file and line, for error messages.
+
+    Returns:
+        The same document.
 
     Raises:
         TreebankError: if there is no EDU; if EDUs, sentences or paragraphs are empty, overlap or lie outside the text;
@@ -85,10 +88,10 @@ def _check_offsets(offsets: list[Offsets], name: str, length: int, place: str) -
         before = end
 
 
-def joined(texts: list[str]) -> tuple[str, list[Offsets]]:
-    """A text of EDUs with a space between them, for treebanks that keep no other; and where each is in it."""
-    offsets, at = [], 0
+def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:
+    """Join EDUs with spaces, for treebanks without the original text; return the text and the offsets of EDUs."""
+    offsets, start = [], 0
     for text in texts:
-        offsets.append((at, at + len(text)))
-        at += len(text) + 1
+        offsets.append((start, start + len(text)))
+        start += len(text) + 1
     return " ".join(texts), offsets

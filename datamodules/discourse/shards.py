@@ -1,6 +1,6 @@
-"""Shards of discourse parses: files of `safetensors` whose names carry the digest of their headers.
+"""Shards of discourse parses: `safetensors` files whose name contains the digest of their header.
 
-The header holds the digest of every document in turn, so that no byte need be used unchecked.
+The header contains the digest of every document, so that everything that is read can be verified.
 """
 
 import errno
@@ -20,10 +20,10 @@ from torch import Tensor
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import CorpusError
 
-# Raised whenever what is stored, or what a key covers, changes its meaning.
+# Increased whenever the stored data or the inputs of a key change their meaning.
 VERSION = 2
 FORMAT = "precis discourse parses"
-WRITING = ".writing-"  # beginning of the names of files that are not whole yet
+WRITING = ".writing-"  # prefix of the names of incomplete files
 _NAME = re.compile(r"parses-\d+-[0-9a-f]+-([0-9a-f]{32})\.safetensors")
 _FIELDS = ("edus", "tree", "ldd", "gamma")
 _DTYPES = {"F32": torch.float32, "I32": torch.int32, "U8": torch.uint8}
@@ -31,11 +31,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class BrokenShard(ValueError):
-    """A file that is no shard, or not the one that was written."""
+    """A file that is not a shard, or a shard that is damaged."""
 
 
 class Entry(NamedTuple):
-    """A document in a shard."""
+    """Header entry of one document of a shard."""
 
     id: str
     text_digest: str
@@ -46,38 +46,38 @@ class Entry(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """A shard's path, size, and its documents by key."""
+    """Path and size of a shard, and the entries of its documents by key."""
 
     path: Path
     size: int
     documents: dict[str, Entry]
 
     def read(self, key: str) -> DiscourseParse:
-        """A document, its tensors in a private memory map of which only the pages that are read are loaded.
+        """Read one document; its tensors are a private memory map, which loads only the pages that are accessed.
 
         Raises:
-            OSError, RuntimeError: if the file is gone or shorter than it was.
+            OSError, RuntimeError: if the file was removed or truncated.
         """
         entry = self.documents[key]
         mapped = torch.from_file(str(self.path), shared=False, size=self.size, dtype=torch.uint8)
-        found = {}
+        tensors = {}
         for field, (dtype, shape, first) in entry.tensors.items():
             count = torch.Size(shape).numel() * dtype.itemsize
-            found[field] = mapped[first : first + count].view(dtype).view(shape)
-        return DiscourseParse(entry.id, entry.text_digest, relations=entry.relations, rows=entry.rows, **found)
+            tensors[field] = mapped[first : first + count].view(dtype).view(shape)
+        return DiscourseParse(entry.id, entry.text_digest, relations=entry.relations, rows=entry.rows, **tensors)
 
-    def sound(self, key: str, parse: DiscourseParse) -> bool:
-        """Whether a document that was read is what was written."""
+    def is_intact(self, key: str, parse: DiscourseParse) -> bool:
+        """Return whether a document has the digest with which it was written."""
         return _digest(getattr(parse, field) for field in _FIELDS) == self.documents[key].digest
 
 
 def is_shard_name(name: str) -> bool:
-    """Whether a file has the name of a shard, and so was written by us."""
+    """Return whether a file name is that of a shard."""
     return _NAME.fullmatch(name) is not None
 
 
 def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> Path:
-    """Writes parses by key as one shard, whole or not at all.
+    """Write parses by key as one shard, atomically.
 
     Raises:
         CorpusError: if it cannot be written.
@@ -93,20 +93,20 @@ def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> P
 
 
 def _content(parses: dict[str, DiscourseParse]) -> bytes:
-    """The bytes of a shard."""
-    kinds = list(dict.fromkeys(parse.relations for parse in parses.values()))
+    """Return the content of a shard as bytes."""
+    inventories = list(dict.fromkeys(parse.relations for parse in parses.values()))
     tensors, documents = {}, {}
     for number, (key, parse) in enumerate(parses.items()):
-        own = {field: getattr(parse, field).contiguous() for field in _FIELDS}
-        tensors |= {f"{number}.{field}": tensor for field, tensor in own.items()}
-        relations = kinds.index(parse.relations)
-        documents[key] = [number, parse.id, parse.text_digest, relations, parse.rows, _digest(own.values())]
-    said = {"version": VERSION, "relations": kinds, "documents": documents}
-    return save(tensors, {"format": FORMAT, "parses": json.dumps(said)})
+        fields = {field: getattr(parse, field).contiguous() for field in _FIELDS}
+        tensors |= {f"{number}.{field}": tensor for field, tensor in fields.items()}
+        relations = inventories.index(parse.relations)
+        documents[key] = [number, parse.id, parse.text_digest, relations, parse.rows, _digest(fields.values())]
+    manifest = {"version": VERSION, "relations": inventories, "documents": documents}
+    return save(tensors, {"format": FORMAT, "parses": json.dumps(manifest)})
 
 
 def _digest(tensors: Iterable[Tensor]) -> str:
-    """Digest of tensors: 128 bits of xxHash, ten times as fast as SHA-256, against decay and not against malice."""
+    """Return the 128-bit xxHash of tensors: ten times as fast as SHA-256; detects damage, not manipulation."""
     digest = xxhash.xxh3_128()
     for tensor in tensors:
         digest.update(f"{tensor.dtype} {list(tensor.shape)}".encode())
@@ -115,14 +115,15 @@ def _digest(tensors: Iterable[Tensor]) -> str:
 
 
 def _header_end(content: bytes) -> int:
+    """Return the offset after the header, whose length is in the first 8 bytes."""
     return 8 + int.from_bytes(content[:8], "little")
 
 
 def read_header(path: Path) -> Shard:
-    """What is in a shard; of its documents nothing is read.
+    """Read and verify the header of a shard, without the tensors.
 
     Raises:
-        BrokenShard: if its name or its header is not that of a whole shard.
+        BrokenShard: if its name, header or size is not that of a complete shard.
     """
     name = _NAME.fullmatch(path.name)
     if name is None:
@@ -136,46 +137,48 @@ def read_header(path: Path) -> Shard:
         head += file.read(end - 8)
     if xxhash.xxh3_128(head).hexdigest() != name[1]:
         raise BrokenShard("its header does not have the digest in its name")
-    header = json.loads(head[8:])  # as it was written, from here on
-    said = json.loads(header["__metadata__"]["parses"])
-    if said["version"] != VERSION:
-        raise BrokenShard(f"written in format version {said['version']}, this is version {VERSION}")
+    header = json.loads(head[8:])  # verified by the digest, so that no further checks are needed
+    manifest = json.loads(header["__metadata__"]["parses"])
+    if manifest["version"] != VERSION:
+        raise BrokenShard(f"written in format version {manifest['version']}, this is version {VERSION}")
     ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
     if end + max(ends, default=0) != size:
         raise BrokenShard("cut off, or longer than it was")
-    relations = [tuple(names) for names in said["relations"]]
+    relations = [tuple(names) for names in manifest["relations"]]
     documents = {}
-    for key, (number, id, text, kind, rows, digest) in said["documents"].items():
-        found = {field: header[f"{number}.{field}"] for field in _FIELDS}
-        tensors = {
-            field: (_DTYPES[entry["dtype"]], tuple(entry["shape"]), end + entry["data_offsets"][0])
-            for field, entry in found.items()
-        }
-        documents[key] = Entry(id, text, relations[kind], rows, digest, tensors)
+    for key, (number, id, text_digest, inventory, rows, digest) in manifest["documents"].items():
+        tensors = {}
+        for field in _FIELDS:
+            entry = header[f"{number}.{field}"]
+            tensors[field] = (_DTYPES[entry["dtype"]], tuple(entry["shape"]), end + entry["data_offsets"][0])
+        documents[key] = Entry(id, text_digest, relations[inventory], rows, digest, tensors)
     return Shard(path, size, documents)
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file that appears under its name with all its content, and on disk, or not at all."""
-    building = path.with_name(f"{WRITING}{uuid4().hex}")
+    """Write a file atomically and durably: temporary name, sync to disk, rename, sync of the folder.
+
+    After a crash or power failure, the file is complete or absent.
+    """
+    temporary = path.with_name(f"{WRITING}{uuid4().hex}")
     try:
-        with building.open("xb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(building, path)
+        os.replace(temporary, path)
     except BaseException:
-        building.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     handle = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(handle)  # the new name, too
+        os.fsync(handle)  # the new name is on disk only after the folder is synced
     finally:
         os.close(handle)
 
 
 def cannot_write(folder: Path, error: OSError) -> CorpusError:
-    """What to say of a folder that cannot be written to."""
+    """Return the error of a folder that cannot be written to."""
     remedy = "free some space" if error.errno in _FULL else "check the path and its permissions"
     reason = error.strerror or error
     return CorpusError(f"{folder}: parses cannot be written ({reason}); {remedy}, or name another folder")

@@ -1,4 +1,4 @@
-"""Reads treebanks: a file or a folder becomes `TreebankDocument`s."""
+"""Reader of treebanks: `TreebankDocument`s from a file or folder."""
 
 import gzip
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from datamodules.discourse.trees import Span, Tree
 
 __all__ = ["Span", "Tree", "TreebankDocument", "TreebankError", "read_treebank"]
 
-Reader = Callable[[str, str], list[TreebankDocument]]  # from the text of a file and its name
+Reader = Callable[[str, str], list[TreebankDocument]]  # (content, name) of a file -> documents
 READERS: dict[str, Reader] = {
     ".jsonl": nested_json.read_lines,
     ".json": nested_json.read_whole,
@@ -22,15 +22,15 @@ READERS: dict[str, Reader] = {
 
 
 def read_treebank(path: str | Path) -> list[TreebankDocument]:
-    """The documents of a file, or of all treebank files of a folder and those in it, sorted by name.
+    """Read the documents of a treebank file, or of all treebank files in a folder and its subfolders, sorted by name.
 
     Args:
-        path: `.jsonl` or `.json` (the form of `formats.nested_json`), `.rs3`, `.rs4`, `.dis` or `.conllu`; any of them
-            with `.gz` behind. Other files of a folder are passed over.
+        path: `.jsonl` or `.json` (the form of `formats.nested_json`), `.rs3`, `.rs4`, `.dis` or `.conllu`; each
+            also with `.gz`. Other files of a folder are ignored.
 
     Raises:
-        TreebankError: if there is nothing to read, a file is none of these or not in its format, a document is not
-            sound (see `records.checked`), or an id comes twice.
+        TreebankError: if there is nothing to read, the format of a file is unknown or violated, a document is
+            invalid (see `records.validate_document`), or an id is not unique.
     """
     path = Path(path)
     if not path.exists():

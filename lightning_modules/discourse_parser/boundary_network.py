@@ -1,4 +1,4 @@
-"""From vectors of words to scores of tags: where elementary discourse units begin."""
+"""Network of the EDU segmenter: tag scores from word vectors."""
 
 import torch
 from torch import Tensor, nn
@@ -9,29 +9,29 @@ OTHER, BEGIN = 0, 1
 
 
 def pool_pieces(vectors: Tensor, owners: Tensor, count: int) -> Tensor:
-    """The mean vector of the pieces of each word: [P, D], [P] -> [N, D]; zero for a word without any.
+    """Average the subword vectors of each word: [P, D], [P] -> [N, D]; zero for a word without subwords.
 
     Args:
-        vectors: of the pieces.
-        owners: the word that a piece is part of, -1 for none.
-        count: N.
+        vectors: vectors of subwords, [P, D].
+        owners: index of the word of each subword, -1 for none, [P].
+        count: number of words N.
     """
-    known = owners >= 0
-    vectors, owners = vectors[known], owners[known]
+    in_word = owners >= 0
+    vectors, owners = vectors[in_word], owners[in_word]
     sums = vectors.new_zeros(count, vectors.shape[1]).index_add(0, owners, vectors)
     sizes = torch.bincount(owners, minlength=count).clamp(min=1)
     return sums / sizes.unsqueeze(1)
 
 
 class SegmentationNetwork(nn.Module):
-    """A bidirectional LSTM over the words of a sentence, and a score for each tag of each word.
+    """Bidirectional LSTM over the words of a sentence, with a linear layer for tag scores.
 
     Args:
-        size: D, width of a word's vector.
-        layout: number of features of a word's place.
-        projection: width that vectors are brought to.
-        hidden_size: of each direction of the LSTM.
-        dropout: of vectors, projections and states.
+        size: width D of word vectors.
+        layout: number of layout features of a word.
+        projection: width that word vectors are projected to.
+        hidden_size: width of each direction of the LSTM.
+        dropout: probability, applied to vectors, projections and states.
     """
 
     def __init__(self, size: int, layout: int, projection: int = 160, hidden_size: int = 128, dropout: float = 0.3):
@@ -42,16 +42,16 @@ class SegmentationNetwork(nn.Module):
         self.score = nn.Linear(2 * hidden_size, 2)
 
     def words(self, vectors: Tensor, layout: Tensor) -> Tensor:
-        """What the LSTM reads of each word: [N, D], [N, layout] -> [N, projection + layout]."""
+        """Return the LSTM input of each word: [N, D], [N, layout] -> [N, projection + layout]."""
         return torch.cat([self.dropout(self.project(vectors)), layout], -1)
 
     def forward(self, words: Tensor, rows: Tensor, lengths: Tensor, begins: Tensor) -> Tensor:
-        """Scores of the tags; at the first word of a sentence nothing but a begin is possible.
+        """Return tag scores; the first word of a sentence can only be tagged as a beginning.
 
         Args:
-            words: what `words` gives, [N, projection + layout].
-            rows: the words of each chain, [C, T]; anything behind its end.
-            lengths: of the chains, [C], in the host's memory, 1 or more.
+            words: output of `words`, [N, projection + layout].
+            rows: indices of the words of each chain, [C, T]; ignored at padding.
+            lengths: number of words of each chain, at least 1, on the CPU, [C].
             begins: True at the first words of sentences, [N].
 
         Returns:

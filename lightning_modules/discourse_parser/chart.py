@@ -1,12 +1,12 @@
 """Distributions over the binary trees of a sequence of EDUs: the inside algorithm, exact marginals, the best tree.
 
 A tree over EDUs 0..E-1 has a node for every span (i, j) that it splits after k into (i, k) and (k + 1, j). A node has
-the score s(i, j) + u(i, k) . v(k + 1, j): of the span, and of how its two parts fit each other. Then
-P(tree) = exp(sum of the scores of its nodes) / Z. All functions take a batch of documents padded to E EDUs and work
-through the widths of spans, every document and start at a time.
+the score s(i, j) + u(i, k) . v(k + 1, j): the score of the span plus the compatibility of its two parts. Then
+P(tree) = exp(sum of the scores of its nodes) / Z. All functions take a batch of documents padded to E EDUs and loop
+over span widths; the spans of one width are computed in one operation, for all documents and starts.
 
-Charts are stored by width, twice, so that what is added up lies side by side: `left[b, i, w]` and
-`right[b, j, E - 1 - w]` both belong to the span of w + 1 EDUs that starts at i or ends at j.
+Every chart is stored twice, indexed by width, so that the terms of a sum over splits are adjacent in memory:
+`left[b, i, w]` is the span of w + 1 EDUs that starts at i, `right[b, j, E - 1 - w]` the one that ends at j.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 
 class Chart(NamedTuple):
-    """A value for every span, by width, filed under its start and under its end."""
+    """One value for every span, indexed by start and width and by end and width."""
 
     left: Tensor  # [B, E, E, ...]
     right: Tensor  # [B, E, E, ...]
@@ -29,13 +29,13 @@ class Chart(NamedTuple):
 
     @classmethod
     def of(cls, spans: tuple[Tensor, Tensor, Tensor], left: Tensor, right: Tensor, batch: int, size: int) -> "Chart":
-        """Files what spans have as left parts and as right parts.
+        """Build a chart from the values of spans as left parts and as right parts.
 
         Args:
             spans: document, start and end, each [N].
             left, right: values, [N, ...].
-            batch: documents B.
-            size: EDUs E that documents are padded to.
+            batch: number of documents B.
+            size: number of EDUs E that documents are padded to.
         """
         document, start, end = spans
         empty = left.new_zeros(batch, size, size, *left.shape[1:])
@@ -50,18 +50,18 @@ class Chart(NamedTuple):
         return self.left[:, :starts, :width], self.right[:, width : width + starts, size - width :]
 
     def put(self, width: int, values: Tensor) -> None:
-        """Files values [B, starts] of the spans of `width` + 1 EDUs."""
+        """Store the values [B, starts] of the spans of `width` + 1 EDUs."""
         starts = values.shape[1]
         self.left[:, :starts, width] = values
         self.right[:, width : width + starts, self.left.shape[1] - 1 - width] = values
 
 
 class Potentials(NamedTuple):
-    """Scores of nodes. What lies behind a document's end must be finite and is not read.
+    """Scores of nodes; entries beyond the end of a document must be finite and are ignored.
 
     Attributes:
-        spans: s(i, j), [B, E, E]; i < j is read.
-        fits: u of spans as left parts and v of spans as right parts, [B, E, E, D]; None if spans alone have scores.
+        spans: s(i, j), [B, E, E]; only i < j is read.
+        fits: u of spans as left parts and v of spans as right parts, [B, E, E, D]; None if only spans are scored.
     """
 
     spans: Tensor
@@ -78,12 +78,12 @@ class Potentials(NamedTuple):
 
 
 def _widths(size: int) -> list[tuple[int, int]]:
-    """Widths of spans from 1 (two EDUs) on, and how many spans each has."""
+    """Return (width, number of spans) from width 1 (two EDUs) up to the whole document."""
     return [(width, size - width) for width in range(1, size)]
 
 
 def inside(potentials: Potentials) -> Chart:
-    """Log of the summed weights of all trees over every span,
+    """Inside algorithm: log of the summed weights of all trees over every span.
 
     I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0.
     """
@@ -95,24 +95,24 @@ def inside(potentials: Potentials) -> Chart:
 
 
 def roots(chart: Chart, sizes: Tensor) -> Tensor:
-    """The chart's value for each whole document, [B]; sizes: EDUs of each, at least 1, [B]."""
+    """Return the value of each whole document, [B]; `sizes` is the number of EDUs of each, at least 1, [B]."""
     return chart.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1]
 
 
 def split_marginals(potentials: Potentials, chart: Chart, sizes: Tensor):
-    """Posterior probabilities, widest spans first.
+    """Outside pass: posterior probabilities of nodes and splits, widest spans first.
 
     Args:
         potentials: the scores.
         chart: their `inside`.
-        sizes: EDUs of each document, [B].
+        sizes: number of EDUs of each document, [B].
 
     Yields:
-        width, P(span is a node) [B, starts], and P(span is a node and is split so) [B, starts, width], with the
-        splits in order.
+        width, P(span is a node) [B, starts], and P(span is a node with that split) [B, starts, width], splits in
+        order.
     """
     size = chart.left.shape[1]
-    below = Chart.zeros(chart.left)  # what the nodes above give to their parts
+    below = Chart.zeros(chart.left)  # probability that each span receives from its possible parents
     below.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1] = 1
     for width, starts in reversed(_widths(size)):
         nodes = below.left[:, :starts, width] + below.right[:, width:, size - 1 - width]         # [B, starts]
@@ -123,7 +123,7 @@ def split_marginals(potentials: Potentials, chart: Chart, sizes: Tensor):
 
 
 def span_marginals(potentials: Potentials, sizes: Tensor, chart: Chart | None = None) -> Tensor:
-    """P(span (i, j) is a node), [B, E, E]; zero unless i < j. `chart` is the `inside`, where it is known already."""
+    """Return P(span (i, j) is a node), [B, E, E], zero unless i < j; `chart`: result of `inside`, if available."""
     marginals = torch.zeros_like(potentials.spans)
     for width, nodes, _ in split_marginals(potentials, chart or inside(potentials), sizes):
         marginals.diagonal(width, 1, 2).copy_(nodes)
@@ -131,9 +131,9 @@ def span_marginals(potentials: Potentials, sizes: Tensor, chart: Chart | None = 
 
 
 class _LogPartition(torch.autograd.Function):
-    """log Z with its gradient by the outside pass; autograd's own tape is much longer.
+    """log Z with a gradient from the outside pass, which needs much less memory than autograd's tape.
 
-    The gradient by s(i, j) is P(i, j), that by u(i, k) is the sum over j of mu(i, k, j) v(k + 1, j).
+    The derivative with respect to s(i, j) is P(i, j); with respect to u(i, k), sum over j of mu(i, k, j) v(k + 1, j).
     """
 
     @staticmethod
@@ -147,22 +147,24 @@ class _LogPartition(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         sizes, left, right, spans, *fits = ctx.saved_tensors
         potentials = Potentials(spans, Chart(*fits) if fits else None)
-        marginals, slopes = torch.zeros_like(spans), [torch.zeros_like(table) for table in fits]
+        marginals, fit_grads = torch.zeros_like(spans), [torch.zeros_like(table) for table in fits]
         for width, nodes, splits in split_marginals(potentials, Chart(left, right), sizes):
             marginals.diagonal(width, 1, 2).copy_(nodes)
             if fits:
                 u, v = potentials.fits.splits(width, nodes.shape[1])
-                for slope, other in zip(Chart(*slopes).splits(width, nodes.shape[1]), (v, u)):
-                    slope.addcmul_(splits.unsqueeze(-1), other)
-        return None, *(slope * grad.view(-1, *[1] * (slope.dim() - 1)) for slope in (marginals, *slopes))
+                for fit_grad, other in zip(Chart(*fit_grads).splits(width, nodes.shape[1]), (v, u)):
+                    fit_grad.addcmul_(splits.unsqueeze(-1), other)
+        # chain rule: each document's gradient is scaled by the gradient of its log Z
+        scaled = [local * grad.view(-1, *[1] * (local.dim() - 1)) for local in (marginals, *fit_grads)]
+        return None, *scaled
 
 
 def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
-    """log Z of every document; its gradient by the scores of spans are the exact span marginals.
+    """Return log Z of every document; its gradient with respect to span scores is the exact span marginals.
 
     Args:
         potentials: the scores.
-        sizes: EDUs of each document, at least 1, [B].
+        sizes: number of EDUs of each document, at least 1, [B].
 
     Returns:
         [B]; 0 for a document of one EDU.
@@ -170,20 +172,27 @@ def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
     return _LogPartition.apply(sizes, potentials.spans, *(potentials.fits or ()))
 
 
-def likeliest_splits(potentials: Potentials, chart: Chart | None = None) -> Tensor:
-    """The most probable k of every span (i, j), given that it is a node, int64 [B, E, E]; k = i unless i < j. `chart`
-    is the `inside`, where it is known already."""
+def most_probable_splits(potentials: Potentials, chart: Chart | None = None) -> Tensor:
+    """Return the most probable split k of every span (i, j), given that it is a node.
+
+    Args:
+        potentials: the scores.
+        chart: result of `inside`, if available.
+
+    Returns:
+        int64 [B, E, E]; k = i unless i < j.
+    """
     chart = chart or inside(potentials)
     size = potentials.spans.shape[1]
-    place = torch.arange(size, device=potentials.spans.device)
-    best = place.view(1, -1, 1).repeat(len(potentials.spans), 1, size)
+    position = torch.arange(size, device=potentials.spans.device)
+    best = position.view(1, -1, 1).repeat(len(potentials.spans), 1, size)
     for width, starts in _widths(size):
         best.diagonal(width, 1, 2).add_(potentials.splits(chart, width, starts).argmax(-1))
     return best
 
 
 class SplitPosterior(NamedTuple):
-    """Nodes that trees have with a probability worth having, in no order that matters."""
+    """Nodes whose posterior probability exceeds a threshold, in arbitrary order."""
 
     document: Tensor  # [N]
     start: Tensor  # i, [N]
@@ -193,38 +202,38 @@ class SplitPosterior(NamedTuple):
 
 
 def node_marginals(
-    potentials: Potentials, sizes: Tensor, least: float = 0.0, chart: Chart | None = None
+    potentials: Potentials, sizes: Tensor, min_prob: float = 0.0, chart: Chart | None = None
 ) -> SplitPosterior:
-    """mu(i, k, j) = P(the tree has a node over i..j that is split after k), of all nodes above `least`.
+    """Return all nodes with mu(i, k, j) = P(the tree has a node over i..j that is split after k) above `min_prob`.
 
     Args:
         potentials: the scores.
-        sizes: EDUs of each document, [B].
-        least: nodes of this probability or less are left out.
-        chart: the `inside`, where it is known already.
+        sizes: number of EDUs of each document, [B].
+        min_prob: nodes of this probability or less are left out.
+        chart: result of `inside`, if available.
     """
-    found = []
+    by_width = []
     for width, _, splits in split_marginals(potentials, chart or inside(potentials), sizes):
-        document, start, part = (splits > least).nonzero(as_tuple=True)
-        found.append((document, start, start + part, start + width, splits[document, start, part]))
-    if not found:  # documents of one EDU
+        document, start, part = (splits > min_prob).nonzero(as_tuple=True)
+        by_width.append((document, start, start + part, start + width, splits[document, start, part]))
+    if not by_width:  # documents of one EDU have no node
         none = sizes.new_empty(0)
         return SplitPosterior(none, none, none, none, potentials.spans.new_empty(0))
-    return SplitPosterior(*(torch.cat(column) for column in zip(*found)))
+    return SplitPosterior(*(torch.cat(column) for column in zip(*by_width)))
 
 
 def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
-    """The tree with the highest sum of node scores of every document (CKY); of equal ones, the earliest split.
+    """Return the tree with the highest sum of node scores of every document (CKY); ties go to the earliest split.
 
     With the scores themselves this is the most probable tree; with span marginals as scores it is the tree with the
-    most spans right in expectation (minimum Bayes risk).
+    highest expected number of correct spans (minimum Bayes risk).
 
     Args:
         potentials: the scores.
-        sizes: EDUs of each document, [B].
+        sizes: number of EDUs of each document, [B].
 
     Returns:
-        Nodes (start, split, end) of each document, a parent before its parts and the left part before the right,
+        Nodes (start, split, end) of each document, parents before children and left before right,
         int64 [E - 1, 3] on the CPU.
     """
     spans = potentials.spans
@@ -233,17 +242,17 @@ def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
         best, part = potentials.splits(chart, width, starts).max(-1)
         chart.put(width, best + spans.diagonal(width, 1, 2))
         choice.diagonal(width, 1, 2).copy_(part + torch.arange(starts, device=part.device))
-    return [_walk(table, size) for table, size in zip(choice.cpu().numpy(), sizes.tolist())]
+    return [_backtrack(table, size) for table, size in zip(choice.cpu().numpy(), sizes.tolist())]
 
 
-def _walk(choice, size: int) -> Tensor:
-    """The nodes below the root in a table of splits."""
-    nodes, waiting = [], [(0, size - 1)]
-    while waiting:
-        start, end = waiting.pop()
+def _backtrack(choice, size: int) -> Tensor:
+    """Return the nodes of the tree that a table of best splits stands for, in pre-order."""
+    nodes, pending = [], [(0, size - 1)]
+    while pending:
+        start, end = pending.pop()
         if start < end:
             split = int(choice[start, end])
             nodes.append((start, split, end))
-            waiting += [(split + 1, end), (start, split)]
+            pending += [(split + 1, end), (start, split)]
     return torch.tensor(nodes, dtype=torch.int64).view(-1, 3)
 

@@ -9,11 +9,11 @@ class LinearChainCRF(nn.Module):
 
         s(x, y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_t, y_t+1] + end[y_T]
 
-    The parameters have the names and the meaning that they have in AllenNLP's `ConditionalRandomField`. A tag that is
-    impossible at a place has an emission of -inf there; one at least must be possible.
+    Parameters have the names and meaning of AllenNLP's `ConditionalRandomField`. An impossible tag has an emission of
+    -inf; at every position at least one tag must be possible.
 
     Args:
-        num_tags: K.
+        num_tags: number of tags K.
     """
 
     def __init__(self, num_tags: int) -> None:
@@ -23,36 +23,36 @@ class LinearChainCRF(nn.Module):
         self.end_transitions = nn.Parameter(torch.zeros(num_tags))
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """Sum of log p(y | x) over the chains, a scalar.
+        """Return the sum of log p(y | x) over chains, a scalar.
 
         Args:
-            emissions: [C, T, K].
-            tags: [C, T]; anything where the chain has ended.
-            mask: True at the chain's places, which come first, [C, T]; every chain has one.
+            emissions: scores of the tags, [C, T, K].
+            tags: gold tags, [C, T]; ignored at padding.
+            mask: True at positions of the chain, which precede padding, [C, T]; no chain is empty.
         """
         return (self._score(emissions, tags, mask) - self._normalizer(emissions, mask)).sum()
 
     def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        own = emissions.gather(-1, tags.unsqueeze(-1)).squeeze(-1).masked_fill(~mask, 0)     # [C, T]
+        scores = emissions.gather(-1, tags.unsqueeze(-1)).squeeze(-1).masked_fill(~mask, 0)     # [C, T]
         moves = self.transitions[tags[:, :-1], tags[:, 1:]].masked_fill(~mask[:, 1:], 0)     # [C, T - 1]
         last = tags.gather(1, mask.sum(1, keepdim=True) - 1).squeeze(1)                      # [C]
-        return self.start_transitions[tags[:, 0]] + own.sum(1) + moves.sum(1) + self.end_transitions[last]
+        return self.start_transitions[tags[:, 0]] + scores.sum(1) + moves.sum(1) + self.end_transitions[last]
 
     def _normalizer(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The forward algorithm."""
+        """Forward algorithm: log of the summed exp(s(x, y)) over all tag sequences y, [C]."""
         alpha = self.start_transitions + emissions[:, 0]                                     # [C, K]
         for t in range(1, emissions.shape[1]):
-            on = torch.logsumexp(alpha.unsqueeze(2) + self.transitions, 1) + emissions[:, t]
-            alpha = torch.where(mask[:, t, None], on, alpha)
+            extended = torch.logsumexp(alpha.unsqueeze(2) + self.transitions, 1) + emissions[:, t]
+            alpha = torch.where(mask[:, t, None], extended, alpha)
         return torch.logsumexp(alpha + self.end_transitions, 1)                              # [C]
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The most likely tags of all chains at once (Viterbi): [C, T, K], [C, T] -> [C, T], 0 where a chain ended."""
+        """Return the most probable tags of all chains (Viterbi): [C, T, K], [C, T] -> [C, T], 0 at padding."""
         chains, length, _ = emissions.shape
         best, pointers = self.start_transitions + emissions[:, 0], []                        # [C, K]
         for t in range(1, length):
-            values, origin = (best.unsqueeze(2) + self.transitions).max(1)                   # over the tag before
+            values, origin = (best.unsqueeze(2) + self.transitions).max(1)                   # over the previous tag
             best = torch.where(mask[:, t, None], values + emissions[:, t], best)
             pointers.append(origin)
         tag = (best + self.end_transitions).argmax(1)                                        # [C]
@@ -60,16 +60,16 @@ class LinearChainCRF(nn.Module):
         for t in range(length - 1, -1, -1):
             tags[:, t] = torch.where(mask[:, t], tag, 0)
             if t:  # a chain that ends before t keeps its last tag until its end is reached
-                before = pointers[t - 1].gather(1, tag[:, None]).squeeze(1)
-                tag = torch.where(mask[:, t], before, tag)
+                previous = pointers[t - 1].gather(1, tag[:, None]).squeeze(1)
+                tag = torch.where(mask[:, t], previous, tag)
         return tags
 
 
 class AllenNLPCRF(nn.Module):
-    """`ConditionalRandomField` of the optional package allennlp-light, with the methods of `LinearChainCRF`.
+    """`ConditionalRandomField` of the optional package allennlp-light, with the interface of `LinearChainCRF`.
 
     Raises:
-        ImportError: if the package, or the ai2-tango that it needs, is not there.
+        ImportError: if the package, or the ai2-tango that it requires, is not installed.
     """
 
     def __init__(self, num_tags: int) -> None:
@@ -83,11 +83,11 @@ class AllenNLPCRF(nn.Module):
         self.inner = ConditionalRandomField(num_tags)
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """Sum of log p(y | x) over the chains, a scalar."""
+        """Return the sum of log p(y | x) over chains, a scalar."""
         return self.inner(_finite(emissions), tags, mask)
 
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The most likely tags, one chain after the other: [C, T, K], [C, T] -> [C, T]."""
+        """Return the most probable tags, chain by chain: [C, T, K], [C, T] -> [C, T]."""
         tags = torch.zeros(mask.shape, dtype=torch.long)
         for row, (best, _) in zip(tags, self.inner.viterbi_tags(_finite(emissions), mask)):
             row[: len(best)] = torch.as_tensor(best)
@@ -95,5 +95,5 @@ class AllenNLPCRF(nn.Module):
 
 
 def _finite(emissions: Tensor) -> Tensor:
-    """-inf times a mask of zeros would be no number."""
+    """Clamp -inf, which would become NaN when multiplied with a mask of zeros."""
     return emissions.clamp(min=-1e4)

@@ -1,4 +1,4 @@
-"""The parsers of `isanlp_rst` (Chistova 2024) behind the interface of ours."""
+"""Adapter of the parsers of `isanlp_rst` (Chistova 2024)."""
 
 import hashlib
 from importlib import import_module, metadata
@@ -12,25 +12,25 @@ from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import GUM, RST_DT
 from datamodules.documents import CorpusError
 
-# Raised whenever the same answer of theirs would become another parse.
+# Increased whenever the same output of the package would become a different parse.
 VERSION = 1
 _INVENTORIES = {"gumrrg": GUM, "rstdt": RST_DT, "unirst": GUM}
 
 
 class IsaNLPParser(LightningModule):
-    """A greedy parser with one tree a document: its LDD is that tree's, with the probability of a node's label where
-    the package gives one (of its models, most say 1).
+    """Greedy parser of the package `isanlp_rst`.
 
-    The package and its weights (Hugging Face hub; research use, see their licences) are loaded with the first document,
-    the weights by the package itself, which downloads them.
+    It predicts one tree per document, from which the LDD is computed, with the probability of a node's label if the
+    package gives one (most of its models give 1). The package downloads its weights (Hugging Face hub; research use,
+    see their licences) when the first document is parsed.
 
     Args:
-        rows: reading of the LDD.
-        band: half-width of the band to keep.
-        version: of the model: `gumrrg`, `unirst` (both with GUM's relations) or `rstdt`.
+        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
+        band: half-width of the LDD band.
+        version: version of the model: `gumrrg`, `unirst` (both with GUM's relations) or `rstdt`.
 
     Raises:
-        CorpusError: if the package is not installed, or there is no such version.
+        CorpusError: if the package is not installed, or the version is unknown.
     """
 
     def __init__(self, rows: Rows = "side", band: int = 128, version: str = "gumrrg") -> None:
@@ -49,7 +49,7 @@ class IsaNLPParser(LightningModule):
 
     @property
     def fingerprint(self) -> str:
-        """What identifies its answers: the package's version and the model's name."""
+        """Digest of the version of the package and the name of the model."""
         try:
             package = metadata.version("isanlp_rst")
         except metadata.PackageNotFoundError:
@@ -57,14 +57,14 @@ class IsaNLPParser(LightningModule):
         return hashlib.sha256(f"isanlp_rst {VERSION} {package} {self.version}".encode()).hexdigest()
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]:
-        """Parses each document of a batch, one by one as the package does."""
+        """Parse the documents of a batch one by one, as the package does."""
         return [self.parse(request) for request in batch]
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """The parse of one document.
+        """Parse one document.
 
         Raises:
-            CorpusError: if EDUs are given that it cannot keep to, or its answer does not fit the text.
+            CorpusError: if the package changes the EDUs of the request, or its EDUs do not fit the text.
         """
         if self._parser is None:
             device = self.device.index or 0 if self.device.type == "cuda" else -1
@@ -76,11 +76,14 @@ class IsaNLPParser(LightningModule):
             root = self._parser(request.text)["rst"][0]
         else:
             root = self._parser.from_edus([request.text[start:end] for start, end in request.edus])["rst"][0]
-        leaves, nodes = _flat(root)
-        edus = request.edus if request.edus is not None else located([leaf.text for leaf in leaves], request)
+        leaves, nodes = _flatten(root)
+        edus = request.edus if request.edus is not None else locate_edus([leaf.text for leaf in leaves], request)
         if len(edus) != len(leaves):
             raise CorpusError(f"document {request.id!r}: isanlp_rst made {len(leaves)} EDUs of the {len(edus)} given")
-        rows = [(a, k, b, NUCLEARITIES.index(unit.nuclearity), self._relation(unit)) for a, k, b, unit in nodes]
+        rows = [
+            (start, split, end, NUCLEARITIES.index(unit.nuclearity), self._relation(unit))
+            for start, split, end, unit in nodes
+        ]
         tree = torch.tensor(rows, dtype=torch.int32).reshape(-1, 5)
         probability = torch.tensor([float(getattr(unit, "proba", 1.0)) for *_, unit in nodes]).clamp(0, 1)
         band = min(self.band, len(edus) - 1)
@@ -92,20 +95,20 @@ class IsaNLPParser(LightningModule):
         return self.relations.index(self.inventory.class_of(unit.relation))
 
 
-def _flat(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
-    """Leaves in order, and (start, split, end, unit) of the inner units; without recursion, as trees may be deep."""
+def _flatten(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
+    """Return leaves in order and (start, split, end, unit) of inner units, without recursion, as trees may be deep."""
     leaves: list[Any] = []
     nodes: list[tuple[int, int, int, Any]] = []
-    first: dict[int, int] = {}  # id of a unit under way -> its first leaf, then its split
+    first: dict[int, int] = {}  # id of a unit that is being visited -> index of its first leaf
     split: dict[int, int] = {}
-    waiting = [(root, "down")]
-    while waiting:
-        unit, step = waiting.pop()
+    pending = [(root, "down")]
+    while pending:
+        unit, step = pending.pop()
         if unit.left is None:
             leaves.append(unit)
         elif step == "down":
             first[id(unit)] = len(leaves)
-            waiting += [(unit, "up"), (unit.right, "down"), (unit, "between"), (unit.left, "down")]
+            pending += [(unit, "up"), (unit.right, "down"), (unit, "between"), (unit.left, "down")]
         elif step == "between":
             split[id(unit)] = len(leaves) - 1
         else:
@@ -113,20 +116,21 @@ def _flat(root: Any) -> tuple[list[Any], list[tuple[int, int, int, Any]]]:
     return leaves, nodes
 
 
-def located(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
-    """Offsets of EDUs whose texts are known but for whitespace: their other characters follow each other in the text.
+def locate_edus(texts: list[str], request: ParseRequest) -> list[tuple[int, int]]:
+    """Return the character offsets of EDUs in a text, matched by their characters other than whitespace.
 
     Raises:
-        CorpusError: if they are not all of the text's characters, as a tokenizer may have changed some.
+        CorpusError: if these characters differ from those of the text, as after a tokenizer that changes some.
     """
-    places = [place for place, letter in enumerate(request.text) if not letter.isspace()]
-    edus, at = [], 0
+    positions = [position for position, char in enumerate(request.text) if not char.isspace()]
+    edus, index = [], 0
     for text in texts:
-        letters = "".join(text.split())
-        if letters != "".join(request.text[place] for place in places[at : at + len(letters)]) or not letters:
+        chars = "".join(text.split())
+        expected = "".join(request.text[position] for position in positions[index : index + len(chars)])
+        if chars != expected or not chars:
             raise CorpusError(f"document {request.id!r}: isanlp_rst's EDU {text[:40]!r} is not the text at its place")
-        edus.append((places[at], places[at + len(letters) - 1] + 1))
-        at += len(letters)
-    if at != len(places):
-        raise CorpusError(f"document {request.id!r}: isanlp_rst left out {request.text[places[at] :][:40]!r}")
+        edus.append((positions[index], positions[index + len(chars) - 1] + 1))
+        index += len(chars)
+    if index != len(positions):
+        raise CorpusError(f"document {request.id!r}: isanlp_rst left out {request.text[positions[index] :][:40]!r}")
     return edus

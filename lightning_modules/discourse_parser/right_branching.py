@@ -1,4 +1,4 @@
-"""The parser that needs no training: EDUs end at punctuation, trees branch to the right."""
+"""Right-branching baseline parser: EDUs end at punctuation, trees branch to the right."""
 
 import hashlib
 import re
@@ -12,22 +12,22 @@ from datamodules.discourse.parses import DiscourseParse, ParseRequest, nodes_of
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.relations import GUM
 
-# Raised whenever the same document would get another parse.
+# Increased whenever the same document would get a different parse.
 VERSION = 1
 _BREAK = re.compile(r"(?:[;:—–]|,(?=\s+(?:and|but|or|so|yet|which|who|because|although|while|if|when)\b)),?\s+")
-_SHORTEST = 3  # words an EDU
+_MIN_WORDS = 3  # of an EDU
 
 
 class RightBranchingParser(LightningModule):
-    """What every parser has to beat, behind the same interface.
+    """Baseline parser without training.
 
-    Sentences are cut after semicolons, colons, dashes, and commas before a conjunction or relative pronoun, where at
-    least three words stand on both sides. Trees branch to the right within sentences, over those of a paragraph, and
-    over paragraphs (`datamodules.discourse.baselines`); their distribution is that of one tree, zeros and ones.
+    Sentences are split after semicolons, colons, dashes, and commas before a conjunction or relative pronoun, if at
+    least three words are on both sides. Trees branch to the right within sentences, over the sentences of a paragraph,
+    and over paragraphs (`datamodules.discourse.baselines`); the LDD is that of one tree, zeros and ones.
 
     Args:
-        rows: reading of the LDD.
-        band: half-width of the band to keep.
+        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
+        band: half-width of the LDD band.
     """
 
     def __init__(self, rows: Rows = "side", band: int = 128) -> None:
@@ -37,15 +37,15 @@ class RightBranchingParser(LightningModule):
 
     @property
     def fingerprint(self) -> str:
-        """What identifies its answers."""
+        """Digest of the version and the relations."""
         return hashlib.sha256(f"right branching {VERSION} {self.relations}".encode()).hexdigest()
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int) -> list[DiscourseParse]:
-        """Parses each document of a batch."""
+        """Parse the documents of a batch."""
         return [self.parse(request) for request in batch]
 
     def parse(self, request: ParseRequest) -> DiscourseParse:
-        """The parse of one document.
+        """Parse one document.
 
         Raises:
             ValueError: if it is empty.
@@ -62,14 +62,14 @@ class RightBranchingParser(LightningModule):
 
 
 def segment(request: ParseRequest) -> list[tuple[int, int]]:
-    """EDUs by punctuation, none across the end of a sentence; offsets [start, end) in the text."""
+    """Split sentences at punctuation; return character offsets (start, end) of EDUs, end exclusive."""
     edus = []
     for start, end in request.sentences or ((0, len(request.text)),):
         sentence, first = request.text[start:end], 0
-        for found in _BREAK.finditer(sentence):
-            before, after = sentence[first : found.end()], sentence[found.end() :]
-            if min(len(before.split()), len(after.split())) >= _SHORTEST:
-                edus.append((start + first, start + found.end()))
-                first = found.end()
+        for match in _BREAK.finditer(sentence):
+            before, after = sentence[first : match.end()], sentence[match.end() :]
+            if min(len(before.split()), len(after.split())) >= _MIN_WORDS:
+                edus.append((start + first, start + match.end()))
+                first = match.end()
         edus.append((start + first, end))
     return [(start, end) for start, end in edus if request.text[start:end].strip()]

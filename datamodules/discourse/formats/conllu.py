@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from datamodules.discourse.dependencies import Dependencies, from_dependencies
-from datamodules.discourse.records import Offsets, TreebankDocument, TreebankError, checked
+from datamodules.discourse.records import Offsets, TreebankDocument, TreebankError, validate_document
 from datamodules.discourse.trees import Tree, TreeError
 
 # relation, with _m behind it for a further nucleus : EDU -> its head : depth : signals; the root has no arrow
@@ -95,7 +95,7 @@ def _document(part: _Lines, name: str) -> TreebankDocument:
         tree=_tree(put.edges, name, part.id),
         genre=part.genre,
     )
-    return checked(document, f"{name}:{part.place}")
+    return validate_document(document, f"{name}:{part.place}")
 
 
 def _put_together(part: _Lines, put: _Text, name: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from datamodules.discourse.records import TreebankDocument, TreebankError, checked, joined
+from datamodules.discourse.records import TreebankDocument, TreebankError, join_edus, validate_document
 from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
 
 TOKEN = re.compile(r"_!(?P<text>.*?)_!|(?P<word>[()]|[^\s()]+)", re.DOTALL)
@@ -147,10 +147,10 @@ def _text(bracket: _Bracket, name: str) -> str:
 
 def _document(identifier: str, texts: list[str], tree: Tree, name: str) -> TreebankDocument:
     clean = [text.removesuffix(PARAGRAPH_END).rstrip() for text in texts]
-    text, edus = joined(clean)
+    text, edus = join_edus(clean)
     ends = [edu for edu, raw in enumerate(texts) if raw.endswith(PARAGRAPH_END)]
     if ends and ends[-1] != len(texts) - 1:
         ends.append(len(texts) - 1)
     starts = [0] + [end + 1 for end in ends[:-1]]
     paragraphs = [(edus[start][0], edus[end][1]) for start, end in zip(starts, ends, strict=False)]
-    return checked(TreebankDocument(identifier, text, edus, paragraphs=paragraphs, tree=tree), name)
+    return validate_document(TreebankDocument(identifier, text, edus, paragraphs=paragraphs, tree=tree), name)

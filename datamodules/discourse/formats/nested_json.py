@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from datamodules.discourse.dependencies import Dependencies, from_dependencies
-from datamodules.discourse.records import TreebankDocument, TreebankError, checked
+from datamodules.discourse.records import TreebankDocument, TreebankError, validate_document
 from datamodules.discourse.trees import Tree, TreeError
 
 DEPENDENCIES = ("heads", "relations", "nuclearity", "depths")
@@ -61,7 +61,7 @@ def _document(record: Any, where: str) -> TreebankDocument:
         genre=str(record.get("genre") or ""),
         licence=str(record.get("license") or ""),
     )
-    return checked(document, where)
+    return validate_document(document, where)
 
 
 def _offsets(record: dict, name: str, place: str) -> list[tuple[int, int]]:

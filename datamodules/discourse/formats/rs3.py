@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import PurePath
 
-from datamodules.discourse.records import TreebankDocument, TreebankError, checked, joined
+from datamodules.discourse.records import TreebankDocument, TreebankError, join_edus, validate_document
 from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
 
 Extent = tuple[int, int]
@@ -56,8 +56,8 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         tree = Tree(len(texts), tuple(_nodes(_linked(units, kinds))))
     except TreeError as error:
         raise TreebankError(f"{name}: no tree: {error}; mend it in RSTTool or rstWeb") from error
-    joined_text, edus = joined(texts)
-    return [checked(TreebankDocument(identifier, joined_text, edus, tree=tree), name)]
+    joined_text, edus = join_edus(texts)
+    return [validate_document(TreebankDocument(identifier, joined_text, edus, tree=tree), name)]
 
 
 def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from datamodules.discourse.records import TreebankDocument, joined
+from datamodules.discourse.records import TreebankDocument, join_edus
 from datamodules.discourse.trees import SPAN, Node, Tree, multinuclear
 
 RELATIONS = ["elaboration", "cause", "same-unit"]
@@ -42,5 +42,5 @@ def documents(draw, **options) -> TreebankDocument:
     """A document whose EDUs are a few odd words each."""
     tree = draw(trees(**options))
     texts = [" ".join(draw(st.lists(WORDS, min_size=1, max_size=3))) for _ in range(tree.size)]
-    text, edus = joined(texts)
+    text, edus = join_edus(texts)
     return TreebankDocument("doc", text, edus, tree=tree)

@@ -8,8 +8,8 @@ from lightning_modules.discourse_parser.chart import (
     Chart,
     Potentials,
     best_trees,
-    likeliest_splits,
     log_partition,
+    most_probable_splits,
     node_marginals,
     span_marginals,
 )
@@ -116,7 +116,7 @@ def test_marginals_of_a_long_document_in_single_precision():
     spans = span_marginals(potentials, sizes)
     assert_close(spans.sum().item(), 299.0, atol=1e-2, rtol=0)  # a tree has E - 1 nodes
     assert spans.min() >= 0 and spans.max() <= 1 + 1e-4
-    kept = node_marginals(potentials, sizes, least=1e-6)
+    kept = node_marginals(potentials, sizes, min_prob=1e-6)
     assert kept.probability.min() > 1e-6 and len(kept.probability) < 300**3 / 6
 
 
@@ -130,7 +130,7 @@ def test_one_edu():
 def test_likeliest_splits_are_those_of_the_best_marginals():
     potentials, sizes = random_potentials(2, 8), torch.tensor([8, 6])
     nodes = node_marginals(potentials, sizes)
-    best = likeliest_splits(potentials)
+    best = most_probable_splits(potentials)
     table = torch.zeros(2, 8, 8, 8, dtype=torch.double)
     table[nodes.document, nodes.start, nodes.end, nodes.split] = nodes.probability
     for b, size in enumerate(sizes.tolist()):

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from lightning_modules.discourse_parser.discourse_charts import ChartReader, cut, document_ldd, document_tree
-from lightning_modules.discourse_parser.ldd import LabelClasses, band_of
+from lightning_modules.discourse_parser.discourse_charts import ChartReader, chunk_bounds, document_ldd, document_tree
+from lightning_modules.discourse_parser.ldd import LabelClasses, extract_band
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores
 from tests.lightning_modules.discourse_parser.brute_trees import ancestor, labelled, parent_is_nucleus, trees
 
@@ -32,15 +32,15 @@ def reader_with(members: int, **options) -> ChartReader:
 @pytest.mark.parametrize("size, cap", [(5, 10), (10, 10), (11, 10), (64, 10), (1000, 7), (9, 2)])
 def test_chunks_cover_a_text_in_order_and_keep_to_the_cap(size, cap):
     place = torch.arange(size)
-    chunks = cut(place // 2, place // 5, size, cap)
+    chunks = chunk_bounds(place // 2, place // 5, size, cap)
     assert [at for start, end in chunks for at in range(start, end)] == list(range(size))
     assert all(0 < end - start <= cap for start, end in chunks) and (len(chunks) == 1) == (size <= cap)
 
 
 def test_chunks_begin_where_paragraphs_or_sentences_do():
     place = torch.arange(60)
-    assert {start for start, _ in cut(place // 4, place // 12, 60, 30)} <= set(range(0, 60, 12))
-    assert {start for start, _ in cut(place // 4, place * 0, 60, 30)} <= set(range(0, 60, 4))
+    assert {start for start, _ in chunk_bounds(place // 4, place // 12, 60, 30)} <= set(range(0, 60, 12))
+    assert {start for start, _ in chunk_bounds(place // 4, place * 0, 60, 30)} <= set(range(0, 60, 4))
 
 
 def members_by_hand(reader: ChartReader, vectors, layout, units: Units) -> list[list[tuple]]:
@@ -91,7 +91,7 @@ def test_a_mixture_equals_the_sum_over_all_labelled_trees_of_its_members(rows):
     members = members_by_hand(reader, vectors, layout, units_of([(i, i) for i in range(5)]))
     expected = sum(distribution_by_hand(every, 5, rows) for every in members) / 2
     found = document_ldd(charts, CLASSES, 4, rows)
-    assert_close(found.band, band_of(expected, 4), atol=1e-6, rtol=0)
+    assert_close(found.band, extract_band(expected, 4), atol=1e-6, rtol=0)
     narrow = document_ldd(charts, CLASSES, 1, rows)  # gamma is that of all pairs
     assert_close(narrow.gamma, expected.sum((1, 2)) / 5, atol=1e-6, rtol=0)
 
@@ -116,7 +116,7 @@ def test_a_mixture_over_chunks_equals_the_sum_over_all_nested_trees(rows):
             every.append((math.prod(chance for chance, *_ in drawn), nodes, classes))
         expected = expected + distribution_by_hand(every, 5, rows) / 2
     found = document_ldd(charts, CLASSES, 4, rows)
-    assert_close(found.band, band_of(expected, 4), atol=1e-6, rtol=0)
+    assert_close(found.band, extract_band(expected, 4), atol=1e-6, rtol=0)
     narrow = document_ldd(charts, CLASSES, 1, rows)  # gamma is that of all pairs
     assert_close(narrow.gamma, expected.sum((1, 2)) / 5, atol=1e-6, rtol=0)
 
@@ -170,4 +170,4 @@ def test_band_of_a_whole_text_is_its_dense_distribution():
     (charts,) = reader.read(torch.randn(1, 6, 6), layout, [[(0, 6)]])
     wide = document_ldd(charts, CLASSES, 5, "side").band
     dense = torch.stack([wide[a, 5 - a : 11 - a] for a in range(6)])
-    assert_close(document_ldd(charts, CLASSES, 2, "side").band, band_of(dense, 2))
+    assert_close(document_ldd(charts, CLASSES, 2, "side").band, extract_band(dense, 2))

@@ -7,9 +7,9 @@ from torch.testing import assert_close
 from lightning_modules.discourse_parser.chart import Potentials, SplitPosterior, node_marginals
 from lightning_modules.discourse_parser.ldd import (
     LabelClasses,
-    band_of,
-    banded,
+    chunked_band,
     discourse_distribution,
+    extract_band,
     nucleus_leaves,
     side_distribution,
     span_masses,
@@ -109,7 +109,7 @@ def test_what_the_two_readings_differ_in():
 
 def test_band_of_a_whole_document():
     dense = torch.rand(7, 7, 2)
-    band = band_of(dense, 3)
+    band = extract_band(dense, 3)
     for a in range(7):
         for d in range(-3, 4):
             expected = dense[a, a + d] if 0 <= a + d < 7 else torch.zeros(2)
@@ -136,8 +136,8 @@ def test_chunks_equal_one_tree_that_nests_them(rows, width):
         blocks.append(discourse_distribution(nodes, labels, CLASSES, size, rows))
         nucleus.append(nucleus_leaves(nodes, labels.double(), CLASSES, size)[0, size - 1])
     over = discourse_distribution(*single(*zip(*top)), CLASSES, 3, "side")
-    band = banded(blocks, over, nucleus if rows == "nucleus" else None, width)
-    assert_close(band, band_of(expected, width))
+    band = chunked_band(blocks, over, nucleus if rows == "nucleus" else None, width)
+    assert_close(band, extract_band(expected, width))
 
 
 def span_labels(size, seed):
