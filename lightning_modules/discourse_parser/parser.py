@@ -115,7 +115,7 @@ class DiscourseParser(LightningModule):
         super().__init__()
         self.inventory = inventory_of(inventory)
         if min(members, cap - 1, band) < 1:
-            raise ValueError(f"members, cap and band must be at least 1, 2 and 1, got {members}, {cap} and {band}")
+            raise ValueError(f"members {members}, cap {cap}, band {band}: must be at least 1, 2 and 1")
         self.settings = {
             "encoder": encoder, "layers": list(layers), "frozen": frozen, "lora_rank": lora_rank, "window": window,
             "inventory": inventory, "members": members, "hidden_size": hidden_size, "fit_size": fit_size,
