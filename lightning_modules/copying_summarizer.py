@@ -24,6 +24,7 @@ from lightning_modules.networks.extended_output import (
     all_log_probs,
     candidate_log_probs,
     copied_words,
+    permitted_log_probs,
     sampling_memory,
     search_memory,
     target_log_probs,
@@ -99,6 +100,8 @@ class CopyingSummarizer(Summarizer):
         if options is None:
             rows = (samples.tokens != PAD).flatten().nonzero().squeeze(1)            # [N]
             return self.target_log_probs(batch, outputs, samples.tokens, rows)
+        if options.temperature == 1 and options.top_p == 1 and not (options.no_repeat_ngram or options.top_k):
+            return self._permitted_log_probs(batch, outputs, samples, options)
         source = self.source_ids(batch)
         oov_counts = sampling_memory(source, self.vocab_size)["oov_counts"]
         tokens_per_document = samples.tokens[0].numel()                              # K T
@@ -111,6 +114,20 @@ class CopyingSummarizer(Summarizer):
 
         forbidden = forbidden_tokens(options)
         return rescore(distribution, samples.tokens, samples.lengths, STOP, options, forbidden)
+
+    def _permitted_log_probs(
+        self, batch: Batch, outputs: CopyOutputs, samples: Samples, options: DecodingOptions
+    ) -> Tensor:
+        """Return `log_probs` for options that forbid tokens by their position alone."""
+        tokens, never = samples.tokens, forbidden_tokens(options)
+        steps = torch.arange(tokens.shape[-1], device=tokens.device)
+        real, early = steps < samples.lengths.unsqueeze(-1), steps < options.min_length          # [B, K, T], [T]
+        log_probs = 0
+        for chosen, forbidden in ((real & early, (*never, STOP)), (real & ~early, never)):
+            rows = chosen.flatten().nonzero().squeeze(1)                             # [N]
+            arguments = (self.network.output, len(self.text), outputs, self.source_ids(batch), tokens, rows)
+            log_probs = log_probs + permitted_log_probs(*arguments, forbidden)
+        return log_probs
 
     # Generation --------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -98,9 +99,10 @@ def distributions(model, batch, prefix: list[int], options: DecodingOptions | No
 
 
 @every_writer
-def test_samples_are_rescored_under_the_distribution_that_they_are_drawn_from(case, corpus_files):
+@pytest.mark.parametrize("constraints", [{"no_repeat_ngram": 2, "temperature": 0.6}, {}], ids=str)
+def test_samples_are_rescored_under_the_distribution_that_they_are_drawn_from(case, constraints, corpus_files):
     model, batch = first_batch(case, corpus_files)
-    constraints = {"min_length": 3, "max_length": 5, "no_repeat_ngram": 2, "temperature": 0.6}
+    constraints = {"min_length": 3, "max_length": 5} | constraints
     options = DecodingOptions(beam_size=300, sample=True, **constraints)
     drawn = model.sample(batch, options)
     with torch.no_grad(), without_dropout(model):
@@ -111,17 +113,36 @@ def test_samples_are_rescored_under_the_distribution_that_they_are_drawn_from(ca
     prefix = [first, drawn.tokens[0, 0, 1].item(), first]
     plain, constrained = distributions(model, batch, prefix, None), distributions(model, batch, prefix, options)
     early = distributions(model, batch, prefix[:1], options)
-    assert constrained[:, prefix[1]].isneginf().all(), "it would repeat the first two tokens"
+    repeats = constrained[:, prefix[1]]
+    assert not options.no_repeat_ngram or repeats.isneginf().all(), "it would repeat the first two tokens"
     stop = getattr(model.text, "stop", STOP)
     assert early[:, stop].isneginf().all() and constrained[:, stop].isfinite().all()
     for row in range(batch.batch_size):
         allowed = constrained[row].isfinite()
-        expected = (plain[row][allowed] / 0.6).log_softmax(-1)
+        expected = (plain[row][allowed] / options.temperature).log_softmax(-1)
         torch.testing.assert_close(constrained[row][allowed], expected, rtol=1e-4, atol=1e-4)
         # frequencies of the first tokens lie within six standard errors of their probabilities
         chances = distributions(model, batch, [], options)[row].exp()
         counts = drawn.tokens[row, :, 0].bincount(minlength=len(chances)) / 300
         assert ((counts - chances).abs() <= 6 * (chances * (1 - chances) / 300).sqrt() + 6 / 300).all()
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "pointer-coverage", "agents-m7"])
+def test_the_short_way_to_rescore_has_the_gradients_of_the_long_one(name, corpus_files):
+    """The long way, over all words, is taken where there is a temperature; here it is hardly one."""
+    model, batch = first_batch(next(case for case in CASES if case.name == name), corpus_files, dropout=0.0)
+    model.double()
+    options = DecodingOptions(beam_size=4, min_length=3, max_length=6, sample=True)
+    drawn = model.sample(batch, options)
+    ways = []
+    for way in (options, replace(options, temperature=1 + 1e-12)):
+        model.zero_grad()
+        log_probs = model.log_probs(batch, drawn, way)
+        (log_probs * torch.linspace(-1, 1, log_probs.numel()).view_as(log_probs)).sum().backward()
+        gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        ways.append((log_probs.detach(), gradient))
+    for short, long in zip(*ways):
+        torch.testing.assert_close(short, long, rtol=1e-6, atol=1e-9)
 
 
 @every_writer
