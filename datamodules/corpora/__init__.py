@@ -8,6 +8,8 @@ from datamodules.corpora.mixed_articles import MixedArticles
 from datamodules.corpora.modules import Modules
 from datamodules.corpora.own_sentences import OwnSentences
 from datamodules.corpora.planted_duplicates import PlantedDuplicates
+from datamodules.corpora.planted_enumerations import PlantedEnumerations
+from datamodules.corpora.planted_names import PlantedNames
 from datamodules.corpora.planted_trees import PlantedTrees
 from datamodules.corpora.texts import Texts
 
@@ -20,6 +22,8 @@ __all__ = [
     "Modules",
     "OwnSentences",
     "PlantedDuplicates",
+    "PlantedEnumerations",
+    "PlantedNames",
     "PlantedTrees",
     "Texts",
 ]

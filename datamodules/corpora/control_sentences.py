@@ -1,0 +1,40 @@
+"""What control corpora share: real sentences of the embedded corpus, and made-up names that no vocabulary has."""
+
+import random
+import sysconfig
+
+from datamodules.corpora.corpus import Corpus, make_document
+from datamodules.corpora.docstrings import Docstrings
+from datamodules.documents import BadRecord, CorpusError
+
+SPLITS = ("train", "val", "test")
+_CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
+
+
+def standard_library() -> Docstrings:
+    """Return the part of the embedded corpus that every installation has: docstrings of Python's standard library."""
+    return Docstrings([sysconfig.get_paths()["stdlib"]])
+
+
+def real_sentences(corpus: Corpus, split: str, min_words: int = 5, max_words: int = 14) -> list[str]:
+    """Return the different sentences of a split's documents that have between `min_words` and `max_words` words.
+
+    Raises:
+        CorpusError: if there are fewer than ten.
+    """
+    sentences: dict[str, None] = {}
+    for record in corpus.records(split):
+        document = make_document(record)
+        if not isinstance(document, BadRecord):
+            sentences |= dict.fromkeys(s for s in document.sentences if min_words <= len(s.split()) <= max_words)
+    if len(sentences) < 10:
+        raise CorpusError(
+            f"{corpus.title(split)}: {len(sentences)} sentences of {min_words} to {max_words} words; a control corpus "
+            "needs ten, so give a larger corpus"
+        )
+    return list(sentences)
+
+
+def made_up_name(rng: random.Random) -> str:
+    """Return a word of three syllables, such as "Zarubo": one of 343,000, so that hardly any occurs twice."""
+    return "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3)).capitalize()

@@ -1,0 +1,25 @@
+"""Rewards of control corpora, in which the right answer is known."""
+
+import re
+
+from datamodules.corpora.planted_names import planted_answer
+from lightning_modules.metrics.rewards import Reward, Written
+from lightning_modules.metrics.rouge_rewards import rouge_l_ids
+
+
+class PlantedAnswer(Reward):
+    """F1 of the longest common subsequence with the answer that a document of `PlantedNames` plants, stops included.
+
+    References are not read, so that flaws of theirs do not count.
+    """
+
+    reads_source = True
+
+    def __call__(self, written: Written) -> list[float]:
+        numbers: dict[str, int] = {}
+
+        def ids(text: str) -> list[int]:
+            return [numbers.setdefault(token, len(numbers)) for token in re.findall(r"\w+|\.", text.lower())]
+
+        answers = [ids(planted_answer(source)) for source in written.sources]
+        return [score.fmeasure for score in rouge_l_ids([ids(text) for text in written.texts], answers)]
