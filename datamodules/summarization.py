@@ -4,9 +4,7 @@ import copy
 import hashlib
 import json
 import os
-import shutil
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
@@ -16,6 +14,7 @@ from pytorch_lightning import LightningDataModule
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from datamodules.batch import Batch
+from datamodules.building import appearing_folder, building_folder
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.documents import CorpusError, Document
 from datamodules.loading import BatchSampler, ResumableLoader, order_seed
@@ -158,18 +157,24 @@ class SummarizationData(LightningDataModule, ABC):
             documents = self.documents(split)
             settings = [FEATURES_VERSION, self.feature_settings()]
             key = _digest(type(self).__name__, self.digest(split), self.text.state(), settings)
-            folder = self.cache_dir / "features"
-            folder.mkdir(parents=True, exist_ok=True)
-            processes = min(self.num_proc, len(documents))
-            self._features[split] = self.encode_all(
-                documents,
-                num_proc=processes if processes > 1 else None,
-                cache_file_name=str(folder / f"{key}.arrow"),
-                new_fingerprint=key,
-                desc=f"encoding {split}",
-            )
+            self._features[split] = self._cached_features(documents, key, f"encoding {split}")
             self._report_truncation(split)
         return self._features[split]
+
+    def _cached_features(self, documents: datasets.Dataset, key: str, title: str) -> datasets.Dataset:
+        """Features from the cache; where they are not in it, they are built beside it and then moved into it."""
+        folder = self.cache_dir / "features"
+        processes = min(self.num_proc, len(documents))
+        names = [f"{key}.arrow"]
+        if processes > 1:  # as `Dataset.map` names them
+            names = [f"{key}_{rank:05d}_of_{processes:05d}.arrow" for rank in range(processes)]
+        options = {"num_proc": processes if processes > 1 else None, "new_fingerprint": key, "desc": title}
+        if not all((folder / name).exists() for name in names):
+            with building_folder(folder) as building:
+                self.encode_all(documents, cache_file_name=str(building / f"{key}.arrow"), **options)
+                for name in names:
+                    (building / name).replace(folder / name)
+        return self.encode_all(documents, cache_file_name=str(folder / f"{key}.arrow"), **options)
 
     @rank_zero_only
     def _report_truncation(self, split: str) -> None:
@@ -207,11 +212,8 @@ class SummarizationData(LightningDataModule, ABC):
         """The same for some splits; the text is that of the training split whichever they are."""
         folder = self._text_folder()
         if self.text_dir is None and not folder.exists():
-            building = folder.with_name(f".{folder.name}.{os.getpid()}")
-            self.build_text(self.documents(TRAIN)).save(building)
-            with suppress(OSError):  # another run may have been first: its text is the same
-                building.rename(folder)
-            shutil.rmtree(building, ignore_errors=True)
+            with appearing_folder(folder) as building:
+                self.build_text(self.documents(TRAIN)).save(building)
         self.text = self.load_text(folder)
         for split in splits:
             self.features(split)

@@ -20,6 +20,7 @@ import json
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -32,6 +33,7 @@ from jsonargparse import ArgumentParser
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 
 from datamodules.atomic_write import atomic_write
+from datamodules.building import naming_full_disk
 from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
@@ -202,13 +204,26 @@ class RunRecord(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.is_global_zero:
-            atomic_write(self.run / "config.yaml", self.config)
-            if isinstance(trainer.datamodule, SummarizationData):
-                trainer.datamodule.save_text(self.run / "text")
-            seed = os.environ.get("PL_GLOBAL_SEED")
-            record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
-            record["data_seed"] = getattr(trainer.datamodule, "seed", None)  # of the order of documents
-            atomic_write(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
+            with naming_full_disk(self.run):
+                self._write(trainer)
+
+    def _write(self, trainer: Trainer) -> None:
+        atomic_write(self.run / "config.yaml", self.config)
+        resumed = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # with the text that is there
+        if isinstance(trainer.datamodule, SummarizationData) and not resumed:
+            self._save_text(trainer.datamodule)
+        seed = os.environ.get("PL_GLOBAL_SEED")
+        record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
+        record["data_seed"] = getattr(trainer.datamodule, "seed", None)  # of the order of documents
+        atomic_write(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
+
+    def _save_text(self, data: SummarizationData) -> None:
+        """Writes text/, whole or not at all: a run without it cannot be resumed."""
+        folder, partial = self.run / "text", self.run / ".text.part"
+        shutil.rmtree(partial, ignore_errors=True)
+        data.save_text(partial)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._check(trainer)

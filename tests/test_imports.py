@@ -15,6 +15,7 @@ PACKAGES = ("callbacks", "datamodules", "experiments", "lightning_modules")
 SHARED = {
     "datamodules.atomic_write": "text files that are written as a whole",
     "datamodules.batch": "Batch, the base class of what a DataModule hands to its model",
+    "datamodules.building": "folders that appear whole, and locks of caches",
     "datamodules.documents": "Document, and the errors of a corpus",
     "datamodules.text": "sentences, tokenizers, vocabularies",
     "lightning_modules.metrics": "metrics, usable on their own",
@@ -50,6 +51,7 @@ LAYERS = {
     "datamodules.text": (),
     "datamodules.atomic_write": (),
     "datamodules.batch": (),
+    "datamodules.building": (),
     "datamodules.documents": (),
 }
 # Import nothing of ours but their own layer: usable outside the suite.

@@ -2,22 +2,20 @@
 
 import hashlib
 import json
-import os
-import shutil
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
-from uuid import uuid4
 
 import pyarrow as pa
 from datasets import Dataset
 
+from datamodules.building import appearing_folder
 from datamodules.corpora.parallel import mapper, progress_bar
 from datamodules.documents import BadRecord, CorpusError, Document, Record
 from datamodules.text.sentences import Splitter, split_sentences
@@ -108,7 +106,7 @@ def build_documents(
         folder = folder_of(not require_references)  # the same documents, whether references are required or not
     if not (folder / "manifest.json").exists():
         to_document = partial(make_document, splitter=splitter, require_references=require_references)
-        with _appearing(folder) as building:
+        with appearing_folder(folder) as building:
             manifest = _write(corpus, split, building, to_document, on_bad_record, num_proc)
             manifest |= {"split": split, "splitter": splitter, "require_references": require_references}
             (building / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
@@ -231,22 +229,6 @@ def _converted(
             yield list(zip(batch, mapped(to_document, batch)))
             progress.advance(task, len(batch))
             batch = list(islice(records, _BATCH))
-
-
-@contextmanager
-def _appearing(folder: Path) -> Iterator[Path]:
-    """A folder to write into that takes its name when all went well, and goes when anything did not."""
-    building = folder.with_name(f".building-{uuid4().hex}")  # not by tempfile: others may read a shared cache
-    building.mkdir(parents=True)
-    try:
-        yield building
-        try:
-            os.rename(building, folder)
-        except OSError:  # another process was first: its folder holds the same
-            if not (folder / "manifest.json").exists():
-                raise
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
 def _all_have_references(folder: Path) -> bool:

@@ -31,8 +31,6 @@ from datamodules.discourse.shards import (
 )
 from datamodules.documents import CorpusError
 
-_STALE_SECONDS = 3600  # age after which an incomplete file is assumed to be abandoned
-
 
 class MissingParse(CorpusError):
     """Raised for a document whose parse is not in the cache."""
@@ -242,14 +240,10 @@ class ParseCache:
             text = json.dumps({"format": FORMAT, "version": VERSION}, indent=1) + "\n"
             if not (self.folder / "manifest.json").exists():
                 write_whole(self.folder / "manifest.json", text.encode())
-            for path in self.folder.glob(f"{WRITING}*"):
-                with suppress(FileNotFoundError):  # another process did it first, here and below
-                    if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                        path.unlink()
             for path in filter(lambda path: is_shard_name(path.name), self._broken):
-                with suppress(FileNotFoundError):
+                with suppress(FileNotFoundError):  # another writer was faster
                     path.rename(path.with_name(f"{path.name}.broken"))
-            # a trial file: permissions do not tell whether the disk is full or read-only
+            # Permissions do not say all: disks are full or read-only. Writing also removes what killed writers left.
             write_whole(self.folder / f"{WRITING}try", b"")
             (self.folder / f"{WRITING}try").unlink(missing_ok=True)
         except OSError as error:

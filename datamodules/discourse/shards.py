@@ -17,6 +17,7 @@ import xxhash
 from safetensors.torch import save
 from torch import Tensor
 
+from datamodules.building import builders_lock
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import CorpusError
 
@@ -161,15 +162,16 @@ def write_whole(path: Path, content: bytes) -> None:
     After a crash or power failure, the file is complete or absent.
     """
     temporary = path.with_name(f"{WRITING}{uuid4().hex}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with builders_lock(path.parent, WRITING):  # which also removes what killed writers have left
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
     handle = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(handle)  # the new name is on disk only after the folder is synced

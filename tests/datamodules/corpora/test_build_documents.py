@@ -8,6 +8,7 @@ from multiprocessing import Process
 
 import pytest
 
+from datamodules.building import LOCK
 from datamodules.corpora import Files
 from datamodules.corpora.corpus import (
     Corpus,
@@ -52,7 +53,7 @@ BROKEN = BadRecord("x.jsonl:7", "broken JSON", "mend it")
 
 
 def left_in(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.name != LOCK)
 
 
 def test_documents_come_back_as_they_went_in(tmp_path):
@@ -74,7 +75,7 @@ def test_built_once_and_anew_when_content_or_arguments_change(tmp_path):
     assert corpus.read == 3
     corpus.name = "other content"
     build_documents(corpus, "train", tmp_path)
-    assert corpus.read == 4 and len(list(tmp_path.iterdir())) == 4
+    assert corpus.read == 4 and len(list(tmp_path.glob("[!.]*"))) == 4
 
 
 def test_two_processes_convert_as_one_does(tmp_path):
@@ -172,7 +173,7 @@ def test_processes_that_build_at_once_agree(tmp_path):
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0, 0]
-    (folder,) = tmp_path.iterdir()
+    (folder,) = tmp_path.glob("[!.]*")
     assert sorted(path.name for path in folder.iterdir()) == ["documents.arrow", "manifest.json"]
     dataset = build_documents(Listed([record(str(i), f"Text {i}.") for i in range(20)]), "train", tmp_path)
     assert dataset["id"][:] == [str(i) for i in range(20)]

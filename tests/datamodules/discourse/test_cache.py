@@ -14,6 +14,7 @@ import torch
 from made_up_parses import RELATIONS, made_up_document, made_up_parse, same
 from safetensors import safe_open
 
+from datamodules.building import LOCK, builders_lock
 from datamodules.discourse import cache as cache_module
 from datamodules.discourse import shards
 from datamodules.discourse.cache import MissingParse, ParseCache, parse_key
@@ -220,7 +221,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
     monkeypatch.setattr(shards.os, "fsync", full)
     with pytest.raises(CorpusError, match=r"cannot be written \(No space left on device\); free some space"):
         writer.flush()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "manifest.json"]
     monkeypatch.undo()
     writer.flush()  # what was collected is still there
     assert same(ParseCache(tmp_path).get(KEYS[0]), PARSES[KEYS[0]])
@@ -248,14 +249,15 @@ def test_when_a_shard_is_written(tmp_path, monkeypatch):
     assert ParseCache(tmp_path / "interrupted").missing(KEYS[:2]) == KEYS[1:2]
 
 
-def test_leftovers_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path):
+def test_leftovers_are_removed_by_the_next_writer_unless_another_one_is_at_work(tmp_path):
     write(tmp_path, KEYS[:1])
-    old, new = tmp_path / ".writing-old", tmp_path / ".writing-new"
-    for path in (old, new):
-        path.write_bytes(b"half")
-    os.utime(old, (0, 0))
-    cache = write(tmp_path, KEYS[1:2])
-    assert not old.exists() and new.exists() and cache.missing(KEYS[:3]) == KEYS[2:3]
+    left = tmp_path / ".writing-half"
+    left.write_bytes(b"half")
+    with builders_lock(tmp_path, "none-"):
+        write(tmp_path, KEYS[1:2])
+        assert left.exists()
+    cache = write(tmp_path, KEYS[2:3])
+    assert not left.exists() and cache.missing(KEYS[:4]) == KEYS[3:4]
 
 
 # Kills -----------------------------------------------------------------------------------------------------------

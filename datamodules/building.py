@@ -1,0 +1,114 @@
+"""Building of caches: what is built appears whole, and what killed builders left is removed by the next one."""
+
+import errno
+import fcntl
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from datamodules.documents import CorpusError
+
+BUILDING = ".building-"  # beginning of the names of what is not whole yet
+LOCK = ".builders.lock"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of the disk, of a quota, of the size that a file may have
+_held: set[int] = set()  # descriptors of locks, which a forked worker must not keep when its parent dies
+
+
+def _in_forked_worker() -> None:
+    """Leaves locks, and the answer to Ctrl-C, to the builder that has forked this process."""
+    if _held:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for handle in _held:
+        os.close(handle)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_in_forked_worker)
+
+
+@contextmanager
+def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
+    """Hold the lock that all builders in a folder share; a builder that is alone first removes leftovers.
+
+    A lock is freed when its owner dies, however it dies: leftovers are what is there while nobody holds the lock.
+
+    Args:
+        folder: made if it is not there.
+        prefix: beginning of the names of leftovers.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    _held.add(handle)
+    try:
+        with suppress(PermissionError):  # whoever may write to a shared cache may lock it
+            os.fchmod(handle, folder.stat().st_mode & 0o666)
+        # Refused where another builder is at work. A file system without locks refuses it, too, to everybody.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove_leftovers(folder, prefix)
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+    finally:
+        _held.discard(handle)
+        os.close(handle)
+
+
+def _remove_leftovers(folder: Path, prefix: str) -> None:
+    for path in folder.glob(f"{prefix}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def building_folder(parent: Path) -> Iterator[Path]:
+    """A temporary folder to build in, removed at the end; what is whole is moved out of it.
+
+    Raises:
+        CorpusError: if the disk is full.
+    """
+    with naming_full_disk(parent), builders_lock(parent):
+        building = parent / f"{BUILDING}{uuid4().hex}"  # not by tempfile: others may read a shared cache
+        building.mkdir()
+        try:
+            yield building
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+
+
+@contextmanager
+def appearing_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into that takes its name when all went well, and goes when anything did not.
+
+    Raises:
+        CorpusError: if the disk is full.
+    """
+    with building_folder(folder.parent) as building:
+        yield building
+        try:
+            building.rename(folder)
+        except OSError:  # another process was first: its folder holds the same
+            if not folder.is_dir():
+                raise
+
+
+@contextmanager
+def naming_full_disk(place: Path) -> Iterator[None]:
+    """Name what was to be written in the error of a full disk, which does not say it itself.
+
+    Raises:
+        CorpusError: if the disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        reason = os.strerror(error.errno)
+        raise CorpusError(f"{place}: cannot be written ({reason}); free some space, or choose another folder") from None

@@ -1,0 +1,98 @@
+"""Builders of a cache that are killed, that fork workers, and that work beside each other."""
+
+import errno
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from datamodules.building import BUILDING, LOCK, appearing_folder, builders_lock, building_folder, naming_full_disk
+from datamodules.documents import CorpusError
+
+
+def forked(work) -> int:
+    """Number of a process that does something."""
+    process = os.fork()
+    if process == 0:
+        try:
+            work()
+        finally:
+            os._exit(1)
+    return process
+
+
+def wait_for(path: Path) -> None:
+    until = time.monotonic() + 240
+    while not path.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"{BUILDING}*"))
+
+
+def test_a_folder_appears_whole_and_not_at_all_after_an_error(tmp_path):
+    with appearing_folder(tmp_path / "documents") as building:
+        (building / "data").write_text("whole")
+        assert not (tmp_path / "documents").exists()
+    assert (tmp_path / "documents" / "data").read_text() == "whole"
+    with pytest.raises(ValueError, match="bad record"), appearing_folder(tmp_path / "other") as building:
+        (building / "data").write_text("half")
+        raise ValueError("bad record")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LOCK, "documents"]
+
+
+def test_of_two_builders_of_the_same_the_first_wins(tmp_path):
+    with appearing_folder(tmp_path / "documents") as first:
+        (first / "data").write_text("first")
+        with appearing_folder(tmp_path / "documents") as second:
+            (second / "data").write_text("second")
+            assert first.exists()  # the second builder has not taken it for a leftover
+    assert (tmp_path / "documents" / "data").read_text() == "second" and not leftovers(tmp_path)
+
+
+def test_the_next_builder_removes_what_a_killed_one_left_though_its_workers_live_on(tmp_path):
+    """A worker that a builder has forked does not keep its lock."""
+
+    def build() -> None:
+        with building_folder(tmp_path) as building:
+            (building / "half").write_text("half")
+            worker = os.fork()
+            if worker == 0:
+                time.sleep(600)
+                os._exit(0)
+            (tmp_path / "worker").write_text(str(worker))
+            (tmp_path / "worker").rename(tmp_path / "ready")
+            time.sleep(600)
+
+    builder = forked(build)
+    wait_for(tmp_path / "ready")
+    worker = int((tmp_path / "ready").read_text())
+    (left,) = leftovers(tmp_path)
+    with builders_lock(tmp_path):
+        assert leftovers(tmp_path) == [left]  # its owner lives
+    os.kill(builder, signal.SIGKILL)
+    os.waitpid(builder, 0)
+    os.kill(worker, 0)  # is there
+    with builders_lock(tmp_path):
+        assert not leftovers(tmp_path)
+    os.kill(worker, signal.SIGKILL)
+
+
+def test_workers_leave_ctrl_c_to_the_builder(tmp_path):
+    with builders_lock(tmp_path):
+        worker = forked(lambda: os._exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN))
+        assert os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) == 1
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
+def test_a_full_disk_is_named_with_the_place_and_other_errors_are_left(tmp_path):
+    message = rf"{tmp_path}: cannot be written \(No space left on device\); free some space"
+    with pytest.raises(CorpusError, match=message), appearing_folder(tmp_path / "documents"):
+        raise OSError(errno.ENOSPC, "Error writing bytes to file")
+    with pytest.raises(FileNotFoundError), naming_full_disk(tmp_path):
+        (tmp_path / "none").read_text()
+    assert not leftovers(tmp_path)
