@@ -5,6 +5,8 @@ other command imports what it needs (see `command_table`).
 """
 
 import difflib
+import os
+import signal
 import sys
 from importlib.metadata import version
 
@@ -58,9 +60,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"precis: error: precis has no command {command!r}; {hint}", file=sys.stderr)
         return 1
 
-    from experiments.run_command import run_command  # imports torch and Lightning
+    try:
+        from experiments.run_command import run_command  # imports torch and Lightning
 
-    return run_command(arguments)
+        return run_command(arguments)
+    except KeyboardInterrupt:
+        if os.environ.get("PRECIS_DEBUG"):
+            raise
+        print("precis: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT  # as a shell reports it
 
 
 if __name__ == "__main__":

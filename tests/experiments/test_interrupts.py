@@ -1,0 +1,56 @@
+"""Ctrl-C, and a full disk, in commands that do not train: one line, a status, no traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments import run_command
+
+ROOT = Path(__file__).parents[2]
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["check_configs", "command_line"])
+def test_ctrl_c_while_arguments_are_parsed(where, tiny_config, tmp_path, precis, monkeypatch):
+    monkeypatch.setattr(run_command, where, interrupt)
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run")
+    assert (done.status, done.err) == (130, "precis: interrupted\n")
+
+
+def test_ctrl_c_while_documents_are_read(corpus_files, tmp_path, precis, monkeypatch):
+    from datamodules.corpora import Files
+
+    monkeypatch.setattr(Files, "records", interrupt)
+    files = [f"--corpus.{split}={path}" for split, path in corpus_files.items()]
+    done = precis("corpus", "--corpus", "Files", *files, "--cache_dir", tmp_path / "cache")
+    assert done.status == 130 and done.err.endswith("precis: interrupted\n") and "Traceback" not in done.err
+    assert not list((tmp_path / "cache").glob(".building-*"))
+
+
+def test_ctrl_c_while_modules_are_imported():
+    """The signal comes at an exact place: the import of what carries commands out."""
+    script = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'experiments.run_command': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from experiments.cli import main\n"
+        "sys.exit(main(['corpus']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "precis: interrupted\n")
+
+
+def test_a_disk_that_is_full_in_a_test_is_named_with_the_file(run_folder, precis):
+    predictions = run_folder / "predictions.jsonl"
+    (run_folder / ".predictions.jsonl.rank0").symlink_to("/dev/full")  # where they are collected
+    done = precis("test", "--run", run_folder)
+    assert done.status == 1, done
+    assert "No space left on device; free some space" in done.err and str(predictions) in done.err
+    assert not predictions.exists() and not list(run_folder.glob(".predictions*"))
