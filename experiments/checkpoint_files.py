@@ -86,6 +86,7 @@ def _link(path: Path, other: Path) -> None:
     try:
         os.link(path, partial)
         partial.replace(other)
+        partial.unlink(missing_ok=True)  # which stays where both are the same file already, after a kill
     except OSError:  # a file system without links: for a moment there is no last one, but the one before
         path.replace(other)
 

@@ -62,6 +62,15 @@ def test_the_one_before_stays(tmp_path):
     assert steps_in(tmp_path / "checkpoints") == {"best.ckpt": 4, "last.ckpt": 3, "previous.ckpt": 2}
 
 
+def test_a_kill_between_link_and_checkpoint_leaves_nothing_for_ever(tmp_path):
+    save(tmp_path, 1, 2)
+    folder = tmp_path / "checkpoints"
+    (folder / "previous.ckpt").unlink()
+    os.link(folder / "last.ckpt", folder / "previous.ckpt")  # as far as the killed process came
+    save(tmp_path, 3)
+    assert steps_in(folder) == {"last.ckpt": 3, "previous.ckpt": 2}
+
+
 def test_without_hard_links_too(tmp_path, monkeypatch):
     def link(*_):
         raise PermissionError(1, "Operation not permitted")
