@@ -5,7 +5,7 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 DEMO := runs/demo
 
-.PHONY: help setup demo test test-slow test-processors test-cluster lint bench clean
+.PHONY: help setup demo test test-slow test-processors test-cluster harden lint bench clean
 .DEFAULT_GOAL := help
 
 help: ## explain every target
@@ -49,6 +49,9 @@ test-cluster: $(SETUP) ## prove sweeps, preemption and parsing on a SLURM of thi
 			|| echo "slurm-wlm and munge cannot be installed here"; \
 	fi
 	$(BIN)/python -m pytest -m cluster tests/cluster -rs
+
+harden: $(SETUP) ## kill a small run, and builders of caches, at every file operation (ten minutes on an idle core)
+	$(BIN)/python tests/hardening/crash_points.py
 
 lint: $(SETUP) ## check style with ruff
 	$(BIN)/ruff check .

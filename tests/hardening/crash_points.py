@@ -1,0 +1,344 @@
+"""Kills a small training run, and the building of caches, at every file operation, and looks at what comes after.
+
+    make harden        (or: python tests/hardening/crash_points.py --out hardening.json)
+
+A run that was killed is continued by `precis fit --run` (by `fit --config ... --resume auto` where it was killed before
+its config.yaml was there). Afterwards the run folder has to be that of a run which nobody killed: last and best
+checkpoint with the same weights, optimizer and step bit for bit, the same metrics.csv, config, text, and no other file.
+A cache that was killed while it was built is built by the next process; afterwards it has to hold the same, and nothing
+that the killed one has left.
+
+The processes that die are forked from one that has imported everything and parsed the command line already.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import yaml
+from killing import FileOperations
+
+STEPS = 6  # of the run: three to an epoch, a validation after each second
+
+
+class Outcome(NamedTuple):
+    """What came of a kill."""
+
+    number: int
+    operation: str
+    problem: str
+
+
+def write_corpus(folder: Path) -> dict[str, str]:
+    """Made-up documents: twelve to train on, three to validate, three to test; their files by split."""
+    from random import Random
+
+    from conftest import made_up, write_lines
+
+    rng, files, number = Random(0), {}, 0
+    for split, size in (("train", 12), ("val", 3), ("test", 3)):
+        rows = [made_up(number + i, rng) for i in range(size)]
+        files[split] = str(write_lines(folder / f"{split}.jsonl", rows))
+        number += size
+    return files
+
+
+def write_config(path: Path, files: dict[str, str]) -> Path:
+    """The config of a run of the smallest pointer-generator."""
+    decoding = {"beam_size": 1, "min_length": 1, "max_length": 3}
+    sizes = {"vocab_size": 30, "embedding_size": 2, "hidden_size": 2}
+    data = {"corpus": {"class_path": "datamodules.corpora.Files", "init_args": files}, "max_source": 10}
+    trainer = {"max_epochs": -1, "max_steps": STEPS, "val_check_interval": 2, "check_val_every_n_epoch": None}
+    quiet = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False, "log_every_n_steps": 1}
+    config = {
+        "seed_everything": 3,
+        "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": sizes | {"decoding": decoding}},
+        "data": {
+            "class_path": "datamodules.PointerGeneratorData",
+            "init_args": data | {"max_target": 5, "batch_size": 4},
+        },
+        "trainer": trainer | quiet | {"num_sanity_val_steps": 0},
+        "save_every": 3,
+        "wandb": "off",
+        "previews": 0,
+    }
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path
+
+
+# Processes -------------------------------------------------------------------------------------------------------
+
+
+def in_a_child(work: Callable[[], None], output: Path) -> int:
+    """Do something in a forked process; return its exit status, minus the number of the signal that killed it."""
+    process = os.fork()
+    if process == 0:
+        status = 1
+        with output.open("w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        try:
+            work()
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+class Parsed:
+    """A command of `precis` that has been parsed, and is then carried out as often as wanted, each time in a process
+    of its own.
+
+    Args:
+        arguments: of the command.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        from experiments.training import PrecisCLI, command_line
+
+        class Waiting(PrecisCLI):
+            def before_instantiate_classes(self) -> None:
+                waiting.append(self)
+
+            def instantiate_classes(self) -> None: ...
+
+            def _run_subcommand(self, subcommand: str) -> None: ...
+
+        waiting: list[PrecisCLI] = []
+        sys.argv = ["precis", *map(str, arguments)]
+        command_line(Waiting)
+        self.cli, self.plain = waiting[0], PrecisCLI
+
+    def carry_out(self) -> None:
+        """What the constructor of LightningCLI does after it has parsed."""
+        self.cli.__class__ = self.plain
+        self.cli._set_seed()
+        self.cli.before_instantiate_classes()
+        self.cli.instantiate_classes()
+        self.cli._run_subcommand(self.cli.subcommand)
+
+
+# A run -----------------------------------------------------------------------------------------------------------
+
+
+def differences(run: Path, whole: Path) -> str:
+    """What distinguishes a run folder from that of a run which nobody killed; empty if nothing does."""
+    ours, theirs = ({str(path.relative_to(f)) for path in f.rglob("*") if path.is_file()} for f in (run, whole))
+    found = [f"additional {name}" for name in sorted(ours - theirs)] + [f"no {name}" for name in sorted(theirs - ours)]
+    for name in sorted(ours & theirs - {".fit.lock", "environment.json", "checkpoints/previous.ckpt"}):
+        if name.endswith(".ckpt"):
+            pair = [torch.load(folder / name, weights_only=True) for folder in (run, whole)]
+            keys = ("state_dict", "optimizer_states", "global_step", "epoch")
+            found += [f"another {key} in {name}" for key in keys if not _equal(pair[0][key], pair[1][key])]
+        elif (run / name).read_bytes() != (whole / name).read_bytes():
+            found.append(f"another {name}")
+    return "; ".join(found)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+class RunCrashes:
+    """A small `precis fit`, killed at its file operations in the run folder.
+
+    Args:
+        folder: to work in.
+    """
+
+    name = "`precis fit`, run folder"
+
+    def __init__(self, folder: Path) -> None:
+        from experiments import run_folder
+
+        run_folder._git = lambda *arguments: None  # which asks other processes, and changes no file
+        self.folder, self.run, self.whole = folder, folder / "run", folder / "whole"
+        self.output = folder / "output.txt"
+        config = write_config(folder / "config.yaml", write_corpus(folder / "corpus"))
+        self.start = Parsed("fit", f"--config={config}", f"--run_dir={self.run}", "--resume=auto")
+        self.operations = self._whole_run()
+        self.config = (self.whole / "config.yaml").read_bytes()
+        shutil.copytree(self.whole, self.run)
+        self.resume = Parsed("fit", f"--config={self.run}/config.yaml", f"--run_dir={self.run}", "--resume=auto")
+
+    def _whole_run(self) -> list[str]:
+        """Its operations; the first run fills the cache, the second one is counted."""
+        record = self.folder / "operations.json"
+
+        def counted() -> None:
+            operations = FileOperations(self.run)
+            operations.watch()
+            self.start.carry_out()
+            record.write_text(json.dumps(operations.seen))
+
+        for work in (self.start.carry_out, counted):
+            shutil.rmtree(self.run, ignore_errors=True)
+            if status := in_a_child(work, self.output):
+                raise RuntimeError(f"the run that nobody kills ended with {status}:\n{self.output.read_text()}")
+        self.run.rename(self.whole)
+        return json.loads(record.read_text())
+
+    def crash(self, number: int) -> str:
+        """Kill a run at an operation, continue it, and return what is wrong then."""
+        shutil.rmtree(self.run, ignore_errors=True)
+
+        def killed() -> None:
+            FileOperations(self.run, number).watch()
+            self.start.carry_out()
+
+        status = in_a_child(killed, self.output)
+        if status != -signal.SIGKILL:
+            return f"was to be killed, ended with {status}: {self.output.read_text()[-1000:]}"
+        config = self.run / "config.yaml"
+        if config.exists() and config.read_bytes() != self.config:
+            return "a config.yaml that is not whole"
+        if status := in_a_child((self.resume if config.exists() else self.start).carry_out, self.output):
+            return f"cannot be continued ({status}): {self.output.read_text()[-1000:]}"
+        return differences(self.run, self.whole)
+
+
+# Caches ----------------------------------------------------------------------------------------------------------
+
+
+class CacheCrashes:
+    """Documents, text, features and parses of a small corpus, killed at the file operations in their cache.
+
+    Args:
+        folder: to work in.
+    """
+
+    name = "documents, text, features and parses, cache"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.cache, self.output = folder, folder / "cache", folder / "output.txt"
+        self.files = write_corpus(folder / "corpus")
+        record = folder / "operations.json"
+
+        def counted() -> None:
+            operations = FileOperations(self.cache)
+            operations.watch()
+            self.build()
+            record.write_text(json.dumps(operations.seen))
+
+        if status := in_a_child(counted, self.output):
+            raise RuntimeError(f"the cache that nobody kills ended with {status}:\n{self.output.read_text()}")
+        self.operations = json.loads(record.read_text())
+        self.whole = self._content()
+
+    def build(self) -> None:
+        """Builds what the cache lacks."""
+        from made_up_parses import made_up_document, made_up_parse
+
+        from datamodules import PointerGeneratorData
+        from datamodules.corpora import Files
+        from datamodules.discourse.cache import ParseCache
+        from datamodules.discourse.parses import ParseRequest
+
+        data = PointerGeneratorData(Files(**self.files), vocab_size=30, cache_dir=self.cache / "corpus")
+        data.prepare_data()
+        parses = ParseCache(self.cache / "parses")
+        missing = parses.missing([str(number) for number in range(6)])
+        with parses.writer(documents=2) as writer:
+            for key in missing:
+                writer.add(key, made_up_parse(ParseRequest.of(made_up_document(int(key)))))
+
+    def _content(self) -> dict[str, Any]:
+        """Names and bytes of its files; of parses, whose files have names of their own, the keys and what is broken."""
+        from datamodules.discourse.cache import ParseCache
+
+        paths = [path for path in self.cache.rglob("*") if path.is_file() and path.suffix != ".safetensors"]
+        content: dict[str, Any] = {str(path.relative_to(self.cache)): path.read_bytes() for path in paths}
+        parses = ParseCache(self.cache / "parses")
+        return content | {"keys": sorted(map(int, parses._where)), "broken": parses.verify()}
+
+    def crash(self, number: int) -> str:
+        """Kill a builder at an operation, let another one build, and return what is wrong then."""
+        shutil.rmtree(self.cache, ignore_errors=True)
+
+        def killed() -> None:
+            FileOperations(self.cache, number).watch()
+            self.build()
+
+        status = in_a_child(killed, self.output)
+        if status != -signal.SIGKILL:
+            return f"was to be killed, ended with {status}: {self.output.read_text()[-1000:]}"
+        if status := in_a_child(self.build, self.output):
+            return f"cannot be built ({status}): {self.output.read_text()[-1000:]}"
+        content = self._content()
+        names = content.keys() ^ self.whole.keys()
+        names |= {name for name in content.keys() & self.whole.keys() if content[name] != self.whole[name]}
+        return "; ".join(f"{'other' if name in content else 'no'} {name}" for name in sorted(names))
+
+
+# All of it -------------------------------------------------------------------------------------------------------
+
+
+def outcomes(crashes: RunCrashes | CacheCrashes, numbers: Iterable[int]) -> Iterable[Outcome]:
+    """Kill at these operations, one after the other."""
+    for number in numbers:
+        yield Outcome(number, crashes.operations[number - 1], crashes.crash(number))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=None, help="JSON with every kill and what came of it")
+    parser.add_argument("--every", type=int, default=1, help="kill at each n-th operation only")
+    parser.add_argument("--first", type=int, default=1, help="the operation to begin with")
+    parser.add_argument("--only", choices=("run", "cache"), default=None)
+    options = parser.parse_args()
+    sys.path.append(str(Path(__file__).parents[1]))  # what makes up corpora and parses for tests
+    torch.set_num_threads(1)
+    kinds = {"run": RunCrashes, "cache": CacheCrashes}
+    done, lost = {}, 0
+    with tempfile.TemporaryDirectory(prefix="precis-harden-") as place:
+        os.environ["PRECIS_CACHE"] = str(Path(place) / "documents")
+        from experiments.run_command import _quiet
+        from experiments.training import load_classes
+
+        _quiet()
+        load_classes()
+        for name, kind in kinds.items():
+            if options.only not in (None, name):
+                continue
+            folder = Path(place) / name
+            folder.mkdir()
+            crashes, started = kind(folder), time.monotonic()
+            numbers = range(options.first, len(crashes.operations) + 1, options.every)
+            found = []
+            for outcome in outcomes(crashes, numbers):
+                found.append(outcome)
+                print(outcome.number, outcome.operation, outcome.problem or "as if nothing had been", flush=True)
+            bad = [outcome for outcome in found if outcome.problem]
+            lost += len(bad)
+            kinds_of = dict(Counter(outcome.operation.split()[0] for outcome in found))
+            print(f"{kind.name}: {len(crashes.operations)} operations, {len(found)} tried, {len(found) - len(bad)} "
+                  f"survived, {len(bad)} lost; {kinds_of}; {time.monotonic() - started:.0f} s", flush=True)  # fmt: skip
+            done[name] = {"operations": len(crashes.operations), "kills": [outcome._asdict() for outcome in found]}
+    if options.out:
+        options.out.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
+    return int(lost > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
