@@ -241,9 +241,10 @@ class ParseCache:
             if not (self.folder / "manifest.json").exists():
                 write_whole(self.folder / "manifest.json", text.encode())
             for path in filter(lambda path: is_shard_name(path.name), self._broken):
-                with suppress(FileNotFoundError):  # another writer was faster
+                with suppress(FileNotFoundError):  # another process did it first
                     path.rename(path.with_name(f"{path.name}.broken"))
-            # Permissions do not say all: disks are full or read-only. Writing also removes what killed writers left.
+            # a trial file: permissions do not tell whether the disk is full or read-only; writing it also removes
+            # what killed writers left
             write_whole(self.folder / f"{WRITING}try", b"")
             (self.folder / f"{WRITING}try").unlink(missing_ok=True)
         except OSError as error:

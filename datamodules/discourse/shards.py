@@ -159,10 +159,10 @@ def read_header(path: Path) -> Shard:
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file atomically and durably: temporary name, sync to disk, rename, sync of the folder.
 
-    After a crash or power failure, the file is complete or absent.
+    After a crash or power failure, the file is complete or absent. Temporary files of killed writers are removed.
     """
     temporary = path.with_name(f"{WRITING}{uuid4().hex}")
-    with builders_lock(path.parent, WRITING):  # which also removes what killed writers have left
+    with builders_lock(path.parent, WRITING):
         try:
             with temporary.open("xb") as file:
                 file.write(content)

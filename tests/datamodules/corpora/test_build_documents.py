@@ -72,7 +72,7 @@ def test_built_once_and_anew_when_content_or_arguments_change(tmp_path):
     assert paths[0] == paths[1] and corpus.read == 1
     build_documents(corpus, "train", tmp_path, splitter="tokenized")
     assert corpus.read == 2
-    build_documents(corpus, "train", tmp_path, require_references=True)  # all of them have references
+    build_documents(corpus, "train", tmp_path, require_references=True)  # the same documents: each has a reference
     assert corpus.read == 2
     corpus.name = "other content"
     build_documents(corpus, "train", tmp_path)
