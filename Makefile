@@ -50,8 +50,9 @@ test-cluster: $(SETUP) ## prove sweeps, preemption and parsing on a SLURM of thi
 	fi
 	$(BIN)/python -m pytest -m cluster tests/cluster -rs
 
-harden: $(SETUP) ## kill a small run, and builders of caches, at every file operation (ten minutes on an idle core)
+harden: $(SETUP) ## kill runs and builders of caches at every file operation; damaged records, hostile configs (15 minutes)
 	$(BIN)/python tests/hardening/crash_points.py
+	$(BIN)/python tests/hardening/files.py
 
 lint: $(SETUP) ## check style with ruff
 	$(BIN)/ruff check .

@@ -41,9 +41,9 @@ def check_ranges(config: Any) -> None:
         name = key.rpartition(".")[2]
         least = _LEAST.get(name)
         if least is not None and value < least:
-            raise CorpusError(f"{key}: must be at least {least}, got {value}")
+            raise CorpusError(f"{key} must be at least {least}, got {value}")
         if (name == "dropout" or name.endswith("_dropout")) and not 0 <= value <= 1:
-            raise CorpusError(f"{key}: must be between 0 and 1, got {value}")
+            raise CorpusError(f"{key} must be between 0 and 1, got {value}")
 
 
 def _numbers(value: Any, where: str = "") -> Iterator[tuple[str, float]]:

@@ -1,5 +1,6 @@
 """Whether the points of a sweep can be made, before any starts."""
 
+import copy
 import json
 import warnings
 from collections.abc import Iterable
@@ -36,6 +37,7 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
             check_ranges(config)
         except CorpusError as error:
             raise CorpusError(f"point {label!r}: {error}") from None
+        config = copy.deepcopy(config)  # parsing changes what it is given
         parts = {"model": config["model"], "data": config["data"]}
         callbacks = (config.get("trainer") or {}).get("callbacks")
         key = json.dumps([parts, callbacks], sort_keys=True, default=str)

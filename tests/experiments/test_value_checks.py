@@ -7,20 +7,20 @@ from experiments.parse_errors import explain
 from experiments.run_folder import load_run
 
 REFUSED = {
-    "data.batch_size": (-4, "data.batch_size: must be at least 1, got -4"),
-    "data.max_train": (-1, "data.max_train: must be at least 1, got -1"),
+    "data.batch_size": (-4, "data.batch_size must be at least 1, got -4"),
+    "data.max_train": (-1, "data.max_train must be at least 1, got -1"),
     "data.max_target": (1, "data.max_source must be at least 1 and max_target 2; got 30, 1"),
     "data.tokenizer": ("word", "data.tokenizer: expected one of"),
-    "model.hidden_size": (-3, "model.hidden_size: must be at least 1, got -3"),
-    "model.vocab_size": (0, "model.vocab_size: must be at least 1, got 0"),
-    "model.dropout": (1.5, "model.dropout: must be between 0 and 1, got 1.5"),
-    "model.learning_rate": (-0.1, "model.learning_rate: must be at least 0, got -0.1"),
-    "model.embedding_std": (-1.0, "model.embedding_std: must be at least 0, got -1.0"),
-    "model.decoding.beam_size": (0, "model.decoding.beam_size: must be at least 1, got 0"),
+    "model.hidden_size": (-3, "model.hidden_size must be at least 1, got -3"),
+    "model.vocab_size": (0, "model.vocab_size must be at least 1, got 0"),
+    "model.dropout": (1.5, "model.dropout must be between 0 and 1, got 1.5"),
+    "model.learning_rate": (-0.1, "model.learning_rate must be at least 0, got -0.1"),
+    "model.embedding_std": (-1.0, "model.embedding_std must be at least 0, got -1.0"),
+    "model.decoding.beam_size": (0, "model.decoding.beam_size must be at least 1, got 0"),
     "model.decoding.min_length": (90, "min_length"),
-    "trainer.accumulate_grad_batches": (0, "trainer.accumulate_grad_batches: must be at least 1, got 0"),
-    "trainer.gradient_clip_val": (-1, "trainer.gradient_clip_val: must be at least 0, got -1"),
-    "previews": (-1, "previews: must be at least 0, got -1"),
+    "trainer.accumulate_grad_batches": (0, "trainer.accumulate_grad_batches must be at least 1, got 0"),
+    "trainer.gradient_clip_val": (-1, "trainer.gradient_clip_val must be at least 0, got -1"),
+    "previews": (-1, "previews must be at least 0, got -1"),
 }
 
 

@@ -144,7 +144,7 @@ def test_a_point_keeps_its_folder_whatever_stands_beside_it(tmp_path, tiny_confi
         ({"set": {"trainer.max_epochs": "many"}, "seeds": [1]}, "point 'seed=1': trainer.max_epochs: "),
         ({"points": [{"name": "wide", "model.hidden_size": 1.5}]}, "point 'wide': model.hidden_size: "),
         ({"grid": {"model.dropout": [0.1, 0.1]}}, "'dropout=0.1' and 'dropout=0.1' are the same run"),
-        ({"grid": {"data.vocab_size": [50, 60]}}, "are the same run (data.vocab_size changes nothing)"),
+        ({"grid": {"data.vocab_size": [50, 60]}}, "data.vocab_size: the data takes it from the model"),
         ({"gird": {"model.dropout": [0.1]}}, "unknown key 'gird'"),
         ({"grid": {}}, "grid must be keys with values, not empty"),
         ({"grid": {"model.dropout": []}}, "grid: model.dropout must be a list with a value at least"),
@@ -400,3 +400,11 @@ def test_a_line_end_in_a_profile_is_refused(profile, where, dry, tmp_path, tiny_
     options = ["--launcher", "slurm", "--profile", tmp_path / "profile.yaml"]
     done = precis("sweep", path, "--out", tmp_path / "out", *options, *dry)
     assert done.status == 1 and f"profile: {where}" in done.err and not (tmp_path / "out").exists()
+
+
+def test_where_there_is_no_slurm_it_is_said(tmp_path, tiny_config, precis, monkeypatch):
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = write_sweep(tmp_path, tiny_config, seeds=[1])
+    done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm")
+    assert done.status == 1 and "no SLURM here (no sbatch on PATH)" in done.err and "--launcher local" in done.err
