@@ -1,6 +1,6 @@
 import pytest
 
-from lightning_modules.metrics.control_rewards import PlantedAnswer
+from callbacks.control_rewards import PlantedAnswer
 from lightning_modules.metrics.rewards import Written
 
 DOCUMENT = (

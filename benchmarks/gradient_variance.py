@@ -1,0 +1,81 @@
+"""Variance of the gradient of self-critical training, for each baseline and credit.
+
+    python benchmarks/gradient_variance.py --seed 1
+
+The model is the one of the control of self-critical training (`control_self_critical.yaml`) after its steps of
+likelihood. The gradient of the self-critical term is drawn many times for one batch of documents; its variance is the
+sum of the variances of all weights, beside the squared length of the mean gradient.
+"""
+
+import argparse
+import logging
+import warnings
+from pathlib import Path
+
+import torch
+import yaml
+from pytorch_lightning import Trainer, seed_everything
+from torch import Tensor
+
+from callbacks import SelfCritical
+from callbacks.control_rewards import PlantedAnswer
+from experiments.run_folder import build
+from lightning_modules.summarizer import Summarizer
+
+CONFIG = Path(__file__).parents[1] / "experiments" / "configs" / "pointer_generator" / "control_self_critical.yaml"
+ARMS = [
+    ("greedy", "summary", 1), ("greedy", "summary", 4), ("leave_one_out", "summary", 2),
+    ("leave_one_out", "summary", 4), ("leave_one_out", "reward_to_go", 4), ("leave_one_out", "myopic", 4),
+]  # fmt: skip
+
+
+def trained(seed: int) -> tuple[Summarizer, object]:
+    """Return the control's model after its steps of likelihood, and a batch of training documents."""
+    config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    steps = config["trainer"]["callbacks"][0]["init_args"]["start_step"]
+    seed_everything(seed, verbose=False)
+    model, data = build(config)
+    model.configure_optimizers = lambda: torch.optim.Adam(model.parameters(), **config["optimizer"]["init_args"])
+    trainer = Trainer(
+        accelerator="cpu", max_steps=steps, gradient_clip_val=2.0, limit_val_batches=0, use_distributed_sampler=False,
+        logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    trainer.fit(model, data)
+    model.log = lambda *arguments, **options: None
+    return model, next(iter(data.train_dataloader()))
+
+
+def gradients(model: Summarizer, batch: object, callback: SelfCritical, rounds: int) -> Tensor:
+    """Return draws of the gradient of the self-critical term, [rounds, weights]."""
+    weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    draws = []
+    for _ in range(rounds):
+        found = torch.autograd.grad(callback.term(model, batch), weights, allow_unused=True)
+        whole = [torch.zeros_like(w) if g is None else g for g, w in zip(found, weights)]
+        draws.append(torch.cat([part.flatten() for part in whole]))
+    return torch.stack(draws).double()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=100)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    model, batch = trained(options.seed)
+    print("| baseline | credit | samples | variance | squared mean | variance / squared mean |")
+    print("|---|---|---|---|---|---|")
+    for baseline, credit, samples in ARMS:
+        torch.manual_seed(0)
+        callback = SelfCritical(PlantedAnswer(), samples=samples, baseline=baseline, credit=credit)
+        draws = gradients(model, batch, callback, options.rounds)
+        variance = draws.var(0).sum()
+        mean = draws.mean(0).square().sum() - variance / options.rounds  # less what the variance adds to it
+        figures = f"{variance:.3g} | {mean:.3g} | {variance / mean:.2f}"
+        print(f"| {baseline} | {credit} | {samples} | {figures} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
