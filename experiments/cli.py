@@ -56,8 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
     command = next((argument for argument in arguments if argument != "--trust"), "")
     if command not in names:
         similar = difflib.get_close_matches(command, names, n=1)
-        hint = f"did you mean {similar[0]}?" if similar else f"it has {', '.join(names)}"
-        print(f"precis: error: precis has no command {command!r}; {hint}", file=sys.stderr)
+        hint = f"did you mean {similar[0]}? " if similar else ""
+        print(f"precis: error: precis has no command {command!r}; {hint}it has {', '.join(names)}", file=sys.stderr)
         return 1
 
     try:

@@ -110,7 +110,8 @@ def test_a_misspelt_key_is_refused(path, parser, tmp_path):
     assert len(keys) > 5
     for key in sorted(set(keys) - {"class_path"}):
         copy = tmp_path / f"{key}.yaml"
-        copy.write_text(re.sub(rf"\b{key}:", f"{key}_:", text, count=1), encoding="utf-8")
+        misspelt = re.sub(rf"^( +){key}:", rf"\1{key}_:", text, count=1, flags=re.MULTILINE)
+        copy.write_text(misspelt, encoding="utf-8")
         with pytest.raises(ArgumentError, match=f"{key}_"):
             parsed(parser, f"--config={copy}")
 

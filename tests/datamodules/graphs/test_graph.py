@@ -61,7 +61,8 @@ def test_graphs_by_name():
     assert isinstance(make_graph("discourse"), Discourse) and isinstance(make_graph("none"), NoGraph)
     own = Topic(topics=3)
     assert make_graph(own) is own
-    with pytest.raises(ValueError, match=r"'similar' is none of similarity, topic, discourse, rst, none"):
+    names = "similarity, scaled_similarity, topic, discourse, rst, none"
+    with pytest.raises(ValueError, match=f"'similar' is none of {names}"):
         make_graph("similar")
     with pytest.raises(ValueError, match="graph rst needs a parser and a folder of parses"):
         make_graph("rst")
