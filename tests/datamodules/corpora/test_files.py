@@ -66,11 +66,11 @@ def one(rows, tmp_path, **fields):
         ("x.jsonl", jsonl(ROWS)),
         ("x.json", b"\n" + jsonl(ROWS) + b"\n"),
         ("x.ndjson", b"\xef\xbb\xbf" + jsonl(ROWS)),
-        ("x.JSONL.GZ", gzip.compress(jsonl(ROWS))),
+        ("x.JSONL.GZ", gzip.compress(jsonl(ROWS), mtime=0)),
         ("x.part.jsonl.bz2", bz2.compress(jsonl(ROWS))),
         ("x.jsonl.xz", lzma.compress(jsonl(ROWS))),
         ("x.csv", csv_bytes(ROWS)),
-        ("x.csv.gz", gzip.compress(b"\xef\xbb\xbf" + csv_bytes(ROWS))),
+        ("x.csv.gz", gzip.compress(b"\xef\xbb\xbf" + csv_bytes(ROWS), mtime=0)),
         ("x.tsv.xz", lzma.compress(csv_bytes(ROWS, "\t"))),
     ],
 )
@@ -212,7 +212,7 @@ def test_utf16_is_not_taken_for_text(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("x.jsonl.gz", gzip.compress(jsonl(ROWS) * 99)[:-20]),
+        ("x.jsonl.gz", gzip.compress(jsonl(ROWS) * 99, mtime=0)[:-20]),
         ("x.jsonl.gz", jsonl(ROWS)),
         ("x.jsonl.bz2", bz2.compress(jsonl(ROWS))[:-5]),
         ("x.jsonl.xz", lzma.compress(jsonl(ROWS))[:-5]),
