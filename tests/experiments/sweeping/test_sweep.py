@@ -417,4 +417,4 @@ def test_a_profile_is_read_from_a_file_of_the_working_folder(given, tiny_config,
     (tmp_path / "profile.yaml").write_text("minutes: 60\ncpus_per_task: 1\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     done = precis("sweep", path, "--launcher", "slurm", *given, "--dry-run")
-    assert done.status == 0 and "1 points: 0 finished" in done.out.replace("1 point:", "1 points:"), done
+    assert done.status == 0 and "0 finished, 1 to run" in done.out, done
