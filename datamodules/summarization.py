@@ -189,6 +189,19 @@ class SummarizationData(LightningDataModule, ABC):
         """Features of documents, a row each; `caching` is handed to `Dataset.map`."""
         return documents.map(partial(_encode_row, self._alone()), remove_columns=["parts"], **caching)
 
+    def with_corpus(self, corpus: Corpus, cache_dir: Path, eval_batch_size: int | None = None) -> Self:
+        """Return a DataModule over other documents, with the same text and options.
+
+        Args:
+            corpus: where the documents come from.
+            cache_dir: folder for what is derived from them.
+            eval_batch_size: documents in a batch; as many as before if not given.
+        """
+        other = self._alone()
+        other.corpus, other.cache_dir = corpus, Path(cache_dir)
+        other.eval_batch_size = eval_batch_size or self.eval_batch_size
+        return other
+
     def _alone(self) -> Self:
         """A copy that can encode and travels to other processes: without trainer, corpus and datasets."""
         alone = copy.copy(self)

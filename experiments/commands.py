@@ -1,16 +1,12 @@
 """Commands beside training: summarize, corpus, report."""
 import json
-import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-import torch
 from jsonargparse import ArgumentParser
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +23,7 @@ from datamodules.text.printable import printable, printable_line
 from experiments.pictures.show_extraction import Shown
 from experiments.prediction_files import find_predictions, read_rows
 from experiments.run_folder import load_run, read_config
+from experiments.summarizing import summarize_all
 from experiments.texts import collect_texts, is_records
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.summarizer import Summary, repeated_ngrams
@@ -74,21 +71,6 @@ def _corpus_of(inputs: list[str]) -> Corpus:
     if len(inputs) == 1 and Path(inputs[0]).is_file() and is_records(Path(inputs[0])):
         return Files(test=inputs[0])
     return Texts(collect_texts(inputs))
-
-
-def summarize_all(model, data, attention: bool = False) -> Iterator[Summary]:
-    """Summaries of a DataModule's test split, on a GPU if there is one; of an extractive model with the attention
-    between sentences, if that is asked for."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model.to(device)
-    loader = data.test_dataloader()
-    many = len(loader) > 1 and sys.stderr.isatty()
-    for batch in track(loader, "summarizing", console=Console(stderr=True)) if many else loader:
-        batch = batch.to(device)
-        summaries = model.summarize(batch)
-        for summary, weights in zip(summaries, model.sentence_attention(batch) if attention else ()):
-            summary.attention = weights
-        yield from summaries
 
 
 def corpus(arguments: list[str]) -> None:

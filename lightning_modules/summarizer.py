@@ -40,6 +40,16 @@ class Summary:
     scores: dict[str, float] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def text(self) -> str:
+        """The sentences, joined by spaces."""
+        return " ".join(self.sentences)
+
+    @property
+    def copied_words(self) -> list[str]:
+        """The words that were copied from the document; none of a model that does not copy."""
+        return [word for word, copied in zip(self.words or (), self.copied or ()) if copied]
+
     def record(self) -> dict[str, Any]:
         """Return a line of predictions.jsonl."""
         row = {"id": self.id, "summary": self.sentences, "references": self.references, "scores": self.scores}

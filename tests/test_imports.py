@@ -9,7 +9,7 @@ import networkx as nx
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("callbacks", "datamodules", "experiments", "lightning_modules")
+PACKAGES = ("callbacks", "datamodules", "experiments", "lightning_modules", "precis")
 
 # Importable from every layer except those in ALONE; a batch is the contract between a DataModule and its model.
 SHARED = {
@@ -36,6 +36,7 @@ MODELS = ("lightning_modules", *PAPERS, *BUILDING_BLOCKS)
 DATA = ("datamodules", "datamodules.corpora", "datamodules.discourse", "datamodules.graphs", "datamodules.parsing")
 # The layers that each layer may import beside itself and SHARED. A module belongs to the layer with the longest name.
 LAYERS = {
+    "precis": ("experiments", "callbacks", *MODELS, *DATA),
     "experiments": ("callbacks", *MODELS, *DATA),
     "callbacks": (*MODELS, *DATA),
     **dict.fromkeys(PAPERS, ("lightning_modules", *BUILDING_BLOCKS, "datamodules.discourse")),

@@ -1,12 +1,13 @@
-"""Documents that are at hand as strings."""
+"""Documents that are at hand in memory: texts, or records."""
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import Fields, Paragraphs
-from datamodules.documents import Record
+from datamodules.documents import BadRecord, Record
 
 
 class Texts(Corpus):
@@ -31,3 +32,26 @@ class Texts(Corpus):
     def fingerprint(self, split: str) -> str:
         content = json.dumps([self.texts, self.fields.paragraphs])
         return f"texts {hashlib.sha256(content.encode()).hexdigest()}"
+
+
+class Records(Corpus):
+    """Records in memory, in one split, `test`.
+
+    Args:
+        rows: each with `id`, `document` (a string, or a list of parts) and, where there is a reference, `summary`.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self.rows = [dict(row) for row in rows]
+        self.fields = Fields()
+
+    def splits(self) -> list[str]:
+        return ["test"]
+
+    def records(self, split: str) -> Iterator[Record | BadRecord]:
+        for number, row in enumerate(self.rows, start=1):
+            yield self.fields.record(row, f"record {number}", str(number))
+
+    def fingerprint(self, split: str) -> str:
+        content = json.dumps(self.rows, sort_keys=True, default=str)
+        return f"records {hashlib.sha256(content.encode()).hexdigest()}"

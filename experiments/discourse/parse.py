@@ -18,7 +18,7 @@ from datamodules.corpora.readers import kind_of
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import Rows
-from datamodules.discourse.parses import ParseRequest
+from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.parsing import CorpusDocuments, ParsingData
 from datamodules.summarization import default_cache
@@ -226,9 +226,15 @@ def show(options: Namespace) -> None:
     document = make_document(next(Texts(texts).records("test")))
     if not isinstance(document, Document):
         raise CorpusError(str(document))
-    request = ParseRequest.of(document)
-    band = options.band if options.heat_map is None else min(LARGEST_HEAT_MAP, len(request.text.split()))
+    band = options.band if options.heat_map is None else min(LARGEST_HEAT_MAP, len(document.text.split()))
     parser = _announced(options.parser, options.rows, band)
+    request, parsed = parse_document(document, parser)
+    draw(parsed, request, options.svg, options.heat_map)
+
+
+def parse_document(document: Document, parser: LightningModule) -> tuple[ParseRequest, DiscourseParse]:
+    """Return the discourse of one document, with the request that its offsets refer to."""
+    request = ParseRequest.of(document)
     with torch.no_grad():
-        (found,) = parser.predict_step([request], 0)
-    draw(found, request, options.svg, options.heat_map)
+        (parsed,) = parser.predict_step([request], 0)
+    return request, parsed

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -55,10 +56,9 @@ def compare(arguments: list[str]) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of their draws")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
-    systems = systems_of(read_all([Path(str(run)) for run in options.runs], options.split))
-    baseline = choose_baseline(systems, Path(str(options.baseline)) if options.baseline else None)
-    measures = choose_measures(systems, options.metric)
-    found = compare_systems(systems, measures, baseline, options.resamples, options.seed)
+    paths = [Path(str(run)) for run in options.runs]
+    baseline = Path(str(options.baseline)) if options.baseline else None
+    found = compare_runs(paths, baseline, options.metric, options.split, options.resamples, options.seed)
     how = how_computed(found, options.resamples, options.seed)
     if options.html:
         sources = source_texts(found) if options.sources else {}
@@ -67,6 +67,32 @@ def compare(arguments: list[str]) -> None:
         print(json.dumps(as_json(found), ensure_ascii=False, indent=1))
     else:
         show(found, how, Console())
+
+
+def compare_runs(
+    paths: Sequence[Path],
+    baseline: Path | None = None,
+    metrics: str | None = None,
+    split: str | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Comparison:
+    """Return the comparison of systems that are given by their folders or files.
+
+    Args:
+        paths: run folders, sweep folders, files of predictions.
+        baseline: a run, or the name of a system; the first system if not given.
+        metrics: measures with commas between them; those of `DEFAULT` if not given.
+        split: `test`, `val` or `predict`; the first that all runs have if not given.
+        resamples: number of resamples of the bootstrap.
+        seed: of their draws.
+
+    Raises:
+        CorpusError: if the runs cannot be compared.
+    """
+    systems = systems_of(read_all(paths, split))
+    index = choose_baseline(systems, baseline)
+    return compare_systems(systems, choose_measures(systems, metrics), index, resamples, seed)
 
 
 def source_texts(comparison: Comparison) -> dict[str, str]:

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jsonargparse import ArgumentParser, Namespace
@@ -50,8 +50,8 @@ def evaluate(arguments: list[str]) -> None:
         raise CorpusError(f"{target}: cannot be written there; name another file with --out")
     predictions = _read(options, path)
     how = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
-    metrics, left_out = choose(options.metrics, predictions, how)
-    scores = score(predictions, metrics, how)
+    evaluated = evaluate_predictions(predictions, options.metrics, how, options.resamples, options.seed)
+    scores = evaluated.scores
     result = {
         "file": str(path),
         "scores_file": str(target),
@@ -59,9 +59,9 @@ def evaluate(arguments: list[str]) -> None:
         "level": LEVEL,
         "resamples": options.resamples,
         "seed": options.seed,
-        "scores": means(predictions, scores, options.resamples, options.seed),
+        "scores": evaluated.means,
         "human": correlations(predictions, {name: found.values for name, found in scores.items()}),
-        "left_out": left_out,
+        "left_out": evaluated.left_out,
     }
     with written_whole(target) as file:
         file.writelines(map(json_line, document_rows(predictions, scores)))
@@ -72,6 +72,44 @@ def evaluate(arguments: list[str]) -> None:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
         show(result, Console())
+
+
+class Evaluated(NamedTuple):
+    """Scores of outputs.
+
+    Attributes:
+        scores: of every output, by measure.
+        means: a row for each system and measure, as `means` returns them.
+        left_out: why other metrics were not computed, by name.
+    """
+
+    scores: dict[str, Scores]
+    means: list[dict[str, Any]]
+    left_out: dict[str, str]
+
+
+def evaluate_predictions(
+    predictions: Sequence[Prediction],
+    metrics: str | None,
+    options: ScoreOptions,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Evaluated:
+    """Return the scores of outputs and their means with bootstrap intervals.
+
+    Args:
+        predictions: the outputs.
+        metrics: names with commas between them; None for all that can be computed.
+        options: how the measures are computed.
+        resamples: number of resamples of the bootstrap.
+        seed: of the bootstrap.
+
+    Raises:
+        CorpusError: for an unknown metric, or one that cannot be computed.
+    """
+    names, left_out = choose(metrics, predictions, options)
+    scores = score(predictions, names, options)
+    return Evaluated(scores, means(predictions, scores, resamples, seed), left_out)
 
 
 def _parser() -> ArgumentParser:

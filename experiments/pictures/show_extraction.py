@@ -150,7 +150,7 @@ class Shown:
         elif self.options.mark and isinstance(summary, ExtractiveSummary):
             Console(soft_wrap=True, highlight=False).print(marked_document(summary))
         else:
-            print(shown(marked(summary) if self.options.mark else " ".join(summary.sentences)), flush=True)
+            print(shown(marked(summary) if self.options.mark else summary.text), flush=True)
 
     def write(self) -> None:
         """Writes the page.

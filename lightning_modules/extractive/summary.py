@@ -26,6 +26,11 @@ class ExtractiveSummary(Summary):
     document: list[str] = field(default_factory=list)
     attention: np.ndarray | None = None
 
+    @property
+    def selected(self) -> list[tuple[int, str, float]]:
+        """Position, text and score of each selected sentence, in the order of the summary."""
+        return [(index, self.document[index], self.sentence_scores[index]) for index in self.positions]
+
     def record(self) -> dict[str, Any]:
         """A line of predictions.jsonl."""
         return super().record() | {

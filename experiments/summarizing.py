@@ -1,0 +1,76 @@
+"""Summaries of documents by a trained model, for the commands and for Python."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+import datasets
+import torch
+from rich.console import Console
+from rich.progress import track
+
+from datamodules.documents import CorpusError
+from datamodules.summarization import SummarizationData
+from lightning_modules.extractive.matchsum import MatchSum
+from lightning_modules.summarizer import Summarizer, Summary
+
+
+def summarize_all(model: Summarizer, data: SummarizationData, attention: bool = False) -> Iterator[Summary]:
+    """Yield a summary of each document of a DataModule's test split, on a GPU if there is one.
+
+    Args:
+        model: the trained model.
+        data: its DataModule.
+        attention: of an extractive model, set `attention` between the sentences of each document.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model.to(device)
+    loader = data.test_dataloader()
+    many = len(loader) > 1 and sys.stderr.isatty()
+    for batch in track(loader, "summarizing", console=Console(stderr=True)) if many else loader:
+        batch = batch.to(device)
+        summaries = model.summarize(batch)
+        for summary, weights in zip(summaries, model.sentence_attention(batch) if attention else ()):
+            summary.attention = weights
+        yield from summaries
+
+
+@contextmanager
+def changed_options(model: Summarizer, changes: Mapping[str, Any]) -> Iterator[None]:
+    """Change options of decoding, or of an extractive model's selection, for the time of a context.
+
+    Raises:
+        CorpusError: if the model has no such option, or the value is refused.
+    """
+    if not changes:
+        yield
+        return
+    attribute = "selection" if hasattr(model, "selection") else "decoding"
+    before = getattr(model, attribute)
+    names = [] if isinstance(model, MatchSum) else [field.name for field in fields(before)]
+    for name in changes:
+        if name not in names:
+            there = f"it has {', '.join(names)}" if names else "it has none"
+            raise CorpusError(f"{type(model).__name__} has no option {name!r} of summaries; {there}")
+    try:
+        setattr(model, attribute, replace(before, **changes))
+    except (TypeError, ValueError) as error:
+        raise CorpusError(f"{attribute}: {error}; change the option") from None
+    try:
+        yield
+    finally:
+        setattr(model, attribute, before)
+
+
+@contextmanager
+def quiet_progress() -> Iterator[None]:
+    """Hide the progress bars of `datasets` for the time of a context."""
+    hidden_before = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not hidden_before:
+            datasets.enable_progress_bars()

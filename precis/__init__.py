@@ -1,0 +1,51 @@
+"""Précis from Python: load a trained run, summarize, evaluate, compare; parse the discourse of a text.
+
+    import precis
+
+    run = precis.load("runs/demo")
+    print(run.summarize(text, beam_size=4).text)
+
+Importing the package loads no library: each name is imported on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datamodules.documents import CorpusError
+    from lightning_modules.summarizer import Summary
+    from precis.discourse import Discourse, parse
+    from precis.runs import Evaluation, Run, load
+    from precis.scores import compare, rouge
+
+    __version__: str
+
+__all__ = ["CorpusError", "Discourse", "Evaluation", "Run", "Summary", "compare", "load", "parse", "rouge"]
+
+_MODULES = {
+    "CorpusError": "datamodules.documents",
+    "Discourse": "precis.discourse",
+    "Evaluation": "precis.runs",
+    "Run": "precis.runs",
+    "Summary": "lightning_modules.summarizer",
+    "compare": "precis.scores",
+    "load": "precis.runs",
+    "parse": "precis.discourse",
+    "rouge": "precis.scores",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("precis-suite")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

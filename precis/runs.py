@@ -1,0 +1,204 @@
+"""Trained runs from Python: the same loading, decoding and scoring as in the commands."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import RLock
+from typing import Any, overload
+
+import pandas as pd
+from jsonargparse import ArgumentError
+
+from datamodules.corpora.corpus import Corpus, as_document
+from datamodules.corpora.files import Files
+from datamodules.corpora.texts import Records
+from datamodules.documents import CorpusError, Document
+from datamodules.summarization import SummarizationData
+from experiments.evaluation.evaluate import evaluate_predictions
+from experiments.evaluation.predictions import Prediction
+from experiments.evaluation.scorers import ScoreOptions
+from experiments.evaluation.statistics import RESAMPLES
+from experiments.parse_errors import explain
+from experiments.run_folder import load_run, run_documents
+from experiments.summarizing import changed_options, quiet_progress, summarize_all
+from lightning_modules.summarizer import Summarizer, Summary
+
+Text = str | Mapping[str, Any] | Document
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Summaries of documents with references, and their scores.
+
+    Attributes:
+        summaries: one for each document, with its own `scores`.
+        scores: a row for each measure: `mean`, `low` and `high` (95 % bootstrap interval over documents), `documents`
+            (those with a score) and `signature` (how it was computed).
+        left_out: why other metrics were not computed, by name.
+    """
+
+    summaries: list[Summary]
+    scores: pd.DataFrame
+    left_out: dict[str, str]
+
+
+class Run:
+    """A trained model with its tokenizer and options, ready to summarize.
+
+    Args:
+        path: a run folder of `precis fit`.
+        checkpoint: another checkpoint of that run than its best one.
+
+    Raises:
+        CorpusError: if the folder is no run of a summarizer, or its checkpoint does not fit.
+    """
+
+    def __init__(self, path: str | Path, checkpoint: str | Path | None = None) -> None:
+        self.path = Path(path)
+        self._folder = TemporaryDirectory(prefix="precis-")  # of parses and features; removed with this object
+        self._lock = RLock()  # options of a model change for the time of a call
+        try:
+            loaded = load_run(
+                self.path, Path(checkpoint) if checkpoint else None, cache_dir=self._folder.name, max_eval=None
+            )
+        except ArgumentError as error:
+            raise CorpusError(f"{self.path}: {explain(str(error), 'fit')}") from None
+        self.model: Summarizer = loaded.model
+        self.data: SummarizationData = loaded.data
+        self.config: dict[str, Any] = loaded.config
+
+    def __repr__(self) -> str:
+        return f"<precis.Run {str(self.path)!r}: {type(self.model).__name__}>"
+
+    @overload
+    def summarize(self, texts: Text, *, batch_size: int = 16, **options: Any) -> Summary: ...
+    @overload
+    def summarize(self, texts: Sequence[Text], *, batch_size: int = 16, **options: Any) -> list[Summary]: ...
+
+    def summarize(
+        self, texts: Text | Sequence[Text], *, batch_size: int = 16, **options: Any
+    ) -> Summary | list[Summary]:
+        """Summarize a text, or several.
+
+        Args:
+            texts: a text, or a list of texts. A mapping with `document` (a string, or a list of paragraphs or source
+                documents) and perhaps `id` and `summary` (the reference) may stand for a text.
+            batch_size: number of documents that go through the model together.
+            options: changes of the run's decoding options, such as `beam_size=4` or `max_length=60`; of an extractive
+                model changes of its selection, such as `k=2`.
+
+        Returns:
+            A `Summary`, or a list of them: `text`, `sentences`; `words` and `copied` of a model that copies;
+            `positions`, `sentence_scores` and `document` of an extractive model; `scores` where a reference is given.
+
+        Raises:
+            CorpusError: if a text is empty, or the model has no such option.
+        """
+        alone = isinstance(texts, (str, Mapping, Document))
+        summaries = self._summarize(Records(_rows([texts] if alone else texts)), batch_size, options)
+        return summaries[0] if alone else summaries
+
+    def evaluate(
+        self,
+        documents: str | Path | Corpus | Sequence[Text] = "test",
+        *,
+        metrics: str | Sequence[str] | None = None,
+        batch_size: int = 16,
+        resamples: int = RESAMPLES,
+        seed: int = 0,
+        score_options: ScoreOptions | None = None,
+        **options: Any,
+    ) -> Evaluation:
+        """Summarize documents that have references, and score the summaries as `precis evaluate` does.
+
+        Args:
+            documents: a split of the run's own corpus (`"test"`, `"val"`), a file of records (`.jsonl`, `.csv`,
+                `.parquet`), a corpus with a test split, or a list of mappings with `document` and `summary`.
+            metrics: names of `precis evaluate --metrics`; all that need nothing more if not given.
+            batch_size: number of documents that go through the model together.
+            resamples: number of resamples of the bootstrap.
+            seed: of the bootstrap.
+            score_options: how measures are computed.
+            options: as in `summarize`.
+
+        Raises:
+            CorpusError: if the documents or their scores cannot be had.
+        """
+        corpus = self._corpus(documents)
+        with TemporaryDirectory(dir=self._folder.name) as folder, quiet_progress():
+            rows = self.data.with_corpus(corpus, Path(folder)).documents("test")
+            sources = {row["id"]: as_document(row).sentences for row in rows}
+        summaries = self._summarize(corpus, batch_size, options)
+        predictions = [
+            Prediction(one.id, f"document {one.id!r}", one.sentences, one.references, sources[one.id])
+            for one in summaries
+        ]
+        names = metrics if metrics is None or isinstance(metrics, str) else ",".join(metrics)
+        evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
+        frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")
+        return Evaluation(summaries, frame, evaluated.left_out)
+
+    def _corpus(self, documents: str | Path | Corpus | Sequence[Text]) -> Corpus:
+        """Return documents as a corpus whose test split they are."""
+        if isinstance(documents, Corpus):
+            return documents
+        if isinstance(documents, str) and documents in ("train", "val", "test"):
+            return Records([_row(as_document(row)) for row in run_documents(self.path, documents)])
+        if isinstance(documents, (str, Path)):
+            return Files(test=str(documents))
+        return Records(_rows(documents))
+
+    def _summarize(self, corpus: Corpus, batch_size: int, options: Mapping[str, Any]) -> list[Summary]:
+        # texts and features go to a folder of this call; parses stay with the run
+        folder = TemporaryDirectory(dir=self._folder.name)
+        with self._lock, folder as cache, quiet_progress(), changed_options(self.model, options):
+            data = self.data.with_corpus(corpus, Path(cache), batch_size)
+            return self.model.scored(list(summarize_all(self.model, data)))
+
+
+def load(path: str | Path, checkpoint: str | Path | None = None) -> Run:
+    """Load a trained run.
+
+    Args:
+        path: a run folder of `precis fit`.
+        checkpoint: another checkpoint of that run than its best one.
+
+    Raises:
+        CorpusError: if the folder is no run of a summarizer, or its checkpoint does not fit.
+    """
+    return Run(path, checkpoint)
+
+
+def _rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
+    """Return texts as records with `id` and `document`, numbered from 1 where they have no id.
+
+    Raises:
+        CorpusError: if one is empty or no text, or there is none.
+    """
+    rows = []
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, (str, Mapping, Document)):
+            kind = type(text).__name__
+            raise CorpusError(f"text {number} is of type {kind}; give a string, or a mapping with a field 'document'")
+        row = {"id": str(number), **_row(text)}
+        if not "".join(_strings(row.get("document", ""))).strip():
+            raise CorpusError(f"text {number} has no words; leave it out, or give one with words")
+        rows.append(row)
+    if not rows:
+        raise CorpusError("there is no text; give a string, or a list of them")
+    return rows
+
+
+def _row(text: Text) -> dict[str, Any]:
+    if isinstance(text, Document):
+        return {"id": text.id, "document": text.parts, "summary": text.references}
+    return {"document": text} if isinstance(text, str) else dict(text)
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _strings(part)
+    elif isinstance(value, str):
+        yield value

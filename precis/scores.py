@@ -1,0 +1,97 @@
+"""ROUGE of texts, and runs side by side as a data frame."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from datamodules.documents import CorpusError
+from experiments.evaluation.compare import compare_runs
+from experiments.evaluation.comparison import how_computed
+from experiments.evaluation.prediction_fields import Cutter
+from experiments.evaluation.predictions import Prediction
+from experiments.evaluation.scorers import ScoreOptions, score
+from experiments.evaluation.statistics import RESAMPLES
+
+
+def rouge(
+    summaries: str | Sequence[str],
+    references: str | Sequence[str] | Sequence[Sequence[str]],
+    **options: Any,
+) -> dict[str, float]:
+    """Return ROUGE F1 x 100 of summaries, the mean over documents, as `precis evaluate` computes it.
+
+    Args:
+        summaries: a text, or one for each document. Each line of a text is a sentence; a text of one line is split.
+        references: for each document a text, or a list of several.
+        options: fields of `precis evaluate`, such as `variants="rouge1,rougeL"`, `stem=False`,
+            `multi_reference="mean"` or `rouge_parts="prf"`.
+
+    Returns:
+        The mean of each variant, by name.
+
+    Raises:
+        CorpusError: if there are not as many references as summaries, or a reference is empty.
+    """
+    alone = isinstance(summaries, str)
+    texts, given = ([summaries], [references]) if alone else (list(summaries), references)
+    if isinstance(given, str) or len(texts) != len(given) or not texts:
+        count = 1 if isinstance(given, str) else len(given)
+        raise CorpusError(f"{len(texts)} summaries and {count} references; give one reference for each summary")
+    cut = Cutter()
+    predictions = []
+    for number, (text, target) in enumerate(zip(texts, given), start=1):
+        targets = [cut(one) for one in ([target] if isinstance(target, str) else target)]
+        if not targets or not all(targets):
+            raise CorpusError(f"summary {number}: a reference is empty; give it text, or leave the summary out")
+        predictions.append(Prediction(str(number), f"summary {number}", cut(text), targets, split=cut.name))
+    try:
+        scores = score(predictions, ["rouge"], ScoreOptions(**options))
+    except TypeError:
+        names = ", ".join(ScoreOptions.__dataclass_fields__)
+        raise CorpusError(f"no options {', '.join(options)} of these names; there are {names}") from None
+    return {name: float(np.mean(found.values)) for name, found in scores.items()}
+
+
+def compare(
+    *runs: str | Path,
+    baseline: str | Path | None = None,
+    metrics: str | Sequence[str] | None = None,
+    split: str | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Compare systems as `precis compare` does; runs that differ in nothing but their seed are one system.
+
+    Args:
+        runs: run folders with predictions, sweep folders, files of predictions.
+        baseline: the run, or the name of the system, that the others are compared with; the first if not given.
+        metrics: measures, as a list or with commas between them; ROUGE, length and repetition if not given.
+        split: `test`, `val` or `predict`; the first that all runs have if not given.
+        resamples: number of resamples of the bootstrap.
+        seed: of the bootstrap.
+
+    Returns:
+        A row for each system and measure: `mean`, `low`, `high`, `spread` (over seeds), `difference` to the baseline,
+        `p_bootstrap`, `p_seeds`, `corrected`, `significant`. `attrs["how"]` says how they were computed.
+
+    Raises:
+        CorpusError: if the runs cannot be compared.
+    """
+    if not runs:
+        raise CorpusError("there is no run to compare; give run folders, sweep folders or files of predictions")
+    names = metrics if metrics is None or isinstance(metrics, str) else ",".join(metrics)
+    paths, base = [Path(run) for run in runs], Path(baseline) if baseline is not None else None
+    comparison = compare_runs(paths, base, names, split, resamples, seed)
+    rows = []
+    for system, cells in zip(comparison.systems, comparison.cells):
+        for measure, cell in zip(comparison.measures, cells):
+            rows.append({"system": system.name, "measure": measure, **asdict(cell)})
+    frame = pd.DataFrame(rows).set_index(["system", "measure"])
+    numbers = ["spread", "difference", "p_bootstrap", "p_seeds"]
+    frame[numbers] = frame[numbers].astype(float)  # nan where there is none
+    frame.attrs["how"] = how_computed(comparison, resamples, seed)
+    return frame
