@@ -1,10 +1,7 @@
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from nltk.stem.porter import PorterStemmer
 
-from lightning_modules.metrics.porter import nltk_porter, perl_porter
+from lightning_modules.metrics.porter import perl_porter
 
-NLTK = PorterStemmer()
 AUTHORS = PorterStemmer(PorterStemmer.MARTIN_EXTENSIONS)
 
 # One word or more for every rule of the paper (Porter 1980), and words that each rule must leave alone.
@@ -17,23 +14,6 @@ allowance inference airliner gyroscopic adjustable defensible irritant replaceme
 angulariti homologous effective bowdlerize probate rate cease controll roll yields yellowing playing toying syzygy 1990s
 apology archaeology dying skies cannings proceed dies flies spied tied hopefulli enjoy spy using used yyyying
 """
-SUFFIXES = """
-ational tional enci anci izer bli alli entli eli ousli ization ation ator alism iveness fulness ousness aliti iviti
-biliti logi icate ative alize iciti ical ful ness al ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous
-ive ize ed ing eed s ies ied fulli sses y e ll
-"""
-ENDED = st.builds(
-    lambda start, ends: start + "".join(ends),
-    st.text("aeiouybtslz1", max_size=5),
-    st.lists(st.sampled_from(SUFFIXES.split()), min_size=1, max_size=3),
-)
-
-
-@given(ENDED | st.text("aeioybtslz", min_size=1, max_size=8) | st.sampled_from(RULES.split()))
-@settings(max_examples=2000, deadline=None)
-def test_stems_are_nltks(word):
-    if len(word) > 3:
-        assert nltk_porter(word) == NLTK.stem(word)
 
 
 def test_perl_stems_are_those_of_the_authors_own_version():
@@ -44,3 +24,9 @@ def test_perl_stems_are_those_of_the_authors_own_version():
 def test_perl_takes_several_suffixes_off_in_its_fourth_step():
     assert AUTHORS.stem("complementment") == "complement"  # -ment alone
     assert perl_porter("complementment") == "complem"  # -ment, then -ent
+
+
+def test_perl_has_no_double_y():
+    """ROUGE-1.5.5 shortens double consonants by a pattern without y; NLTK counts the second y as a consonant."""
+    assert AUTHORS.stem("tyyed") == "ty"
+    assert perl_porter("tyyed") == "tyi"
