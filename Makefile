@@ -57,18 +57,20 @@ harden: $(SETUP) ## kill runs and builders of caches at every file operation; da
 lint: $(SETUP) ## check style with ruff
 	$(BIN)/ruff check .
 
-bench: $(SETUP) ## measure speed and memory: one table a script
-	$(BIN)/python benchmarks/pointer_generator.py
-	$(BIN)/python benchmarks/recurrent.py
-	$(BIN)/python benchmarks/rouge.py
-	$(BIN)/python benchmarks/parsing.py
-	$(BIN)/python benchmarks/discourse_attention.py
-	$(BIN)/python benchmarks/communicating_agents.py
-	$(BIN)/python benchmarks/self_critical.py
-	$(BIN)/python benchmarks/extractive.py
-	$(BIN)/python benchmarks/gap_sentences.py
-	$(BIN)/python benchmarks/graphsum.py
-	$(BIN)/python benchmarks/sweep_validation.py
+bench: $(SETUP) ## measure speed and memory: a table for each script
+	$(BIN)/python -m benchmarks.pointer_generator
+	$(BIN)/python -m benchmarks.recurrent
+	$(BIN)/python -m benchmarks.rouge
+	$(BIN)/python -m benchmarks.parsing
+	$(BIN)/python -m benchmarks.discourse_attention
+	$(BIN)/python -m benchmarks.communicating_agents
+	$(BIN)/python -m benchmarks.self_critical
+	$(BIN)/python -m benchmarks.extractive
+	$(BIN)/python -m benchmarks.gap_sentences
+	$(BIN)/python -m benchmarks.graphsum
+	$(BIN)/python -m benchmarks.sweep_validation
+	$(BIN)/python -m benchmarks.docstring_corpus
+	$(BIN)/python -m benchmarks.gradient_variance --rounds 20
 
 clean: ## remove what was built: the environment and all runs
 	rm -rf .venv runs *.egg-info .pytest_cache .ruff_cache

@@ -1,6 +1,6 @@
 """Time and memory of attention with discourse, against Hugging Face's LED and against the released recipe.
 
-    python benchmarks/discourse_attention.py [--lengths 1024 4096] [--windows 512 1024] [--device cpu]
+    python -m benchmarks.discourse_attention [--lengths 1024 4096] [--windows 512 1024] [--device cpu]
 
 One document, one layer of LED-base's size (12 heads of 64, fp32) on a CPU, of LED-large's (16, bf16) where there is
 CUDA, a global token in front, EDUs of 8.4 tokens, 15 relations. `attention` is the self-attention module with its
@@ -26,13 +26,14 @@ import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 from transformers import LEDConfig
 from transformers.models.led.modeling_led import LEDEncoderLayer, LEDEncoderSelfAttention
 
+from benchmarks.measuring import machine, options, print_table
 from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations, reach
 from lightning_modules.rstformer.led import BatchView, LayerView, LEDWindowAttention
 
@@ -130,19 +131,17 @@ def peak(*arguments) -> int:
     return max(0, resident("VmHWM") - before)
 
 
-def rows(what: str, length: int, window: int, arguments: argparse.Namespace) -> list[str]:
+def rows(what: str, length: int, window: int, arguments: argparse.Namespace) -> Iterator[list[str]]:
     """The table's rows of one length and window."""
     ways = [way for way in WAYS if way in arguments.ways]
     runs = {way: made(way, what, length, window, arguments.device) for way in ways}
     times = {way: [] for way in ways}
-    if arguments.device == "cuda":
-        for run in runs.values():
-            run()
-    for _ in range(arguments.repetitions):
+    for repetition in range(-(arguments.device == "cuda"), arguments.repetitions):
         for way, run in runs.items():
-            times[way].append(run())
+            seconds = run()
+            if repetition >= 0:
+                times[way].append(seconds)
     median = {way: [1e3 * statistics.median(column) for column in zip(*times[way])] for way in ways}
-    out = []
     for way in ways:
         case = (way, what, length, window, arguments.device)
         if arguments.device == "cuda":
@@ -151,50 +150,43 @@ def rows(what: str, length: int, window: int, arguments: argparse.Namespace) -> 
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 memory = pool.apply(peak, case)
         ratios = [
-            f"{median[way][1] / median[other][1]:.2f}" if other in ways and way in found else ""
-            for other, found in (("transformers", WAYS), ("plain", WAYS[3:]))
+            f"{median[way][1] / median[other][1]:.2f}" if other in ways and way in compared else ""
+            for other, compared in (("transformers", WAYS), ("plain", WAYS[3:]))
         ]
         figures = [f"{value:,.0f}" for value in (*median[way], memory / 1e6)]
-        out.append("| " + " | ".join([what, f"{length:,}", f"{window:,}", way, *figures, *ratios]) + " |")
-    return out
+        yield [what, f"{length:,}", f"{window:,}", way, *figures, *ratios]
 
 
-def copied(length: int, window: int, repetitions: int) -> str:
+def copied(length: int, window: int, repetitions: int) -> list[str]:
     """A row of what the recipe's tensor takes from the host's memory to the GPU: milliseconds, megabytes."""
     factors, taken = torch.rand(1, length, 1, window + 1), []
     for _ in range(repetitions + 1):
         start = time.perf_counter()
         now(factors.cuda())
         taken.append(1e3 * (time.perf_counter() - start))
-    return f"| {length:,} | {window:,} | {statistics.median(taken[1:]):,.1f} | {factors.nbytes / 1e6:,.0f} |"
+    return [f"{length:,}", f"{window:,}", f"{statistics.median(taken[1:]):,.1f}", f"{factors.nbytes / 1e6:,.0f}"]
 
 
 def main() -> None:
     """Prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, repetitions=3)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--lengths", type=int, nargs="+", help="tokens; to 4,096 on a CPU, 16,384 on CUDA")
     parser.add_argument("--windows", type=int, nargs="+", default=[512, 1024], help="tokens to both sides together")
     parser.add_argument("--parts", choices=("attention", "layer"), nargs="+", default=["attention", "layer"])
     parser.add_argument("--ways", choices=WAYS, nargs="+", default=list(WAYS))
-    parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch, on a CPU")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     lengths = arguments.lengths or [1024, 2048, 4096, *([8192, 16384] if arguments.device == "cuda" else [])]
-    print(f"{arguments.device}, {arguments.threads} thread(s) of {os.cpu_count()}, load {os.getloadavg()[0]:.1f}\n")
-    print("| part | T | w | way | forward | both | memory, MB | x transformers | x plain |")
-    print("|---|--:|--:|---|--:|--:|--:|--:|--:|")
-    for what in arguments.parts:
-        for length in lengths:
-            for window in arguments.windows:
-                if length >= window:
-                    print("\n".join(rows(what, length, window, arguments)), flush=True)
+    print(f"{machine(arguments.device)}, load {os.getloadavg()[0]:.1f}\n")
+    cases = [case for case in itertools.product(arguments.parts, lengths, arguments.windows) if case[1] >= case[2]]
+    head = ["part", "T", "w", "way", "forward", "both", "memory, MB", "x transformers", "x plain"]
+    print_table(head, (row for case in cases for row in rows(*case, arguments)))
     if arguments.device == "cuda":
-        print("\nCopying the recipe's tensor from the host, which its times above leave out\n")
-        print("| T | w | ms | MB |\n|--:|--:|--:|--:|")
-        for length, window in itertools.product(lengths, arguments.windows):
-            print(copied(length, window, arguments.repetitions), flush=True)
+        print("Copying the recipe's tensor from the host, which its times above leave out\n")
+        sizes = itertools.product(lengths, arguments.windows)
+        print_table(["T", "w", "ms", "MB"], (copied(*size, arguments.repetitions) for size in sizes))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The embedded corpus in figures: its size, what lead-1 scores, and what a plain hash split would leak.
 
-    python benchmarks/docstring_corpus.py
+    python -m benchmarks.docstring_corpus
 
 Lead-1 is the first sentence of the document, scored by `rouge-score` with its stemmer. A held-out document has leaked
 if a document in train has a Jaccard similarity of at least 0.7 (or 0.5) with it, exactly computed on word 5-grams.

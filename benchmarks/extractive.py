@@ -1,23 +1,19 @@
 """Speed of extraction: oracle labels beside `rouge-score`, training, and selecting sentences.
 
-    python benchmarks/extractive.py [--data DOCUMENTS.jsonl.gz] [--documents 400] [--encoder minilm]
+    python -m benchmarks.extractive [--data DOCUMENTS.jsonl.gz] [--documents 400] [--encoder minilm]
 
 `--data` names JSON Lines with `document` and `summary` (one sentence a line), tokenised as CNN/DailyMail is. Without it
 documents of 30 sentences are drawn from a vocabulary of 20,000 made-up words. `--encoder none` measures an encoder from
 scratch of the same size. One thread; processor time, but for two processes, whose wall time is beside that of one.
 """
 
-import argparse
-import gzip
-import itertools
-import json
-import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from rouge_score.rouge_scorer import RougeScorer
 
+from benchmarks.measuring import MadeUpWords, options, print_table, read_rows, training_step
 from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Texts
 from datamodules.corpora.parallel import mapper
@@ -30,25 +26,13 @@ from lightning_modules.metrics.oracle import greedy_oracle
 from lightning_modules.metrics.rouge_words import vocabulary
 
 
-def read(path: str, count: int) -> list[Document]:
-    """The first documents of a file."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in itertools.islice(lines, count)]
-    return [
-        Document(str(number), [row["document"].replace(" . ", " .\n").split("\n")], [row["summary"].split("\n")])
-        for number, row in enumerate(rows)
-    ]
-
-
-def made_up(count: int, seed: int = 0) -> list[Document]:
+def made_up(count: int) -> list[Document]:
     """Documents of 30 sentences of about 25 words, and summaries of four of about 14 that share half of theirs."""
-    draw = random.Random(seed)
-    words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(1, 8))) for _ in range(20_000)]
-    weights = list(itertools.accumulate(1 / rank for rank in range(1, len(words) + 1)))
+    words = MadeUpWords()
     documents = []
     for number in range(count):
-        text = [draw.choices(words, cum_weights=weights, k=draw.randint(12, 38)) for _ in range(30)]
-        summary = [draw.choice(text)[:7] + draw.choices(words, cum_weights=weights, k=7) for _ in range(4)]
+        text = [words.draw(12, 38) for _ in range(30)]
+        summary = [words.random.choice(text)[:7] + words.draw(7, 7) for _ in range(4)]
         documents.append(Document(str(number), [[*map(" ".join, text)]], [[*map(" ".join, summary)]]))
     return documents
 
@@ -76,14 +60,14 @@ def slow_label(document: Document) -> list[int]:
 
 
 def rate(count: int, action: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
-    """How many a second."""
+    """Return how many per second."""
     start = clock()
     action()
     return count / (clock() - start)
 
 
 def on_processes(documents: list[Document], processes: int) -> float:
-    """Documents labelled a second, by the wall clock."""
+    """Return how many documents are labelled per second, by the wall clock."""
     vocabulary(True).clear()
     with mapper(processes) as each:
         list(each(label, documents[:64]))  # the pool is there
@@ -100,63 +84,69 @@ def batches(documents: list[Document], text: EncoderText, encoder: str | None, s
 
 
 def train(model: BertSum, found: list, precision: torch.dtype) -> float:
-    """Tokens trained on a second."""
+    """Return how many tokens are trained on per second."""
     optimizer = torch.optim.AdamW(model.network.parameters(), lr=1e-5)
-    model.train()
 
-    def run() -> None:
-        for batch in found:
-            with torch.autocast("cpu", precision, enabled=precision != torch.float32):
-                loss = model.loss_terms(batch)["extraction"]
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+    def loss(batch) -> torch.Tensor:
+        with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+            return model.loss_terms(batch)["extraction"]
 
-    return rate(sum(int(batch.lengths.sum()) for batch in found), run)
+    steps = [training_step(model, lambda batch=batch: loss(batch), optimizer) for batch in found]
+    return rate(sum(int(batch.lengths.sum()) for batch in found), lambda: [step() for step in steps])
+
+
+def labelling(documents: list[Document]) -> Iterator[list[str]]:
+    """Rows of the table of oracle labels."""
+    few = documents[: max(1, len(documents) // 50)]
+    equal = sum(slow_label(document) == label(document) for document in few)
+    slow = rate(len(few), lambda: [*map(slow_label, few)])
+    yield [f"`rouge-score`, {len(few)} documents ({equal} with the same labels)", f"{slow:.1f}"]
+    vocabulary(True).clear()
+    yield ["ours, processor time", f"{rate(len(documents), lambda: [*map(label, documents)]):.0f}"]
+    for processes in (1, 2):
+        yield [f"ours, {processes} process(es), wall time", f"{on_processes(documents, processes):.0f}"]
+
+
+def extraction(documents: list[Document], text: EncoderText, encoder: str | None) -> Iterator[list[str]]:
+    """Rows of the table of BertSum."""
+    model = BertSum(30_522, encoder, hidden_size=384, heads=12, attention_dropout=0.0)
+    model.use_text(text)
+    found = batches(documents, text, encoder)
+    for name, precision in (("training, float32", torch.float32), ("training, bfloat16", torch.bfloat16)):
+        yield [name, f"{train(model, found[len(found) // 2 :][:2], precision):,.0f}", ""]
+    tokens = sum(int(batch.lengths.sum()) for batch in found)
+    speed = rate(tokens, lambda: [model.summarize(batch) for batch in found])
+    yield ["extraction, float32", f"{speed:,.0f}", f"{speed / tokens * len(documents):.1f}"]
+
+
+def zero_shot(documents: list[Document], encoder: str | None) -> Iterator[list[str]]:
+    """Rows of the table of models that learn nothing."""
+    for name in ("tfidf", *([encoder] if encoder else [])):
+        model = ZeroShot(name)
+        speed = rate(len(documents), lambda model=model: model.extract(documents, SelectionOptions("mmr", 3)))
+        yield [f"{name}, mmr", f"{speed:.1f}"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--data", help="gzipped JSON Lines; made-up documents without it")
     parser.add_argument("--documents", type=int, default=400)
     parser.add_argument("--encoder", default="minilm", help="minilm, a Hugging Face name or folder, or none")
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    documents = read(options.data, options.documents) if options.data else made_up(options.documents)
-    few, some = documents[: max(1, len(documents) // 50)], documents[: max(8, len(documents) // 8)]
+    if arguments.data:
+        rows = enumerate(read_rows(arguments.data, arguments.documents))
+        documents = [Document(str(number), [document], [summary]) for number, (document, summary) in rows]
+    else:
+        documents = made_up(arguments.documents)
     sentences = sum(len(d.sentences) for d in documents) / len(documents)
-    print(f"{len(documents):,} documents of {sentences:.0f} sentences in the mean\n")
-
-    print("| oracle labels | documents/s |")
-    print("|---|---|")
-    equal = sum(slow_label(document) == label(document) for document in few)
-    slow = rate(len(few), lambda: [*map(slow_label, few)])
-    print(f"| `rouge-score`, {len(few)} documents ({equal} labelled alike) | {slow:.1f} |")
-    vocabulary(True).clear()
-    print(f"| ours, processor time | {rate(len(documents), lambda: [*map(label, documents)]):.0f} |")
-    for processes in (1, 2):
-        print(f"| ours, {processes} process(es), wall time | {on_processes(documents, processes):.0f} |", flush=True)
-
-    encoder = None if options.encoder == "none" else options.encoder
+    print(f"{len(documents):,} documents of {sentences:.0f} sentences on average\n")
+    print_table(["oracle labels", "documents/s"], labelling(documents))
+    encoder = None if arguments.encoder == "none" else arguments.encoder
     text = EncoderText.of_checkpoint(encoder) if encoder else EncoderText.build((d.text for d in documents), 8000)
-    model = BertSum(30_522, encoder, hidden_size=384, heads=12, attention_dropout=0.0)
-    model.use_text(text)
-    found = batches(some, text, encoder)
-    print("\n| BertSum, batches of 8 | tokens/s | documents/s |")
-    print("|---|---|---|")
-    for name, precision in (("training, float32", torch.float32), ("training, bfloat16", torch.bfloat16)):
-        speed = train(model, found[len(found) // 2 :][:2], precision)
-        print(f"| {name} | {speed:,.0f} | |", flush=True)
-    tokens = sum(int(batch.lengths.sum()) for batch in found)
-    speed = rate(tokens, lambda: [model.summarize(batch) for batch in found])
-    print(f"| extraction, float32 | {speed:,.0f} | {speed / tokens * len(some):.1f} |", flush=True)
-
-    print("\n| zero-shot extraction | documents/s |")
-    print("|---|---|")
-    for name in ("tfidf", *([encoder] if encoder else [])):
-        made, chosen = ZeroShot(name), SelectionOptions("mmr", 3)
-        speed = rate(len(some), lambda made=made, chosen=chosen: made.extract(some, chosen))
-        print(f"| {name}, mmr | {speed:.1f} |", flush=True)
+    some = documents[: max(8, len(documents) // 8)]
+    print_table(["BertSum, batches of 8", "tokens/s", "documents/s"], extraction(some, text, encoder))
+    print_table(["zero-shot extraction", "documents/s"], zero_shot(some, encoder))
 
 
 if __name__ == "__main__":

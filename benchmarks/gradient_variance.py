@@ -1,13 +1,12 @@
 """Variance of the gradient of self-critical training, for each baseline and credit.
 
-    python benchmarks/gradient_variance.py --seed 1
+    python -m benchmarks.gradient_variance --seed 1
 
 The model is the one of the control of self-critical training (`control_self_critical.yaml`) after its steps of
 likelihood. The gradient of the self-critical term is drawn many times for one batch of documents; its variance is the
 sum of the variances of all weights, beside the squared length of the mean gradient.
 """
 
-import argparse
 import logging
 import warnings
 from pathlib import Path
@@ -17,6 +16,7 @@ import yaml
 from pytorch_lightning import Trainer, seed_everything
 from torch import Tensor
 
+from benchmarks.measuring import options, print_table
 from callbacks import SelfCritical
 from callbacks.control_rewards import PlantedAnswer
 from experiments.run_folder import build
@@ -56,25 +56,27 @@ def gradients(model: Summarizer, batch: object, callback: SelfCritical, rounds: 
     return torch.stack(draws).double()
 
 
+def row(model: Summarizer, batch: object, rounds: int, baseline: str, credit: str, samples: int) -> list[str]:
+    """A row of the table."""
+    torch.manual_seed(0)
+    callback = SelfCritical(PlantedAnswer(), samples=samples, baseline=baseline, credit=credit)
+    draws = gradients(model, batch, callback, rounds)
+    variance = draws.var(0).sum()
+    mean = draws.mean(0).square().sum() - variance / rounds  # less what the variance adds to it
+    return [baseline, credit, str(samples), f"{variance:.3g}", f"{mean:.3g}", f"{variance / mean:.2f}"]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=100)
-    options = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    model, batch = trained(options.seed)
-    print("| baseline | credit | samples | variance | squared mean | variance / squared mean |")
-    print("|---|---|---|---|---|---|")
-    for baseline, credit, samples in ARMS:
-        torch.manual_seed(0)
-        callback = SelfCritical(PlantedAnswer(), samples=samples, baseline=baseline, credit=credit)
-        draws = gradients(model, batch, callback, options.rounds)
-        variance = draws.var(0).sum()
-        mean = draws.mean(0).square().sum() - variance / options.rounds  # less what the variance adds to it
-        figures = f"{variance:.3g} | {mean:.3g} | {variance / mean:.2f}"
-        print(f"| {baseline} | {credit} | {samples} | {figures} |", flush=True)
+    model, batch = trained(arguments.seed)
+    head = ["baseline", "credit", "samples", "variance", "squared mean", "variance / squared mean"]
+    print_table(head, (row(model, batch, arguments.rounds, *arm) for arm in ARMS))
 
 
 if __name__ == "__main__":

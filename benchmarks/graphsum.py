@@ -1,6 +1,6 @@
 """GraphSum's speed, beside a plain loop over documents and paragraphs.
 
-    python benchmarks/graphsum.py
+    python -m benchmarks.graphsum
 
 The loop has our parameters and, as tests/benchmarks/test_naive_graphsum.py shows, our results. It takes one document
 and one paragraph at a time: tokens are encoded and pooled paragraph by paragraph, and every decoder layer attends to
@@ -12,18 +12,14 @@ Times are medians over repetitions that alternate between the ways, so that a bu
 what is left where it is too busy for the clock.
 """
 
-import argparse
 import math
-import platform
-import statistics
-import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.measuring import Seconds, alternate, machine, options, print_table, training_step
 from datamodules.graphsum import GraphSumBatch
 from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
 from lightning_modules.decoding.options import DecodingOptions
@@ -171,97 +167,74 @@ def made_model(**changes: object) -> GraphSum:
     return model
 
 
-def training_step(model: GraphSum, batch: GraphSumBatch, loss: Callable) -> Callable[[], None]:
-    """Loss, gradients, clipping, Adam."""
+def trainer(batch: GraphSumBatch, loss: Callable[[GraphSum, GraphSumBatch], Tensor]) -> Callable[[], None]:
+    """A training step by Adam on a model of its own."""
+    model = made_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(model, batch).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
-        optimizer.step()
-
-    model.train()
-    return step
+    return training_step(model, lambda: loss(model, batch), optimizer)
 
 
-class Seconds(NamedTuple):
-    """How long a way takes."""
+def compare(seconds: dict[str, Seconds], rates: dict[str, int]) -> None:
+    """Print a table of ways, the slowest first.
 
-    wall: float  # by the clock
-    cpu: float  # of all threads together
-
-
-def medians(ways: dict[str, Callable[[], object]], repetitions: int) -> dict[str, Seconds]:
-    """Median seconds of each way, one after the other in each repetition, after one that does not count."""
-    times: dict[str, list[Seconds]] = {name: [] for name in ways}
-    for repetition in range(repetitions + 1):
-        for name, way in ways.items():
-            start, cpu = time.perf_counter(), time.process_time()
-            way()
-            if repetition:
-                times[name].append(Seconds(time.perf_counter() - start, time.process_time() - cpu))
-    return {name: Seconds(*map(statistics.median, zip(*found))) for name, found in times.items()}
+    Args:
+        seconds: of each way.
+        rates: what is done in one repetition, by its unit.
+    """
+    first_wall, first_cpu = next(iter(seconds.values())).medians()
+    rows = []
+    for name, taken in seconds.items():
+        wall, cpu = taken.medians()
+        speeds = [f"{amount / wall:.3g}" for amount in rates.values()]
+        ratios = f"x {first_wall / wall:.2f}", f"{cpu:.2f}", f"x {first_cpu / cpu:.2f}"
+        rows.append([name, f"{wall:.2f}", *speeds, *ratios])
+    print_table(["way", "s", *(f"{unit}/s" for unit in rates), "", "CPU s", ""], rows)
 
 
 def training(repetitions: int) -> None:
-    """Target tokens a second, batched and in a loop."""
-    model, batch = made_model(), made_up_batch()
-    ways = {
-        "plain loop over documents and paragraphs": training_step(model, batch, naive_loss),
-        "batched": training_step(model, batch, our_loss),
-    }
-    found = medians(ways, repetitions)
+    """Target tokens per second, batched and in a loop."""
+    batch = made_up_batch()
+    ways = {"plain loop over documents and paragraphs": trainer(batch, naive_loss), "batched": trainer(batch, our_loss)}
     print(f"\nTraining, {B} documents of {L} x {N} tokens, {T} target tokens, fp32\n")
-    print("| way | s a step | target tokens/s | source tokens/s | | CPU s | |\n|---|---|---|---|---|---|---|")
-    slowest = found["plain loop over documents and paragraphs"]
-    for name, (wall, cpu) in found.items():
-        rates = f"{B * T / wall:.0f} | {B * L * N / wall:.0f} | x {slowest.wall / wall:.2f}"
-        print(f"| {name} | {wall:.2f} | {rates} | {cpu:.2f} | x {slowest.cpu / cpu:.2f} |")
+    compare(alternate(ways, repetitions), {"target tokens": B * T, "source tokens": B * L * N})
 
 
 def by_paragraphs(repetitions: int) -> None:
     """Seconds of a training step against the number of paragraphs."""
-    print(f"\nTraining step against the number of paragraphs of {N} tokens, batched\n")
-    print("| paragraphs | s a step | CPU s | CPU ms a paragraph |\n|---|---|---|---|")
+    print(f"Training step against the number of paragraphs of {N} tokens, batched\n")
+    rows = []
     for count in (8, 16, 32, 64):
-        model = made_model()
-        wall, cpu = medians({"ours": training_step(model, made_up_batch(count), our_loss)}, repetitions)["ours"]
-        print(f"| {count} | {wall:.2f} | {cpu:.2f} | {1000 * cpu / count / B:.0f} |")
+        wall, cpu = alternate({"": trainer(made_up_batch(count), our_loss)}, repetitions)[""].medians()
+        rows.append([str(count), f"{wall:.2f}", f"{cpu:.2f}", f"{1000 * cpu / count / B:.0f}"])
+    print_table(["paragraphs", "s per step", "CPU s", "CPU ms per paragraph"], rows)
 
 
-def decoding(repetitions: int, documents: int, length: int) -> None:
-    """Documents a second of beam search with and without cache."""
-    options = DecodingOptions(beam_size=BEAM, min_length=length - 1, max_length=length, no_repeat_ngram=3)
+def decoding(documents: int, length: int) -> None:
+    """Documents per second of beam search with and without cache."""
+    settings = DecodingOptions(beam_size=BEAM, min_length=length - 1, max_length=length, no_repeat_ngram=3)
     model, batch = made_model(), made_up_batch(documents=documents)
     ways = {
-        "whole prefix at every step": lambda: uncached_search(model, batch, options),
-        "cached keys and values": lambda: model.generate(batch, options),
+        "whole prefix at every step": lambda: uncached_search(model, batch, settings),
+        "cached keys and values": lambda: model.generate(batch, settings),
     }
-    found = medians(ways, repetitions)
-    print(f"\nBeam {BEAM}, {documents} documents of {L} x {N} tokens, {length} tokens written\n")
-    print("| way | s | documents/s | | CPU s | |\n|---|---|---|---|---|---|")
-    slowest = found["whole prefix at every step"]
-    for name, (wall, cpu) in found.items():
-        rates = f"{documents / wall:.2f} | x {slowest.wall / wall:.2f}"
-        print(f"| {name} | {wall:.1f} | {rates} | {cpu:.1f} | x {slowest.cpu / cpu:.2f} |")
+    print(f"Beam {BEAM}, {documents} documents of {L} x {N} tokens, {length} tokens written\n")
+    compare(alternate(ways, 1), {"documents": documents})
 
 
 def main() -> None:
     """Prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repetitions", type=int, default=5, help="of a training step")
+    parser = options(__doc__, repetitions=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of PyTorch")
     parser.add_argument("--part", choices=["training", "paragraphs", "decoding"], help="one table alone")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    print(f"{platform.processor() or platform.machine()}, {options.threads} threads, PyTorch {torch.__version__}")
-    if options.part in (None, "training"):
-        training(options.repetitions)
-    if options.part in (None, "paragraphs"):
-        by_paragraphs(max(1, options.repetitions // 2))
-    if options.part in (None, "decoding"):
-        decoding(1, documents=B, length=T // 2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    print(machine())
+    if arguments.part in (None, "training"):
+        training(arguments.repetitions)
+    if arguments.part in (None, "paragraphs"):
+        by_paragraphs(max(1, arguments.repetitions // 2))
+    if arguments.part in (None, "decoding"):
+        decoding(documents=B, length=T // 2)
 
 
 if __name__ == "__main__":

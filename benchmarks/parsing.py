@@ -1,6 +1,6 @@
 """Speed of a discourse parser, and size and loading time of what the cache keeps, by length of document.
 
-    python benchmarks/parsing.py [--parser default] [--tokens 500 1000 2000 4000 8000 16000]
+    python -m benchmarks.parsing [--parser default] [--tokens 500 1000 2000 4000 8000 16000]
 
 Documents are paragraphs of the embedded corpus one behind the other, a token a word or a punctuation mark. Parsing is
 timed from the request to the shard on disk, one document at a time, after one to warm up; the fastest of
@@ -9,17 +9,17 @@ its digest checked, with the file in the system's cache; `again` the same once m
 `ParseCache` takes.
 """
 
-import argparse
 import re
 import statistics
 import tempfile
-import time
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
 
 import torch
 
+from benchmarks.measuring import alternate, machine, options, print_table
 from datamodules.corpora.docstrings import Docstrings
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
@@ -54,53 +54,46 @@ def documents(tokens: int, count: int) -> list[Document]:
     return found
 
 
-def milliseconds(action) -> tuple[float, object]:
-    """How long something takes, and what it returns."""
-    start = time.perf_counter()
-    result = action()
-    return 1000 * (time.perf_counter() - start), result
+def milliseconds(action: Callable[[], object]) -> float:
+    """Return how long something takes by the clock."""
+    return 1000 * alternate({"": action}, 1, warm_up=False)[""].wall[0]
 
 
-def measure(parser, tokens: int, repetitions: int, folder: Path) -> str:
+def measure(parser, tokens: int, repetitions: int, folder: Path) -> list[str]:
     """A row of the table."""
     made = documents(tokens, repetitions + 1)
-    store, times = ParseCache(folder), []
-    for document in made:
-        took, _ = milliseconds(lambda document=document: parse_missing([document], store, parser))
-        times.append(took)
-    best = min(times[1:])
+    store = ParseCache(folder)
+    best = min([milliseconds(partial(parse_missing, [document], store, parser)) for document in made][1:])
     opening, loads, again, sizes, edus = [], [], [], [], []
     for document in made:
         key = key_of(ParseRequest.of(document), parser)
-        took, fresh = milliseconds(lambda: ParseCache(folder))
-        opening.append(took)
-        took, parse = milliseconds(lambda fresh=fresh, key=key: fresh.get(key))
-        loads.append(took)
-        again.append(milliseconds(lambda fresh=fresh, key=key: fresh.get(key))[0])
+        opening.append(milliseconds(partial(ParseCache, folder)))
+        load = partial(ParseCache(folder).get, key)
+        loads.append(milliseconds(load))
+        again.append(milliseconds(load))
+        parse = load()
         sizes.append(parse.nbytes / 1e6)
         edus.append(parse.size)
     mean = statistics.mean(edus)
-    speed = f"{1000 / best:,.2f} | {1000 * mean / best:,.0f}"
-    loading = f"{statistics.median(loads):.2f} | {statistics.median(again):.2f} | {statistics.median(opening):.2f}"
-    return f"| {tokens:,} | {mean:,.0f} | {best / 1000:.3f} | {speed} | {max(sizes):.2f} | {loading} |"
+    speed = [f"{best / 1000:.3f}", f"{1000 / best:,.2f}", f"{1000 * mean / best:,.0f}"]
+    loading = [f"{statistics.median(times):.2f}" for times in (loads, again, opening)]
+    return [f"{tokens:,}", f"{mean:,.0f}", *speed, f"{max(sizes):.2f}", *loading]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, repetitions=3)
     parser.add_argument("--parser", default="default", help="as in `precis parse`")
     parser.add_argument("--band", type=int, default=128)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tokens", type=int, nargs="+", default=[500, 1000, 2000, 4000, 8000, 16000])
-    parser.add_argument("--repetitions", type=int, default=3)
-    options = parser.parse_args()
-    model = load_parser(options.parser, "side", options.band).to(options.device)
-    print("| tokens | EDUs | s a document | documents/s | EDUs/s | MB | load, ms | again, ms | opening, ms |")
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    arguments = parser.parse_args()
+    model = load_parser(arguments.parser, "side", arguments.band).to(arguments.device)
+    columns = ["tokens", "EDUs", "s per document", "documents/s", "EDUs/s", "MB"]
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        for tokens in options.tokens:
-            print(measure(model, tokens, options.repetitions, Path(folder) / str(tokens)), flush=True)
-    device = torch.cuda.get_device_name() if options.device.startswith("cuda") else "cpu"
-    print(f"\n{options.parser}, band {options.band}, {device}, {torch.get_num_threads()} thread(s)")
+        count = arguments.repetitions
+        rows = (measure(model, tokens, count, Path(folder) / str(tokens)) for tokens in arguments.tokens)
+        print_table([*columns, "load, ms", "again, ms", "opening, ms"], rows)
+    print(f"{arguments.parser}, band {arguments.band}, {machine(arguments.device)}")
 
 
 if __name__ == "__main__":

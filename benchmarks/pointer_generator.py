@@ -1,6 +1,6 @@
 """The pointer-generator's speed and memory, beside the way it is usually written.
 
-    python benchmarks/pointer_generator.py
+    python -m benchmarks.pointer_generator
 
 Training: the usual way builds the distribution over the vocabulary and the document's own words, [B, V + OOV], at
 every decoder step, and leaves all of them and the attention's hidden layers to autograd. Decoding: the usual way
@@ -14,19 +14,18 @@ resident set after two training steps, less the highest before them, when the mo
 
 import argparse
 import json
-import platform
 import resource
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from datamodules.pointer_generator import PointerGeneratorBatch
+from benchmarks.measuring import Seconds, alternate, machine, options, print_table, training_step, word_rows
+from datamodules.corpora.texts import Texts
+from datamodules.pointer_generator import PointerGeneratorBatch, PointerGeneratorData
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.pointer_generator.module import PointerGenerator
@@ -151,29 +150,9 @@ def make_model() -> PointerGenerator:
 
 
 def make_batch(documents: int = B) -> PointerGeneratorBatch:
-    """Words drawn by Zipf's law; one in twenty is a document's own, half of a summary's stand in its document."""
-    generator = torch.Generator().manual_seed(0)
-    frequencies = 1 / torch.arange(4, V)
-    source = 4 + torch.multinomial(frequencies, documents * S, replacement=True, generator=generator).view(documents, S)
-    target = 4 + torch.multinomial(frequencies, documents * T, replacement=True, generator=generator).view(documents, T)
-    own = torch.rand(documents, S, generator=generator) < 0.05
-    extended = torch.where(own, V + own.cumsum(1) - 1, source)
-    copied = torch.rand(documents, T, generator=generator) < 0.5
-    target = torch.where(copied, extended[:, :T], target)
-    target[:, -1] = STOP
-    shifted = torch.cat([torch.full((documents, 1), START), target[:, :-1]], 1)
-    return PointerGeneratorBatch(
-        ids=[str(i) for i in range(documents)],
-        references=[[] for _ in range(documents)],
-        source=torch.where(own, UNK, source),
-        source_extended=extended,
-        lengths=torch.full((documents,), S),
-        target_input=torch.where(shifted < V, shifted, UNK),
-        target=target,
-        target_lengths=torch.full((documents,), T),
-        target_rows=torch.arange(documents * T),
-        added=[[f"own{k}" for k in range(int(row.sum()))] for row in own],
-    )
+    """Documents of S words and summaries of T tokens, see `word_rows`."""
+    data = PointerGeneratorData(Texts([]), vocab_size=V, max_source=S, max_target=T)
+    return data.collate(word_rows(documents, V, S, T))
 
 
 def our_loss(model: PointerGenerator, batch: PointerGeneratorBatch) -> Tensor:
@@ -188,31 +167,10 @@ LOSSES: dict[str, Callable[[PointerGenerator, PointerGeneratorBatch], Tensor]] =
 def trainer(loss: Callable[[PointerGenerator, PointerGeneratorBatch], Tensor]) -> Callable[[], None]:
     """A training step on a model of its own."""
     model, batch = make_model(), make_batch()
-    optimizer = model.configure_optimizers()
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-
-    def step() -> None:
-        optimizer.zero_grad()
-        loss(model, batch).backward()
-        torch.nn.utils.clip_grad_norm_(trained, 2.0)
-        optimizer.step()
-
-    return step
+    return training_step(model, lambda: loss(model, batch))
 
 
-def interleaved(ways: dict[str, Callable[[], None]], repetitions: int) -> dict[str, list[float]]:
-    """Seconds of each repetition of each way, after one repetition to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for repetition in range(repetitions + 1):
-        for name, run in ways.items():
-            start = time.perf_counter()
-            run()
-            if repetition:
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
-
-
-def searches(documents: int, repetitions: int) -> dict[str, list[float]]:
+def searches(documents: int, repetitions: int) -> dict[str, Seconds]:
     """Seconds of beam search in this many documents at a time and one at a time."""
     model, batch = make_model(), make_batch(documents)
 
@@ -220,12 +178,12 @@ def searches(documents: int, repetitions: int) -> dict[str, list[float]]:
         for i in range(documents):
             naive_search(model, batch, i, model.decoding)
 
-    return interleaved({"ours": partial(model.generate, batch, model.decoding), "naive": one_at_a_time}, repetitions)
+    return alternate({"ours": partial(model.generate, batch, model.decoding), "naive": one_at_a_time}, repetitions)
 
 
 def peak_memory(way: str) -> float:
     """Megabytes that training takes on top of model and batch, measured in a process of its own."""
-    command = [sys.executable, __file__, "--memory-of", way]
+    command = [sys.executable, "-m", "benchmarks.pointer_generator", "--memory-of", way]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -239,17 +197,16 @@ def report_memory(way: str) -> None:
     print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / unit))
 
 
-def rates(name: str, seconds: dict[str, list[float]], amount: int, unit: str) -> str:
-    """A line of the table: rates at the median time, and the range of the repetitions' ratios."""
-    ours, naive = (statistics.median(seconds[way]) for way in ("ours", "naive"))
-    pairs = [slow / fast for fast, slow in zip(seconds["ours"], seconds["naive"])]
+def rates(name: str, seconds: dict[str, Seconds], amount: int, unit: str) -> list[str]:
+    """A row of the table: rates at the median time, and the range of the repetitions' ratios."""
+    ours, naive = (seconds[way].medians()[0] for way in ("ours", "naive"))
+    pairs = [slow / fast for fast, slow in zip(seconds["ours"].wall, seconds["naive"].wall)]
     ratio = f"{naive / ours:.2f} ({min(pairs):.2f} to {max(pairs):.2f})"
-    return f"| {name} | {unit} | {amount / ours:,.3g} | {amount / naive:,.3g} | {ratio} |"
+    return [name, unit, f"{amount / ours:,.3g}", f"{amount / naive:,.3g}", ratio]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repetitions", type=int, default=5, help="of training steps; of decoding half as many")
+    parser = options(__doc__, repetitions=5)
     parser.add_argument("--memory-of", choices=LOSSES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.memory_of:
@@ -257,18 +214,15 @@ def main() -> None:
         return
     # memory first: a process inherits the peak of the one that starts it, which is small as yet
     memory = {way: peak_memory(way) for way in LOSSES}
-    training = interleaved({way: trainer(loss) for way, loss in LOSSES.items()}, arguments.repetitions)
-    decoding = {size: searches(size, max(1, arguments.repetitions // 2)) for size in DECODED}
-    print(
-        f"Batch {B}, {S} source and {T} target tokens, V = {V:,}, beam {BEAM}; {torch.get_num_threads()} threads of "
-        f"{platform.processor() or platform.machine()}, torch {torch.__version__}.\n"
-    )
-    print("| | unit | ours | naive | ours / naive |\n|---|---|---|---|---|")
-    print(rates("training", training, B * T, "target tokens/s"))
-    ratio = memory["ours"] / memory["naive"]
-    print(f"| training, peak memory | MB | {memory['ours']:,.0f} | {memory['naive']:,.0f} | {ratio:.2f} |")
-    for size, seconds in decoding.items():
-        print(rates(f"decoding {size} documents at a time", seconds, size, "documents/s"))
+    training = alternate({way: trainer(loss) for way, loss in LOSSES.items()}, arguments.repetitions)
+    print(f"Batch {B}, {S} source and {T} target tokens, V = {V:,}, beam {BEAM}; {machine()}.\n")
+    rows = [rates("training", training, B * T, "target tokens/s")]
+    used = [f"{memory[way]:,.0f}" for way in LOSSES]
+    rows.append(["training, peak memory", "MB", *used, f"{memory['ours'] / memory['naive']:.2f}"])
+    for size in DECODED:
+        seconds = searches(size, max(1, arguments.repetitions // 2))
+        rows.append(rates(f"decoding {size} documents at a time", seconds, size, "documents/s"))
+    print_table(["", "unit", "ours", "naive", "ours / naive"], rows)
 
 
 if __name__ == "__main__":

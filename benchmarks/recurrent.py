@@ -1,17 +1,15 @@
 """A bidirectional LSTM over rows of different lengths: `networks.recurrent` beside PyTorch's packed sequences.
 
-    python benchmarks/recurrent.py
+    python -m benchmarks.recurrent
 
 Forward and backward, fp32, processor seconds of one thread, medians of three that take turns.
 """
-
-import statistics
-import time
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from benchmarks.measuring import alternate, machine, print_table
 from lightning_modules.networks.recurrent import bidirectional
 
 # rows, longest, inputs, H, shortest
@@ -29,23 +27,22 @@ def ours(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
     return bidirectional(lstm, inputs, lengths).states
 
 
+def row(rows: int, longest: int, width: int, size: int, shortest: int) -> list[str]:
+    """A row of the table."""
+    torch.manual_seed(0)
+    lstm = nn.LSTM(width, size, batch_first=True, bidirectional=True)
+    inputs = torch.randn(rows, longest, width, requires_grad=True)
+    lengths = torch.randint(shortest, longest + 1, (rows,))
+    lengths[0] = longest
+    ways = {way.__name__: lambda way=way: way(lstm, inputs, lengths).sum().backward() for way in (packed, ours)}
+    theirs, mine = (seconds.medians()[1] for seconds in alternate(ways, 3, warm_up=False).values())
+    return [str(rows), f"{shortest} to {longest}", f"{theirs:.2f}", f"{mine:.2f}", f"x {theirs / mine:.1f}"]
+
+
 def main() -> None:
     torch.set_num_threads(1)
-    print(f"torch {torch.__version__}\n\n| rows | lengths | packed, s | ours, s | |\n|---|---|---|---|---|")
-    for rows, longest, width, size, shortest in CASES:
-        torch.manual_seed(0)
-        lstm = nn.LSTM(width, size, batch_first=True, bidirectional=True)
-        inputs = torch.randn(rows, longest, width, requires_grad=True)
-        lengths = torch.randint(shortest, longest + 1, (rows,))
-        lengths[0] = longest
-        times: dict[str, list[float]] = {"packed": [], "ours": []}
-        for _ in range(3):
-            for way in (packed, ours):
-                began = time.process_time()
-                way(lstm, inputs, lengths).sum().backward()
-                times[way.__name__].append(time.process_time() - began)
-        theirs, mine = (statistics.median(times[name]) for name in ("packed", "ours"))
-        print(f"| {rows} | {shortest} to {longest} | {theirs:.2f} | {mine:.2f} | x {theirs / mine:.1f} |")
+    print(f"{machine()}\n")
+    print_table(["rows", "lengths", "packed, s", "ours, s", ""], (row(*case) for case in CASES))
 
 
 if __name__ == "__main__":

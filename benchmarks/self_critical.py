@@ -1,6 +1,6 @@
 """A self-critical training step beside an MLE step, and what share of it rewards are.
 
-    python benchmarks/self_critical.py
+    python -m benchmarks.self_critical
 
 The pointer-generator with coverage of the paper's size, before training: it hardly ever draws the end symbol, so that
 every sample is as long as the references, the worst case. A step is loss, gradients, clipping and Adagrad; the
@@ -8,8 +8,6 @@ self-critical ones have the loss 0.9 self_critical + 0.1 MLE. Times are medians 
 all ways, so that a busy machine slows all; they are the processor time of this process, which has one thread.
 """
 
-import argparse
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -17,9 +15,10 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from pointer_generator import STOP, B, S, T, V, make_batch, make_model
 from torch import Tensor
 
+from benchmarks.measuring import alternate, machine, options, print_table, training_step
+from benchmarks.pointer_generator import STOP, B, S, T, V, make_batch, make_model, our_loss
 from callbacks import SelfCritical
 from datamodules.pointer_generator import PointerGeneratorBatch
 from lightning_modules.pointer_generator.module import PointerGenerator
@@ -35,7 +34,7 @@ WAYS = {
 
 
 def batch_with_references(model: PointerGenerator) -> PointerGeneratorBatch:
-    """The targets once more as text, cut into sentences."""
+    """The batch with its targets as references, in sentences of equal length."""
     batch = make_batch()
     references = []
     for ids, added in zip(batch.target.tolist(), batch.added):
@@ -45,7 +44,7 @@ def batch_with_references(model: PointerGenerator) -> PointerGeneratorBatch:
 
 
 class Timed(SelfCritical):
-    """Knows the processor time that its rewards took."""
+    """Adds up the processor time that its rewards take."""
 
     taken = 0.0
 
@@ -56,51 +55,33 @@ class Timed(SelfCritical):
         return result
 
 
-def steppers(callbacks: dict[str, Timed | None]) -> dict[str, Callable[[], None]]:
+def steps(callbacks: dict[str, Timed | None]) -> dict[str, Callable[[], None]]:
     """A training step of each way, all on one model."""
-    model = make_model().train()
+    model = make_model()
     model.log = lambda *arguments, **options: None
     model.text.end_ids = lambda marks: list(range(4, 9))  # about one word in seven of the targets
     batch, optimizer = batch_with_references(model), model.configure_optimizers()
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
-    def step(callback: Timed | None) -> None:
-        optimizer.zero_grad()
-        terms = model.loss_terms(batch)
-        own = terms["nll"] + model.loss_weights["coverage"] * terms["coverage"]
-        loss = own if callback is None else 0.1 * own + 0.9 * callback.term(model, batch)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(trained, 2.0)
-        optimizer.step()
+    def loss(callback: Timed | None) -> Tensor:
+        likelihood = our_loss(model, batch)
+        return likelihood if callback is None else 0.1 * likelihood + 0.9 * callback.term(model, batch)
 
-    return {name: partial(step, callback) for name, callback in callbacks.items()}
+    return {name: training_step(model, partial(loss, one), optimizer) for name, one in callbacks.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repetitions", type=int, default=5)
-    repetitions = parser.parse_args().repetitions
+    repetitions = options(__doc__, repetitions=5).parse_args().repetitions
     torch.set_num_threads(1)
-    callbacks = {name: None if options is None else Timed(**options) for name, options in WAYS.items()}
-    steps = steppers(callbacks)
-    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
-    rewards: dict[str, list[float]] = {name: [] for name in WAYS}
-    for repetition in range(repetitions + 1):
-        for name, step in steps.items():
-            before, start = getattr(callbacks[name], "taken", 0.0), time.process_time()
-            step()
-            if repetition:  # the first one warms up
-                seconds[name].append(time.process_time() - start)
-                rewards[name].append((getattr(callbacks[name], "taken", 0.0) - before) / seconds[name][-1])
-    print(
-        f"Batch {B}, {S} source and {T} target tokens, V = {V:,}; one thread of "
-        f"{platform.processor() or platform.machine()}, torch {torch.__version__}.\n"
-    )
-    print("| step | seconds | times MLE | rewards |\n|---|---|---|---|")
-    for name, taken in seconds.items():
-        ratios = [mine / theirs for mine, theirs in zip(taken, seconds["MLE"])]
-        share = f"{100 * statistics.median(rewards[name]):.2g} %" if callbacks[name] else ""
-        print(f"| {name} | {statistics.median(taken):.2f} | {statistics.median(ratios):.2f} | {share} |")
+    callbacks = {name: None if settings is None else Timed(**settings) for name, settings in WAYS.items()}
+    seconds = alternate(steps(callbacks), repetitions)
+    print(f"Batch {B}, {S} source and {T} target tokens, V = {V:,}; {machine()}.\n")
+    rows = []
+    for name, (_, taken) in seconds.items():
+        ratio = statistics.median(step / likelihood for step, likelihood in zip(taken, seconds["MLE"].cpu))
+        rewards = 0.0 if callbacks[name] is None else callbacks[name].taken / (repetitions + 1)
+        share = f"{100 * rewards / statistics.median(taken):.2g} %" if rewards else ""
+        rows.append([name, f"{statistics.median(taken):.2f}", f"{ratio:.2f}", share])
+    print_table(["step", "seconds", "times MLE", "rewards"], rows)
 
 
 if __name__ == "__main__":

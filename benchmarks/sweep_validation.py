@@ -1,20 +1,17 @@
 """How long it takes to compose and check every point of a sweep before any starts.
 
-    python benchmarks/sweep_validation.py [--points 200]
+    python -m benchmarks.sweep_validation [--points 200]
 
 A grid of ten values of one key by five of another by four seeds, and as many points that differ in more than the seed
 (random search): points that differ in their seed alone are parsed once. Seconds of this process, and of the clock.
 """
 
-import argparse
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import yaml
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.measuring import alternate, options, print_table
 from experiments.sweeping.grid import compose, read_sweep
 
 BASE = Path(__file__).parents[1] / "experiments" / "configs" / "pointer_generator" / "docstrings.yaml"
@@ -35,21 +32,17 @@ def sweeps(points: int) -> dict[str, dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--points", type=int, default=200, help="of each sweep; a multiple of 20")
-    options = parser.parse_args()
-    table = Table(title="composing and checking every point of a sweep")
-    for name in ("sweep", "points", "seconds of the process", "seconds of the clock"):
-        table.add_column(name, justify="left" if name == "sweep" else "right")
+    rows = []
     with TemporaryDirectory() as folder:
-        for name, parts in sweeps(options.points).items():
-            path = Path(folder) / "sweep.yaml"
+        for name, parts in sweeps(parser.parse_args().points).items():
+            path, found = Path(folder) / "sweep.yaml", []
             path.write_text(yaml.safe_dump({"base": str(BASE), **parts}), encoding="utf-8")
-            process, clock = time.process_time(), time.perf_counter()
-            found = compose(read_sweep(path))
-            spent = time.process_time() - process, time.perf_counter() - clock
-            table.add_row(name, str(len(found)), *(f"{seconds:.1f}" for seconds in spent))
-    Console().print(table)
+            run = lambda path=path, found=found: found.extend(compose(read_sweep(path)))  # noqa: E731
+            wall, cpu = alternate({name: run}, 1, warm_up=False)[name].medians()
+            rows.append([name, len(found), f"{cpu:.1f}", f"{wall:.1f}"])
+    print_table(["sweep", "points", "seconds of the process", "seconds of the clock"], rows)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Porter's stemmer (1980) in the two variants that ROUGE is computed with, both by NLTK.
 
-`nltk_porter` is NLTK's own variant, which `rouge-score` uses, and `perl_porter` that of ROUGE-1.5.5. Both take lower-case
-words of more than three characters: ROUGE leaves shorter ones alone.
+`nltk_porter` is NLTK's own variant, which `rouge-score` uses, and `perl_porter` that of ROUGE-1.5.5. Both take
+lower-case words of more than three characters: ROUGE leaves shorter ones alone.
 """
 
 from functools import cache
+
+_STEP_4 = "al ance ence er ic able ible ant ement ou ism ate iti ous ive ize"
 
 
 @cache
@@ -23,8 +25,7 @@ def _stemmers() -> tuple:
 
         def _step4(self, word: str) -> str:
             long = lambda stem: self._measure(stem) > 1  # noqa: E731
-            suffixes = "al ance ence er ic able ible ant ement ou ism ate iti ous ive ize".split()
-            word = self._apply_rule_list(word, [(suffix, "", long) for suffix in suffixes])
+            word = self._apply_rule_list(word, [(suffix, "", long) for suffix in _STEP_4.split()])
             if word.endswith("ment") and long(word[:-4]):
                 word = word[:-4]
             if word.endswith(("ent", "sion", "tion")) and long(word[:-3]):

@@ -1,0 +1,149 @@
+"""What benchmarks share: ways that take turns, training steps, made-up and given documents, and tables."""
+
+import argparse
+import gzip
+import itertools
+import json
+import platform
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Seconds(NamedTuple):
+    """Seconds of each repetition of a way."""
+
+    wall: list[float]  # by the clock
+    cpu: list[float]  # processor time of all threads of this process
+
+    def medians(self) -> tuple[float, float]:
+        """Return the medians of the wall clock and of processor time."""
+        return statistics.median(self.wall), statistics.median(self.cpu)
+
+
+def alternate(
+    ways: Mapping[str, Callable[[], object]], repetitions: int, warm_up: bool = True, device: str = "cpu"
+) -> dict[str, Seconds]:
+    """Return the seconds of ways that take turns, so that a busy machine slows all of them.
+
+    Args:
+        ways: what is measured, by name.
+        repetitions: of each way.
+        warm_up: whether one more repetition comes first and is not counted.
+        device: whose work is waited for.
+    """
+    seconds = {name: Seconds([], []) for name in ways}
+    for repetition in range(-warm_up, repetitions):
+        for name, way in ways.items():
+            start, cpu = time.perf_counter(), time.process_time()
+            way()
+            if device != "cpu":
+                torch.cuda.synchronize()
+            if repetition >= 0:
+                seconds[name].wall.append(time.perf_counter() - start)
+                seconds[name].cpu.append(time.process_time() - cpu)
+    return seconds
+
+
+def cpu_seconds(way: Callable[[], object], repetitions: int = 1, warm_up: bool = False) -> float:
+    """Return the median processor time of one way."""
+    return alternate({"": way}, repetitions, warm_up)[""].medians()[1]
+
+
+def training_step(
+    model: nn.Module, loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer | None = None, clip: float = 2.0
+) -> Callable[[], None]:
+    """Return a training step: loss, gradients, clipping and the optimizer, by default the model's own."""
+    model.train()
+    optimizer = optimizer or model.configure_optimizers()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss().backward()
+        torch.nn.utils.clip_grad_norm_(trained, clip)
+        optimizer.step()
+
+    return step
+
+
+# Documents -------------------------------------------------------------------------------------------------------
+
+
+class MadeUpWords:
+    """Sentences of 20,000 made-up words with Zipf's frequencies and English endings."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = random.Random(seed)
+        endings = ["", "", "s", "ed", "ing", "ation", "ly", "ness", "ment"]
+        letters = (self.random.choices("etaoinshrdlu", k=self.random.randint(1, 7)) for _ in range(20_000))
+        self.words = ["".join(word) + self.random.choice(endings) for word in letters]
+        self.weights = list(itertools.accumulate(1 / rank for rank in range(1, len(self.words) + 1)))
+
+    def draw(self, least: int, most: int) -> list[str]:
+        """Return between `least` and `most` words."""
+        return self.random.choices(self.words, cum_weights=self.weights, k=self.random.randint(least, most))
+
+
+def read_rows(path: str, count: int | None = None) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield sentences of documents and summaries in gzipped JSON Lines, one sentence a line or tokenized."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for row in map(json.loads, itertools.islice(lines, count)):
+            document = row["document"].replace(" . ", " .\n").split("\n")
+            yield [line for line in document if line.strip()], row.get("summary", "").split("\n")
+
+
+def word_rows(documents: int, vocab_size: int, source_words: int, target_tokens: int) -> list[dict[str, Any]]:
+    """Features of documents for `PointerGeneratorData` and `CommunicatingAgentsData`.
+
+    Words are drawn by Zipf's law. One in twenty is an out-of-vocabulary word, and half of a summary's words stand in
+    its document.
+    """
+    from datamodules.text.vocabulary import STOP
+
+    generator = torch.Generator().manual_seed(0)
+    frequencies = 1 / torch.arange(4, vocab_size)
+    rows = []
+    for number in range(documents):
+        source = 4 + torch.multinomial(frequencies, source_words, replacement=True, generator=generator)
+        unknown = torch.rand(source_words, generator=generator) < 0.05
+        source = torch.where(unknown, vocab_size + unknown.cumsum(0) - 1, source)
+        target = 4 + torch.multinomial(frequencies, target_tokens, replacement=True, generator=generator)
+        copied = torch.rand(target_tokens, generator=generator) < 0.5
+        target = torch.where(copied, source[:target_tokens], target)
+        target[-1] = STOP
+        rows.append({
+            "id": str(number), "references": [], "source": source.tolist(), "target": target.tolist(),
+            "paragraphs": [source_words], "length": source_words,
+            "added": [f"own{k}" for k in range(int(unknown.sum()))],
+        })  # fmt: skip
+    return rows
+
+
+# Command line and tables -----------------------------------------------------------------------------------------
+
+
+def options(description: str | None, repetitions: int | None = None) -> argparse.ArgumentParser:
+    """Return a parser that shows a module's docstring, with `--repetitions` if a default is given."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if repetitions is not None:
+        parser.add_argument("--repetitions", type=int, default=repetitions)
+    return parser
+
+
+def machine(device: str = "cpu") -> str:
+    """Return the processor, its threads, and PyTorch's version."""
+    on = f"{torch.get_num_threads()} thread(s) of {platform.processor() or platform.machine()}"
+    return f"{on if device == 'cpu' else torch.cuda.get_device_name()}, torch {torch.__version__}"
+
+
+def print_table(head: Sequence[str], rows: Iterator[Sequence[object]] | Sequence[Sequence[object]]) -> None:
+    """Print a Markdown table, each row when it is there."""
+    for row in itertools.chain([head, ["---"] * len(head)], rows):
+        print(f"| {' | '.join(map(str, row))} |", flush=True)
+    print()
