@@ -246,8 +246,9 @@ def calibrated(
 
 @torch.no_grad()
 def other_decodings(parser: LightningModule, documents: Sequence[TreebankDocument]) -> dict[str, list[Tree]]:
-    """Minimum-Bayes-risk and most probable trees of the chart parser's scorer; of a mixture, of its first scorer, as
-    the most probable tree of a mixture cannot be found in a chart. None of another parser."""
+    """Return the trees of the chart parser's other decodings: minimum Bayes risk over spans alone, and, of its first
+    scorer, minimum Bayes risk and the most probable tree, which cannot be found in the chart of a mixture. Return none
+    for another parser."""
     from lightning_modules.discourse_parser.discourse_charts import ChartReader
     from lightning_modules.discourse_parser.parser import DiscourseParser
 
@@ -255,10 +256,9 @@ def other_decodings(parser: LightningModule, documents: Sequence[TreebankDocumen
         return {}
     scorers, before = parser.scorers[:1], parser.reader
     which = "" if len(parser.scorers) == 1 else f"scorer 1 of {len(parser.scorers)}, "
-    readers = {
-        f"{which}{how}": ChartReader(scorers, before.classes, how, before.temperature)
-        for how in ("mbr", "cky")
-    }
+    readers = {"mbr_spans": ChartReader(parser.scorers, before.classes, "mbr_spans", before.temperature)}
+    for decoding in ("mbr", "cky"):
+        readers[f"{which}{decoding}"] = ChartReader(scorers, before.classes, decoding, before.temperature)
     trees: dict[str, list[Tree]] = {name: [] for name in readers}
     try:
         for document in watched(documents, "decodings"):

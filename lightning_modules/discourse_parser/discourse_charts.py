@@ -1,7 +1,7 @@
 """Best trees and tree distributions of a mixture of scorers, for texts of any length."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,11 @@ from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layo
 
 _CELLS = 400_000  # maximal number of spans, padding included, of charts that are computed together
 _MIN_WEIGHT = 1e-12
+_MIN_NODE_PROB = 1e-3  # less probable nodes do not count towards the expected numbers of correct labels
 _NODES = {"cpu": 4096}  # nodes whose classes are scored together, so that they fit into CPU caches; 65,536 elsewhere
+
+
+Decoding = Literal["mbr", "mbr_spans", "cky"]
 
 
 class MemberChart(NamedTuple):
@@ -55,14 +59,14 @@ class ParsedChart(NamedTuple):
         start: first EDU of each unit, [U].
         end: last EDU of each unit, [U].
         tree: nodes (start, split, end) of the best tree, in units, [U - 1, 3].
-        tree_labels: P(class | node) of these, [U - 1, C].
+        tree_classes: class of each of these nodes, [U - 1].
         members: distribution of each scorer; empty if only the best tree was requested.
     """
 
     start: Tensor
     end: Tensor
     tree: Tensor
-    tree_labels: Tensor
+    tree_classes: Tensor
     members: list[MemberChart]
 
 
@@ -110,8 +114,9 @@ class ChartReader:
     Args:
         scorers: members of the mixture, with equal weights.
         classes: nuclearity and relation of each class.
-        decoding: `mbr`, the tree with the highest expected number of correct spans; `cky`, the most probable tree, for
-            a single scorer.
+        decoding: `mbr`, the labelled tree with the highest expected sum of correct spans, nuclearities, relations and
+            classes (minimum Bayes risk); `mbr_spans`, the tree with the highest expected number of correct spans, each
+            node with its most probable class; `cky`, the most probable tree, for a single scorer.
         temperature: divides class logits; below 1, class probabilities are sharper than in training.
 
     Raises:
@@ -122,11 +127,11 @@ class ChartReader:
         self,
         scorers: nn.ModuleList,
         classes: LabelClasses,
-        decoding: Literal["mbr", "cky"] = "mbr",
+        decoding: Decoding = "mbr",
         temperature: float = 1.0,
     ) -> None:
-        if decoding not in ("mbr", "cky"):
-            raise ValueError(f"decoding {decoding!r} is neither mbr nor cky")
+        if decoding not in get_args(Decoding):
+            raise ValueError(f"decoding {decoding!r} is none of {', '.join(get_args(Decoding))}")
         if decoding == "cky" and len(scorers) > 1:
             raise ValueError(f"decoding cky needs one scorer, there are {len(scorers)}; a mixture takes mbr")
         if not temperature > 0:
@@ -182,19 +187,54 @@ class ChartReader:
         sizes = torch.tensor([len(job[1]) for job in jobs])
         units = Units(*(tensor.to(device) for tensor in (documents, starts, ends, sizes)))
         weight = 1 / len(self.scorers)
-        expected_spans, members = 0, []  # P(span is a node) under the mixture, [G, U, U]
+        # under the mixture: P(span is a node) [G, U, U] and P(span is a node of that class) [G, U, U, C]
+        spans, classes = 0, 0
+        members = []
         for scorer, state in zip(self.scorers, states):
             potentials = scorer.potentials(state, layout, units)
             chart = inside(potentials)
+            if self.decoding != "cky":
+                spans = spans + weight * span_marginals(potentials, units.sizes, chart)
+            if with_nodes or self.decoding == "mbr":
+                nodes = node_marginals(potentials, units.sizes, min_prob if with_nodes else _MIN_NODE_PROB, chart)
+                labels = self._labels(scorer, state, layout, units, nodes)
             if self.decoding == "mbr":
-                expected_spans = expected_spans + weight * span_marginals(potentials, units.sizes, chart)
+                classes = classes + weight * self._class_marginals(nodes, labels, units)
             if with_nodes:
-                members.append(self._distribution(scorer, state, layout, units, potentials, chart, min_prob))
-        trees = best_trees(Potentials(expected_spans) if self.decoding == "mbr" else potentials, units.sizes)
-        labels = self._tree_labels(states, layout, units, trees)
+                members.append(self._distribution(scorer, state, layout, units, potentials, chart, nodes, labels))
+        if self.decoding == "mbr":
+            trees, tree_classes = self._best_labelled_trees(spans, classes, units.sizes)
+        else:
+            trees = best_trees(Potentials(spans) if self.decoding == "mbr_spans" else potentials, units.sizes)
+            tree_classes = self._most_probable_classes(states, layout, units, trees)
         for number, (job, tree) in enumerate(zip(jobs, trees)):
             of_chart = [_select_chart(member, number, len(job[1])) for member in members]
-            yield ParsedChart(start=job[1], end=job[2], tree=tree, tree_labels=labels[number], members=of_chart)
+            yield ParsedChart(start=job[1], end=job[2], tree=tree, tree_classes=tree_classes[number], members=of_chart)
+
+    def _class_marginals(self, nodes: SplitPosterior, labels: Tensor, units: Units) -> Tensor:
+        """Return P(span is a node of that class), summed over the span's splits, [G, U, U, C]."""
+        charts, size = units.start.shape
+        probable = (nodes.probability > _MIN_NODE_PROB).nonzero().squeeze(1)
+        chart, first, _, last, probability = (column[probable] for column in nodes)
+        marginals = labels.new_zeros(charts, size, size, labels.shape[1])
+        return marginals.index_put_((chart, first, last), probability.unsqueeze(1) * labels[probable], accumulate=True)
+
+    def _best_labelled_trees(self, spans: Tensor, classes: Tensor, sizes: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the labelled trees with the highest expected sum of correct spans, nuclearities, relations, classes.
+
+        A node over (i, j) of class c adds P(i, j) + P(i, j, nuclearity of c) + P(i, j, relation of c) + P(i, j, c).
+
+        Args:
+            spans: P(span is a node), [G, U, U].
+            classes: P(span is a node of that class), [G, U, U, C].
+            sizes: number of units of each chart, [G].
+
+        Returns:
+            Nodes (start, split, end), [U - 1, 3], and classes, [U - 1], of each chart, on the CPU.
+        """
+        gain, best = (classes @ self.classes.agreement().to(classes)).max(-1)        # [G, U, U] each
+        trees, best = best_trees(Potentials(spans + gain), sizes), best.cpu()
+        return trees, [table[tree[:, 0], tree[:, 2]] for table, tree in zip(best, trees)]
 
     def _distribution(
         self,
@@ -204,23 +244,24 @@ class ChartReader:
         units: Units,
         potentials: Potentials,
         inside_chart: Chart,
-        min_prob: float,
+        nodes: SplitPosterior,
+        labels: Tensor,
     ) -> MemberChart:
         """Return the distribution of one scorer over a batch of charts, as one `MemberChart` with a chart dimension G.
 
         Args:
             inside_chart: result of `inside` for the potentials.
+            nodes: the nodes whose own classes were scored.
+            labels: P(class | node) of these, [N, C].
         """
         charts, size = units.start.shape
         mask = torch.arange(size, device=state.device) < units.sizes.unsqueeze(1)    # [G, U]
         is_span = mask.new_ones(size, size).triu(1) & mask.unsqueeze(1)              # [G, U, U]
         chart, first, last = is_span.nonzero(as_tuple=True)
-        # classes of the most probable node over each span, then of every node above `min_prob`
+        # classes of the most probable node over each span
         best = most_probable_splits(potentials, inside_chart)[chart, first, last]
         most_probable = SplitPosterior(chart, first, best, last, potentials.spans[chart, first, last])
         classes = self._labels(scorer, state, layout, units, most_probable)          # [spans, C]
-        nodes = node_marginals(potentials, units.sizes, min_prob, inside_chart)
-        labels = self._labels(scorer, state, layout, units, nodes)
         # a span's classes: the mean over its scored nodes, weighted by probability, where the most probable node has a
         # tiny weight, so that it decides where no node was scored
         table = classes.new_zeros(charts, size, size, 1 + classes.shape[1])
@@ -245,13 +286,15 @@ class ChartReader:
             probs.append((logits / self.temperature).softmax(-1))
         return torch.cat(probs) if probs else state.new_zeros(0, len(self.classes.relation))
 
-    def _tree_labels(self, states: list[Tensor], layout: Layout, units: Units, trees: list[Tensor]) -> list[Tensor]:
-        """Return P(class | node) of the nodes of best trees, averaged over scorers; of each chart [U - 1, C], CPU."""
+    def _most_probable_classes(
+        self, states: list[Tensor], layout: Layout, units: Units, trees: list[Tensor]
+    ) -> list[Tensor]:
+        """Return the most probable class of each node of given trees, under the mixture; of each chart [U - 1], CPU."""
         chart = torch.cat([torch.full((len(tree),), number) for number, tree in enumerate(trees)])
         columns = torch.cat(trees).to(states[0].device).unbind(1)
         nodes = SplitPosterior(chart.to(states[0].device), *columns, columns[0])
         labels = [self._labels(scorer, state, layout, units, nodes) for scorer, state in zip(self.scorers, states)]
-        return list(torch.stack(labels).mean(0).cpu().split([len(tree) for tree in trees]))
+        return list(torch.stack(labels).mean(0).argmax(-1).cpu().split([len(tree) for tree in trees]))
 
 
 def _select_chart(member: MemberChart, chart: int, size: int) -> MemberChart:
@@ -276,7 +319,7 @@ def document_tree(charts: list[ParsedChart], classes: LabelClasses) -> Tensor:
     nodes = []
     for chart in charts:
         first, split, last = chart.tree.unbind(1)
-        best = chart.tree_labels.argmax(-1)
+        best = chart.tree_classes
         # both sides nuclei, the left one, or the right one: NN, NS, SN
         left, right = classes.left[best], classes.right[best]
         nuclearity = torch.where(left & right, 2, torch.where(left, 0, 1))

@@ -46,6 +46,11 @@ class LabelClasses(NamedTuple):
         sides = [torch.tensor([name[side] == "N" for name in nuclearities], dtype=torch.bool) for side in (0, 1)]
         return cls(torch.tensor(relations, dtype=torch.int64), *sides, count)
 
+    def agreement(self) -> Tensor:
+        """Return how many of nuclearity, relation and class two classes have in common, [C, C]."""
+        columns = self.relation, 2 * self.left + self.right, torch.arange(len(self.relation))
+        return sum((column.unsqueeze(0) == column.unsqueeze(1)).float() for column in columns)
+
     def restricted(self, labels: Tensor, side: Tensor) -> Tensor:
         """Sum class probabilities by relation, over the classes with a nucleus on one side: [N, C] -> [N, R]."""
         table = torch.zeros(len(self.relation), self.relations, dtype=labels.dtype, device=labels.device)

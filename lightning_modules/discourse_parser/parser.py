@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from pytorch_lightning import LightningModule
@@ -20,6 +20,7 @@ from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.discourse_parser.chart import log_partition
 from lightning_modules.discourse_parser.discourse_charts import (
     ChartReader,
+    Decoding,
     ParsedChart,
     chunk_bounds,
     document_ldd,
@@ -36,7 +37,7 @@ from lightning_modules.summarizer import log_training, weighted_sum
 
 SMALL = "small"
 WEIGHTS = Path(__file__).parents[1] / "weights" / "discourse_parser"
-VERSION = 2  # increased whenever the same weights would give a different parse
+VERSION = 3  # increased whenever the same weights would give a different parse
 _NUCLEUS_MIN_PROB = 1e-6
 
 
@@ -51,7 +52,7 @@ class DiscourseParser(LightningModule):
 
     is the exactly normalized negative log-likelihood of a labelled tree. Several scorers (`members`) form a mixture:
     their distributions are averaged, which is exact for both values of `rows`. The predicted tree has the highest
-    expected number of correct spans (minimum Bayes risk), or is the most probable one.
+    expected number of correct spans and labels (minimum Bayes risk), or is the most probable one.
 
     A text of more than `cap` EDUs is split into chunks at paragraphs or sentences; each has a chart, and a chart over
     the chunks joins them. EDU vectors still have the whole text as context.
@@ -72,7 +73,7 @@ class DiscourseParser(LightningModule):
         cap: maximal number of EDUs of a chart.
         class_temperature: divides class logits when a text is parsed, not in training. It is stored with the weights;
             `python -m experiments.discourse.class_temperature` fits it on held-out documents.
-        decoding: `mbr` or `cky`.
+        decoding: `mbr`, `mbr_spans` or `cky`; see `ChartReader`.
         rows: which EDUs carry probability in the LDD, `side` or `nucleus` (see `ldd`).
         band: half-width of the LDD: number of EDUs to each side that are kept.
         least: probability above which a node's own classes are scored for the LDD, at most 1e-6 with `rows: nucleus`;
@@ -102,7 +103,7 @@ class DiscourseParser(LightningModule):
         dropout: float = 0.4,
         cap: int = 400,
         class_temperature: float = 1.0,
-        decoding: Literal["mbr", "cky"] = "mbr",
+        decoding: Decoding = "mbr",
         rows: Rows = "side",
         band: int = 128,
         least: float = 1e-4,

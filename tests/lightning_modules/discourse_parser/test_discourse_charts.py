@@ -157,11 +157,43 @@ def test_batches_of_different_sizes_say_what_each_alone_says():
         assert document_tree(found[row], CLASSES).equal(document_tree(alone, CLASSES))
 
 
+def labelled_nodes(nodes: list[tuple], classes: list[int]) -> list[tuple]:
+    return [(start, end, SIDES[c], RELATION[c]) for (start, _, end), c in zip(nodes, classes)]
+
+
+def expected_correct(members: list[list[tuple]], tree: list[tuple]) -> float:
+    """Expected number of correct spans, nuclearities, relations and both, summed over all trees of all members."""
+    kinds = [(), (2,), (3,), (2, 3)]
+    total = 0.0
+    for every in members:
+        for chance, nodes, classes in every:
+            other = labelled_nodes(nodes, classes)
+            for kind in kinds:
+                reduced = [{(n[0], n[1], *(n[i] for i in kind)) for n in one} for one in (tree, other)]
+                total += chance / len(members) * len(reduced[0] & reduced[1])
+    return total
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mbr_has_the_highest_expected_number_of_correct_spans_and_labels(seed):
+    reader, layout = reader_with(2, temperature=0.5), layout_of(4)
+    vectors = torch.randn(1, 4, 6, generator=torch.Generator().manual_seed(seed))
+    members = members_by_hand(reader, vectors, layout, units_of([(i, i) for i in range(4)]))
+    every = [labelled_nodes(nodes, classes) for _, nodes, classes in members[0]]
+    values = {tuple(sorted(tree)): expected_correct(members, tree) for tree in every}
+    for with_nodes in (True, False):
+        (charts,) = reader.read(vectors, layout, [[(0, 4)]], with_nodes=with_nodes)
+        nodes = document_tree(charts, CLASSES).tolist()
+        tree = sorted((start, end, ["NS", "SN", "NN"][side], relation) for start, _, end, side, relation in nodes)
+        # nodes of probability 1e-3 or less are left out, so that a tree may lack that much
+        assert max(values.values()) - values[tuple(tree)] < 0.01
+
+
 def test_cky_takes_one_scorer():
     assert reader_with(1, decoding="cky").read(torch.randn(1, 5, 6), layout_of(5), [[(0, 5)]])
     with pytest.raises(ValueError, match="cky needs one scorer, there are 2"):
         reader_with(2, decoding="cky")
-    with pytest.raises(ValueError, match="'best' is neither"):
+    with pytest.raises(ValueError, match="'best' is none of mbr, mbr_spans, cky"):
         reader_with(1, decoding="best")
 
 
