@@ -5,7 +5,7 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 DEMO := runs/demo
 
-.PHONY: help setup demo test test-slow test-processors test-cluster harden lint bench clean
+.PHONY: help setup demo test test-slow test-processors test-cluster harden controls lint bench clean
 .DEFAULT_GOAL := help
 
 help: ## explain every target
@@ -53,6 +53,10 @@ test-cluster: $(SETUP) ## prove sweeps, preemption and parsing on a SLURM of thi
 harden: $(SETUP) ## kill runs and builders of caches at every file operation; damaged records, hostile configs (15 minutes)
 	$(BIN)/python tests/hardening/crash_points.py
 	$(BIN)/python tests/hardening/files.py
+
+controls: $(SETUP) ## rerun all controls, three seeds each: a table and a plot (40 minutes on two cores; continues where it stopped)
+	$(BIN)/python -m experiments.controls.run --out runs/controls --jobs 2 \
+		--table experiments/results/controls_table.md --plot experiments/results/controls.svg
 
 lint: $(SETUP) ## check style with ruff
 	$(BIN)/ruff check .

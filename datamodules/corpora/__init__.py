@@ -9,6 +9,7 @@ from datamodules.corpora.modules import Modules
 from datamodules.corpora.own_sentences import OwnSentences
 from datamodules.corpora.planted_duplicates import PlantedDuplicates
 from datamodules.corpora.planted_enumerations import PlantedEnumerations
+from datamodules.corpora.planted_keys import PlantedKeys
 from datamodules.corpora.planted_names import PlantedNames
 from datamodules.corpora.planted_trees import PlantedTrees
 from datamodules.corpora.texts import Texts
@@ -23,6 +24,7 @@ __all__ = [
     "OwnSentences",
     "PlantedDuplicates",
     "PlantedEnumerations",
+    "PlantedKeys",
     "PlantedNames",
     "PlantedTrees",
     "Texts",

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 
+from datamodules.corpora.control_sentences import standard_library
 from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.documents import BadRecord, CorpusError, Record
 
@@ -22,7 +23,8 @@ class MixedArticles(Corpus):
     All draws are a function of the split, the document's number and `seed`.
 
     Args:
-        corpus: where articles come from; their references are not read.
+        corpus: where articles come from, whose references are not read; docstrings of the standard library if not
+            given.
         articles: how many a document has, at least 2.
         colours: how many there are, 2 to 8.
         sentences: of each paragraph; articles with fewer than two such paragraphs are left out.
@@ -37,7 +39,7 @@ class MixedArticles(Corpus):
 
     def __init__(
         self,
-        corpus: Corpus,
+        corpus: Corpus | None = None,
         articles: int = 3,
         colours: int = 4,
         sentences: int = 2,
@@ -52,7 +54,7 @@ class MixedArticles(Corpus):
         for name, value in (("sentences", sentences), ("max_train", max_train), ("max_eval", max_eval)):
             if value < 1:
                 raise ValueError(f"corpus.{name} must be at least 1, got {value}")
-        self.corpus, self.articles, self.sentences = corpus, articles, sentences
+        self.corpus, self.articles, self.sentences = corpus or standard_library(), articles, sentences
         self.colours, self.max_train, self.max_eval, self.seed = colours, max_train, max_eval, seed
 
     def splits(self) -> list[str]:

@@ -3,17 +3,8 @@
 from pathlib import Path
 
 import pytest
-from pytorch_lightning import Callback, Trainer, seed_everything
-from pytorch_lightning.cli import instantiate_class
 
-from experiments.run_folder import build
-from experiments.sweeping.grid import compose, read_sweep
-
-SWEEPS = Path(__file__).parents[2] / "experiments" / "sweeps" / "controls"
-QUIET = {
-    "accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
-    "enable_model_summary": False, "use_distributed_sampler": False,
-}  # fmt: skip
+from experiments.controls.points import run_point, sweep_points
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -23,31 +14,11 @@ def cache(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("controls")
 
 
-def instance(description: dict) -> object:
-    """An object of a class path and arguments, which may be such descriptions themselves."""
-    arguments = description.get("init_args") or {}
-    made = {k: instance(v) if isinstance(v, dict) and "class_path" in v else v for k, v in arguments.items()}
-    return instantiate_class((), {"class_path": description["class_path"], "init_args": made})
-
-
-def scores(sweep: str, cache: Path, *points: str) -> dict[str, dict[str, float]]:
-    """Test scores of points of a control's sweep, trained with seed 1 as the sweep says."""
-    results = {}
-    for point in compose(read_sweep(SWEEPS / f"{sweep}.yaml")):
-        name, config = point.label.split(" ")[0], point.config
-        if name not in points or config["seed_everything"] != 1:
-            continue
-        config["data"]["init_args"]["cache_dir"] = str(cache)
-        seed_everything(1, verbose=False)
-        model, data = build(config)
-        optimizer = config["optimizer"]
-        model.configure_optimizers = lambda m=model, o=optimizer: instantiate_class(m.parameters(), o)
-        callbacks: list[Callback] = [instance(callback) for callback in config["trainer"]["callbacks"] or []]
-        limits = {name: config["trainer"][name] for name in ("max_steps", "gradient_clip_val")}
-        Trainer(**limits, **QUIET, callbacks=callbacks, limit_val_batches=0).fit(model, data)
-        results[name] = Trainer(**QUIET).test(model, data, verbose=False)[0]
-    assert results.keys() == set(points)
-    return results
+def scores(sweep: str, cache: Path, *arms: str) -> dict[str, dict[str, float]]:
+    """Test scores of arms of a control's sweep, trained with seed 1 as the sweep says."""
+    points = [point for point in sweep_points(sweep) if point.arm in arms and point.seed == 1]
+    assert {point.arm for point in points} == set(arms)
+    return {point.arm: run_point(point, cache) for point in points}
 
 
 def test_rare_names_are_copied_only_by_a_pointer(cache):

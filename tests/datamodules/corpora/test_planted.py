@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from datamodules.corpora import Files, PlantedEnumerations, PlantedNames
+from datamodules.corpora import Files, PlantedEnumerations, PlantedKeys, PlantedNames
 from datamodules.corpora.control_sentences import real_sentences
 from datamodules.corpora.planted_enumerations import COLOURS
 from datamodules.corpora.planted_names import COMMON, ROLES, planted_answer
@@ -68,12 +68,42 @@ def test_an_enumeration_is_its_own_summary_and_longer_in_test(source):
     assert sizes["train"] == {2, 3, 4} and sizes["test"] <= {16, 17, 18}
 
 
+@pytest.mark.parametrize("paragraphs, key_first", [(2, False), (4, False), (3, True)])
+def test_key_and_value_are_in_different_paragraphs(source, paragraphs, key_first):
+    places, keys = set(), []
+    for record in PlantedKeys(source, paragraphs, 3, key_first, SIZES).records("train"):
+        assert len(record.parts) == paragraphs
+        ((key_part, key),) = [
+            (number, match[1])
+            for number, part in enumerate(record.parts)
+            if (match := re.fullmatch(r"The key is (\w+)\.", part[-1]))
+        ]
+        values = [dict(re.findall(r"(\w+) holds (\w+)\.", " ".join(part))) for part in record.parts]
+        ((value_part, named),) = [(number, found) for number, found in enumerate(values) if found]
+        assert key_part != value_part and len(named) == len(set(named.values())) == 3
+        assert record.references == [[f"{named[key.capitalize()]}."]]
+        assert named.keys() == {"Red", "Green", "Blue"}
+        places.add((key_part, value_part))
+        keys.append(key)
+    possible = {(key, value) for key in range(paragraphs) for value in range(paragraphs) if key != value}
+    assert places == {pair for pair in possible if (pair[0] == 0) == key_first}
+    assert all(keys.count(key) > 8 for key in ("red", "green", "blue"))
+
+
+@pytest.mark.parametrize("sizes", [(1, 4), (3, 1), (3, 6)])
+def test_keys_and_paragraphs_out_of_bounds_are_refused(source, sizes):
+    with pytest.raises(CorpusError, match=r"at least 2 paragraphs and from 2 to 5 keys; got \d and \d"):
+        PlantedKeys(source, *sizes)
+
+
 def test_what_decides_the_documents_is_in_the_fingerprint(source):
     made = [
         PlantedNames(source), PlantedNames(source, "everyone"), PlantedNames(source, rare=1.0),
         PlantedNames(source, flawed=0.5), PlantedNames(source, sizes=SIZES),
         PlantedEnumerations(source), PlantedEnumerations(source, (2, 3)), PlantedEnumerations(source, sizes=SIZES),
         PlantedEnumerations(source, eval_colours=(20, 21)),
+        PlantedKeys(source), PlantedKeys(source, 2), PlantedKeys(source, keys=2), PlantedKeys(source, key_first=True),
+        PlantedKeys(source, sizes=SIZES),
     ]  # fmt: skip
     assert len({corpus.fingerprint("train") for corpus in made}) == len(made)
 

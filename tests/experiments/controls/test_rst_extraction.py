@@ -11,7 +11,6 @@ from experiments.controls.rst_extraction import (
     data_of,
     main,
     read_split,
-    sentence_of_tokens,
     table,
     train_arm,
 )
@@ -27,12 +26,11 @@ def test_arms_are_the_injections_and_controls():
 
 
 def test_models_without_discourse_pool_the_same_sentences(tmp_path):
-    data = data_of(BY_NAME["log_bias"], tmp_path, train=80, held_out=4)
+    data = data_of("none", "nucleus", 1, tmp_path, train=80, held_out=4)
     split = read_split(data, "val")
-    edus = sentence_of_tokens(data, "val", split.batch.source.shape[1])
-    assert torch.equal(edus, split.batch.token_edu)
+    assert torch.equal(split.sentences, split.batch.token_edu)
     texts = []
-    for ids, row, target in zip(split.batch.source, edus, split.targets):
+    for ids, row, target in zip(split.batch.source, split.sentences, split.targets):
         texts.append(data.text.decode(ids[row == target].tolist()))
     assert texts == [row["references"][0][0] for row in data.documents("val")]
 
@@ -48,7 +46,7 @@ def test_results_are_kept_and_arms_are_not_trained_again(tmp_path, capsys, monke
     arguments = ["--out", str(tmp_path / "arms.json"), "--arms", "[plain, log_bias]", "--seeds", "[1, 2]"]
     main(arguments)
     main([*arguments[:-1], "[1, 2, 3]"])
-    assert made == [(name, seed) for seed in (1, 2, 3) for name in ("plain", "log_bias")]
+    assert sorted(made) == [(name, seed) for name in ("log_bias", "plain") for seed in (1, 2, 3)]
     assert json.loads((tmp_path / "arms.json").read_text())["plain"]["3"] == [0.3, 1.0]
     assert "| plain | 0.200 | 0.100 to 0.300 | 1.000 |" in capsys.readouterr().out
     with pytest.raises(SystemExit):
@@ -62,11 +60,9 @@ def test_a_table_has_means_and_ranges():
 
 @pytest.mark.slow
 def test_the_document_s_own_tree_is_needed(tmp_path):
-    """Small: 150 steps. The arms that know the tree are far from those that do not (1 / 8, standard error 0.02)."""
-    found = {
-        name: train_arm(BY_NAME[name], 1, tmp_path, steps=150, train=1500, held_out=300).accuracy
-        for name in ("plain", "log_bias", "log_bias, permuted", "log_bias, other")
-    }
-    assert max(found["plain"], found["log_bias, other"]) < 0.25
-    assert found["log_bias, permuted"] < 0.35
-    assert found["log_bias"] > max(value for name, value in found.items() if name != "log_bias") + 0.2
+    """A guess is right in 1 / 6 of the documents, with a standard error of 0.02."""
+    names = ("plain", "product", "log_bias", "log_bias, permuted", "log_bias, other")
+    accuracy = {name: train_arm(BY_NAME[name], 1, tmp_path).accuracy for name in names}
+    assert max(accuracy["plain"], accuracy["log_bias, other"]) < 0.3
+    without = max(accuracy[name] for name in ("plain", "log_bias, permuted", "log_bias, other"))
+    assert accuracy["log_bias"] > without + 0.2 and accuracy["product"] > without + 0.2

@@ -1,0 +1,68 @@
+"""A control corpus for communicating agents: one part of a document names a key, another holds the keys' values."""
+
+import random
+from collections.abc import Iterator
+
+from datamodules.corpora.control_sentences import SPLITS, made_up_name, real_sentences, standard_library
+from datamodules.corpora.corpus import Corpus
+from datamodules.corpora.planted_enumerations import COLOURS
+from datamodules.documents import CorpusError, Record
+
+
+class PlantedKeys(Corpus):
+    """Paragraphs of which one ends with "The key is red." and another has a sentence "Red holds Zarubo." for each key.
+
+    The summary is the value of that key. Values are made up and stand in that document alone, so that no vocabulary has
+    them. Neither paragraph is enough: a guess among three values is right in a third of the documents. Every paragraph
+    begins with a real sentence; with more than two paragraphs, the others have only that.
+
+    An agent that reads one paragraph needs a message from the agent that reads the key. The exception is a decoder that
+    starts from the first agent's last state: if the first paragraph names the key, the decoder knows it without any
+    message. The key is therefore in a later paragraph, unless `key_first`.
+
+    Args:
+        corpus: where the real sentences come from; docstrings of the standard library if not given.
+        paragraphs: number of paragraphs, M, at least 2; one for each agent.
+        keys: number of keys, from 2 to 5.
+        key_first: put the paragraph with the key first.
+        sizes: documents of train, val and test.
+
+    Raises:
+        CorpusError: if there are fewer than two paragraphs or keys, or more keys than colours.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus | None = None,
+        paragraphs: int = 3,
+        keys: int = 3,
+        key_first: bool = False,
+        sizes: tuple[int, int, int] = (2000, 100, 200),
+    ) -> None:
+        if paragraphs < 2 or not 2 <= keys <= len(COLOURS):
+            raise CorpusError(
+                f"PlantedKeys: at least 2 paragraphs and from 2 to {len(COLOURS)} keys; got {paragraphs} and {keys}"
+            )
+        self.corpus, self.sizes = corpus or standard_library(), sizes
+        self.paragraphs, self.keys, self.key_first = paragraphs, COLOURS[:keys], key_first
+
+    def splits(self) -> list[str]:
+        return list(SPLITS)
+
+    def records(self, split: str) -> Iterator[Record]:
+        sentences = real_sentences(self.corpus, split, max_words=8)
+        for number in range(self.sizes[SPLITS.index(split)]):
+            rng = random.Random(f"keys {split} {number}")
+            values = {key: made_up_name(rng) for key in self.keys}
+            key = rng.choice(self.keys)
+            parts = [[sentence] for sentence in rng.sample(sentences, self.paragraphs)]
+            key_part = 0 if self.key_first else rng.randrange(1, self.paragraphs)
+            value_part = rng.choice([part for part in range(self.paragraphs) if part != key_part])
+            parts[key_part].append(f"The key is {key}.")
+            order = rng.sample(self.keys, len(self.keys))
+            parts[value_part] += [f"{name.capitalize()} holds {values[name]}." for name in order]
+            yield Record(f"{split}-{number}", parts, [[f"{values[key]}."]], f"planted keys {number} of {split}")
+
+    def fingerprint(self, split: str) -> str:
+        settings = f"{self.paragraphs} {len(self.keys)} {self.key_first} {tuple(self.sizes)}"
+        return f"planted keys 1 {settings} of {self.corpus.fingerprint(split)}"

@@ -1,0 +1,172 @@
+"""Trainings of the controls: each point of a control's sweep, the arms of extraction, and selectors.
+
+A point trains and scores as `precis sweep` does, but many points share one process, which saves the start of Python.
+"""
+
+import copy
+import hashlib
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning import Trainer, seed_everything
+from pytorch_lightning.cli import instantiate_class
+
+from datamodules.corpora import PlantedDuplicates
+from datamodules.corpora.control_sentences import standard_library
+from datamodules.corpora.corpus import make_document
+from experiments.controls.rst_extraction import ARMS, STEPS, train_arm
+from experiments.run_folder import build
+from experiments.sweeping.grid import compose, read_sweep
+from lightning_modules.extractive.baselines import predictions
+from lightning_modules.metrics.rouge import rouge_scores
+
+SWEEPS = Path(__file__).parents[1] / "sweeps" / "controls"
+SEEDS = (1, 2, 3)
+SELECTORS = (
+    ("top_k", 0.0), ("trigram_blocking", 0.0), *(("mmr", weight) for weight in (0.9, 0.7, 0.5, 0.3, 0.1)),
+    *(("triangle", weight) for weight in (0.1, 0.3, 1.0, 3.0)),
+)  # fmt: skip
+DUPLICATES = {
+    "one word": {"variation": "one_word"},
+    "every third word": {"variation": "every_third_word"},
+    "one word, opening": {"variation": "one_word", "opening": "It should be noted that"},
+    "no repetition": {"variation": "none"},
+}
+QUIET = {
+    "accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
+    "enable_model_summary": False, "use_distributed_sampler": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ControlPoint:
+    """One training, or one selector over one draw of documents.
+
+    Attributes:
+        control: name of the control.
+        arm: name of the arm within the control.
+        seed: of the training or of the documents.
+        settings: everything that the result depends on.
+    """
+
+    control: str
+    arm: str
+    seed: int
+    settings: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name of the file of the result, which changes with the settings."""
+        digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True, default=str).encode()).hexdigest()[:8]
+        return f"{self.control}_{self.arm}_{self.seed}_{digest}".replace(" ", "-").replace(",", "")
+
+
+def sweep_points(control: str) -> Iterator[ControlPoint]:
+    """Yield the points of `experiments/sweeps/controls/CONTROL.yaml`."""
+    for point in compose(read_sweep(SWEEPS / f"{control}.yaml")):
+        seed = point.config["seed_everything"]
+        config = {key: point.config[key] for key in ("model", "data", "optimizer", "trainer", "seed_everything")}
+        yield ControlPoint(control, point.label.removesuffix(f" seed={seed}"), seed, config)
+
+
+def extraction_points() -> Iterator[ControlPoint]:
+    """Yield arms and seeds of `rst_extraction`."""
+    for arm in ARMS:
+        for seed in SEEDS:
+            yield ControlPoint("rst_extraction", arm.name, seed, {"arm": arm._asdict(), "steps": STEPS})
+
+
+def selection_points() -> Iterator[ControlPoint]:
+    """Yield selectors over documents with near-duplicates."""
+    for variation, corpus in DUPLICATES.items():
+        for selector, trade_off in SELECTORS:
+            for seed in SEEDS:
+                settings = {"selector": selector, "trade_off": trade_off, "corpus": corpus | {"documents": 150}}
+                name = f"{selector} {trade_off:g}" if trade_off else selector
+                yield ControlPoint("selection", f"{variation}: {name}", seed, settings)
+
+
+def all_points() -> list[ControlPoint]:
+    """Return every point of every control."""
+    sweeps = [point for file in sorted(SWEEPS.glob("*.yaml")) for point in sweep_points(file.stem)]
+    return [*sweeps, *extraction_points(), *selection_points()]
+
+
+def reduced(point: ControlPoint) -> ControlPoint:
+    """Return a point with so few steps and documents that it checks the path and shows nothing."""
+    settings = json.loads(json.dumps(point.settings))
+    if "trainer" in settings:
+        settings["trainer"]["max_steps"] = 2
+        corpus = settings["data"]["init_args"]["corpus"]["init_args"]
+        for key, size in (("sizes", [40, 4, 4]), ("train", 40), ("held_out", 4), ("max_train", 40), ("max_eval", 4)):
+            if key in corpus:
+                corpus[key] = size
+    elif "arm" in settings:
+        settings |= {"steps": 2, "train": 40, "held_out": 4}
+    else:
+        settings["corpus"]["documents"] = 3
+    return replace(point, settings=settings)
+
+
+def run_point(point: ControlPoint, cache: Path) -> dict[str, float]:
+    """Train and score a point; return its measures by name.
+
+    Args:
+        cache: folder of documents and features, which points share.
+    """
+    warnings.filterwarnings("ignore")
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    if point.control == "selection":
+        return _select(point)
+    if point.control == "rst_extraction":
+        (arm,) = (arm for arm in ARMS if arm.name == point.arm)
+        sizes = {key: value for key, value in point.settings.items() if key != "arm"}
+        accuracy, loss = train_arm(arm, point.seed, cache, **sizes)
+        return {"accuracy": 100 * accuracy, "loss": loss}
+    return _train(point, cache)
+
+
+def _train(point: ControlPoint, cache: Path) -> dict[str, float]:
+    """Train a point of a sweep; return what its last weights reach on test, and on validation without decoding."""
+    config = copy.deepcopy(point.settings)
+    config["data"]["init_args"]["cache_dir"] = str(cache)
+    seed_everything(point.seed, verbose=False)
+    model, data = build(config)
+    if optimizer := config["optimizer"]:
+        model.configure_optimizers = lambda: instantiate_class(model.parameters(), optimizer)
+    limits = {name: config["trainer"][name] for name in ("max_steps", "gradient_clip_val")}
+    callbacks = [_instantiate(callback) for callback in config["trainer"]["callbacks"] or []]
+    Trainer(**limits, **QUIET, callbacks=callbacks, limit_val_batches=0).fit(model, data)
+    scores = Trainer(**QUIET).test(model, data, verbose=False)[0]
+    model.val_summaries = 0
+    scores |= Trainer(**QUIET).validate(model, data, verbose=False)[0]
+    return {name: float(value) for name, value in scores.items()}
+
+
+def _instantiate(description: dict[str, Any]) -> Any:
+    """Build an object from a class path and arguments, which may be such descriptions themselves."""
+    arguments = description.get("init_args") or {}
+    built = {
+        name: _instantiate(value) if isinstance(value, dict) and "class_path" in value else value
+        for name, value in arguments.items()
+    }
+    return instantiate_class((), {"class_path": description["class_path"], "init_args": built})
+
+
+def _select(point: ControlPoint) -> dict[str, float]:
+    """Return ROUGE-2 of three sentences scored by their tf-idf cosine with the document."""
+    corpus = PlantedDuplicates(standard_library(), seed=point.seed, **point.settings["corpus"])
+    documents = map(make_document, corpus.records("train"))
+    options = {"selector": point.settings["selector"]}
+    if point.settings["trade_off"]:
+        options["trade_off"] = point.settings["trade_off"]
+    rows = predictions(documents, "zero_shot", **options)
+    scores = [rouge_scores(row["summary"], row["references"], ("rouge2",))["rouge2"].fmeasure for row in rows]
+    return {"rouge2": 100 * sum(scores) / len(scores)}
