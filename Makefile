@@ -13,10 +13,11 @@ help: ## explain every target
 
 setup: $(SETUP) ## create .venv and install the suite with the versions of constraints.txt
 
-$(SETUP): setup.cfg constraints.txt
+$(SETUP): setup.cfg constraints.txt allennlp.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --no-deps --requirement allennlp.txt  # see there
 	touch $(SETUP)
 
 demo: $(SETUP) ## train the pointer-generator on docstrings, score it beside lead-1, show five summaries (15 minutes, two cores)

@@ -17,10 +17,11 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from datamodules.documents import CorpusError
 from datamodules.text.printable import printable, printable_line
-from experiments.command_table import COMMANDS, load_command
+from experiments.command_table import COMMANDS, TRAINING, load_command
 from experiments.linked_arguments import NOTE
 from experiments.parse_errors import check_configs, explain
 from experiments.run_folder import best_checkpoint, read_config
+from experiments.shipped import resolve_configs
 from experiments.training import PrecisCLI, command_line, load_classes
 from experiments.trust import FLAG, VARIABLE, import_policy
 
@@ -79,6 +80,8 @@ def run(arguments: list[str]) -> None:
     with suppress(OSError):  # a folder that was deleted meanwhile
         sys.path.append(os.getcwd())  # finds `--trainer.callbacks+=my_code.Hello`; installed code comes first
     command, *rest = arguments
+    if command in (*TRAINING, "truncation"):
+        rest = resolve_configs(rest)
     if command in COMMANDS:
         load_command(command)(rest)
         return

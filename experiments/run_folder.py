@@ -143,9 +143,12 @@ def run_documents(run: Path, split: str) -> Dataset:
 
 
 def _git(*arguments: str) -> str | None:
-    here = Path(__file__).parent
+    """Return what git says of the suite's own repository; None where it is installed without one."""
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():
+        return None
     try:
-        done = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -1,6 +1,6 @@
 """A grid over config keys: from a sweep file to points, each with a config that `precis fit` accepts.
 
-    base: experiments/configs/pointer_generator/docstrings.yaml   # relative to this file or to the working folder
+    base: pointer_generator/docstrings                            # of the suite; or a path from here, or from this file
     set: {trainer.max_epochs: 2}                                  # the same in every point
     grid: {model.coverage: [true, false]}                         # products
     zip: {data.max_source: [50, 100], data.batch_size: [32, 16]}  # lists taken side by side
@@ -29,6 +29,7 @@ from experiments.command_table import COMMANDS, TRAINING
 from experiments.labels import as_flag, format_value, short_key
 from experiments.linked_arguments import check_linked
 from experiments.parse_errors import explain
+from experiments.shipped import CONFIGS, find_shipped
 from experiments.sweeping.random_search import check_random, draws
 from experiments.training import fit_parser
 from experiments.trust import check_named
@@ -131,7 +132,11 @@ def _base(path: Path, name: str) -> Path:
     for folder in (path.parent, Path()):
         if (folder / name).is_file():
             return Path(os.path.normpath(folder / name))
-    raise CorpusError(f"{path}: base {name} is there neither from the sweep file's folder nor from the working folder")
+    try:
+        return find_shipped(name, CONFIGS)
+    except CorpusError as error:
+        remedy = "it is there neither from the sweep file's folder nor from the working folder"
+        raise CorpusError(f"{path}: base {error}; {remedy}") from None
 
 
 def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:

@@ -13,6 +13,7 @@ from jsonargparse.typing import PositiveInt
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.printable import printable_line
+from experiments.shipped import SWEEPS, find_shipped
 from experiments.sweeping.buildable import check_buildable
 from experiments.sweeping.grid import Point, Sweep, compose, flags, read_sweep
 from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite, take_lock
@@ -69,12 +70,13 @@ def sweep(arguments: list[str]) -> None:
 def start(arguments: list[str]) -> None:
     """`precis sweep FILE`."""
     parser = ArgumentParser(prog="precis sweep", description=sweep.__doc__, exit_on_error=False)
-    parser.add_argument("file", type=Path, help="a sweep file, such as experiments/sweeps/pointer_generator_rows.yaml")
+    parser.add_argument("file", type=Path, help="a sweep file, or the short name of one of the suite, such as "
+                        "pointer_generator_rows")  # fmt: skip
     parser.add_argument("--out", type=Path | None, default=None, help="the sweep folder; runs/NAME of FILE if none")
     parser.add_argument("--dry-run", action="store_true", help="print commands and count, start nothing")
     _add_launcher(parser, "local")
     options = parser.parse_args(_with_absolute_profile(arguments))
-    file = read_sweep(Path(str(options.file)))
+    file = read_sweep(find_shipped(str(options.file), SWEEPS))
     out = Path(str(options.out)) if options.out else Path("runs") / file.path.stem
     points = compose(file)
     jobs = jobs_of(file, points, out)

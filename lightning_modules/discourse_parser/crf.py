@@ -65,6 +65,10 @@ class LinearChainCRF(nn.Module):
         return tags
 
 
+# Without dependencies: ai2-tango's exclude the versions of filelock and huggingface_hub that the suite runs with.
+INSTALL = "pip install --no-deps allennlp-light==1.0.0 ai2-tango==1.2.1 base58==2.1.1 pytz rjsonnet==0.5.6"
+
+
 class AllenNLPCRF(nn.Module):
     """`ConditionalRandomField` of the optional package allennlp-light, with the interface of `LinearChainCRF`.
 
@@ -78,7 +82,7 @@ class AllenNLPCRF(nn.Module):
             from allennlp_light.modules.conditional_random_field import ConditionalRandomField
         except ImportError as error:
             raise ImportError(
-                f"the CRF of allennlp-light cannot be loaded ({error}); it needs ai2-tango 1.2.1, or take crf: precis"
+                f"the CRF of allennlp-light cannot be loaded ({error}); run `{INSTALL}`, or take crf: precis"
             ) from error
         self.inner = ConditionalRandomField(num_tags)
 

@@ -1,10 +1,11 @@
 import itertools
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from lightning_modules.discourse_parser.crf import AllenNLPCRF, LinearChainCRF
+from lightning_modules.discourse_parser.crf import INSTALL, AllenNLPCRF, LinearChainCRF
 
 LENGTHS = [5, 1, 3]
 
@@ -77,7 +78,7 @@ def test_allennlp_says_the_same():
     try:
         allen = AllenNLPCRF(3).double()
     except ImportError:
-        pytest.skip("allennlp-light is not installed, or not with an ai2-tango that has what it imports")
+        pytest.skip(f"allennlp-light is not installed: {INSTALL}")
     crf, emissions, mask = made_up()
     allen.inner.load_state_dict(crf.state_dict(), strict=False)
     tags = torch.full((3, 5), 2)
@@ -85,7 +86,14 @@ def test_allennlp_says_the_same():
     assert allen.decode(emissions, mask).equal(crf.decode(emissions, mask))
 
 
+def test_the_command_that_is_shown_installs_the_versions_of_the_test_environment():
+    lines = (Path(__file__).parents[3] / "allennlp.txt").read_text(encoding="utf-8").splitlines()
+    named = {line for line in lines if not line.startswith("#")}
+    assert {word for word in INSTALL.split() if "==" in word} <= named
+    assert {line.partition("==")[0] for line in named} <= {word.partition("==")[0] for word in INSTALL.split()}
+
+
 def test_a_package_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "allennlp_light.modules.conditional_random_field", None)
-    with pytest.raises(ImportError, match=r"ai2-tango 1\.2\.1, or take crf: precis"):
+    with pytest.raises(ImportError, match=r"pip install --no-deps .* ai2-tango==1\.2\.1 .*, or take crf: precis"):
         AllenNLPCRF(2)

