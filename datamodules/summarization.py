@@ -197,7 +197,8 @@ class SummarizationData(LightningDataModule, ABC):
             cache_dir: folder for what is derived from them.
             eval_batch_size: documents in a batch; as many as before if not given.
         """
-        other = self._alone()
+        other = copy.copy(self)
+        other.trainer, other._documents, other._features, other.truncation = None, {}, {}, {}
         other.corpus, other.cache_dir = corpus, Path(cache_dir)
         other.eval_batch_size = eval_batch_size or self.eval_batch_size
         return other

@@ -28,7 +28,8 @@ HELP = """usage: precis COMMAND ...   (precis COMMAND --help tells more)
   evaluate    score any file of outputs: precis evaluate runs/NAME/predictions.jsonl
   baseline    lead, oracle, LexRank ...: precis baseline lead --run runs/NAME --out lead.jsonl
   attention   RSTformer's, drawn:       precis attention runs/NAME article.txt --out pictures
-  export      for transformers:         precis export runs/NAME --out FOLDER
+  export      a model to give away:     precis export runs/NAME --out FOLDER
+  push        it, to the hub:           precis push FOLDER USER/MODEL
   sweep       a grid of runs:           precis sweep experiments/sweeps/pointer_generator_rows.yaml --jobs 2
   compare     runs side by side:        precis compare runs/ONE runs/OTHER --html page.html
   sync        offline runs to W&B:      precis sync runs/NAME

@@ -20,6 +20,7 @@ COMMANDS = {
     "evaluate": "experiments.evaluation.evaluate:evaluate",
     "baseline": "experiments.evaluation.baseline:baseline",
     "export": "experiments.export:export",
+    "push": "experiments.hub:push",
     "attention": "experiments.pictures.draw_attention:attention",
     "sweep": "experiments.sweeping.sweep:sweep",
     "compare": "experiments.evaluation.compare:compare",

@@ -1,26 +1,125 @@
-"""`precis export`: a trained model in the form of the library that its network comes from."""
+"""`precis export`: a trained model as a folder that can be given away, and that `precis.load` reads."""
 
+import json
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
+import yaml
 from jsonargparse import ArgumentParser
 
+from datamodules.building import appearing_folder
 from datamodules.documents import CorpusError
-from experiments.run_folder import load_run
+from experiments.model_card import model_card
+from experiments.run_folder import IN_FOLDER, Run, load_run, read_config
+from lightning_modules.checkpoints import EXPORTED, best_checkpoint, read_checkpoint, write_exported
+
+# Keys of a config that say where and how a run was made, and nothing of the model.
+_LEFT_OUT = ("run_dir", "resume", "ckpt_path", "out", "start_from", "wandb", "wandb_project", "wandb_models")
+_OF_THE_MACHINE = ("text", "cache_dir", "parses")  # arguments of the data
 
 
 def export(arguments: list[str]) -> None:
-    """`precis export RUN --out FOLDER`: a run's network and tokenizer as `transformers` saves them."""
+    """`precis export RUN --out FOLDER`: a model with its tokenizer and a model card, for `precis.load` and the hub.
+
+    FOLDER has the weights (safetensors), config.yaml, text/ and README.md. Where the network is one of transformers
+    (RSTformer's LED, a pretrained PEGASUS) it also has what `from_pretrained(FOLDER)` loads; the pretrained encoder of
+    an extractive model, of BertSumAbs and of GraphSum is in FOLDER/encoder.
+    """
     parser = ArgumentParser(prog="precis export", description=export.__doc__, exit_on_error=False)
     parser.add_argument("run", type=Path, help="a run folder")
     parser.add_argument("--out", type=Path, required=True, help="a folder, made if it is not there")
     parser.add_argument("--checkpoint", type=Path | None, default=None, help="another one of the run than its best")
+    parser.add_argument("--license", type=str | None, default=None, help="of the weights, such as apache-2.0")
     options = parser.parse_args(arguments)
     out = Path(str(options.out))
-    if out.exists() and any(out.iterdir()):
+    if out.is_dir() and not any(out.iterdir()):
+        out.rmdir()
+    if out.exists():
         raise CorpusError(f"{out}: not empty; name another folder")
     checkpoint = Path(str(options.checkpoint)) if options.checkpoint else None
-    model = load_run(Path(str(options.run)), checkpoint).model
-    if not hasattr(model, "export"):
-        raise CorpusError(f"{options.run}: {type(model).__name__} is no model of another library; use its checkpoints")
-    model.export(out)
+    with appearing_folder(out) as building:
+        write_export(Path(str(options.run)), building, checkpoint, options.license, out.name)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
+
+
+def write_export(
+    run: Path, folder: Path, checkpoint: Path | None = None, licence: str | None = None, name: str | None = None
+) -> None:
+    """Write a run's model to a folder.
+
+    Args:
+        run: the run folder.
+        folder: an empty folder.
+        checkpoint: another checkpoint of that run than its best one.
+        licence: of the weights.
+        name: of the model, for its card.
+
+    Raises:
+        CorpusError: if the folder is no run of a summarizer, or its checkpoint does not fit.
+    """
+    path = checkpoint or best_checkpoint(run)
+    loaded = load_run(run, path)
+    try:
+        replaced, note = loaded.model.export(folder), ""
+    except ValueError as error:
+        replaced, note = {}, str(error)
+    config = _portable(read_config(run), replaced)
+    _export_other_models(loaded, config, folder)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    shutil.copytree(run / "text", folder / "text")
+    described = _described(loaded, read_checkpoint(path, verify=False))
+    write_exported(folder / EXPORTED, loaded.model.state_dict(), described)
+    card = model_card(run, name or run.name, loaded, config, described, licence, note, folder)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Return the plain values of a checkpoint that its weights are read with."""
+    described: dict[str, Any] = {}
+    loaded.model.on_save_checkpoint(described)
+    described.pop("text", None)  # it has a folder
+    described["global_step"] = checkpoint["global_step"]
+    described["switches"] = checkpoint.get("switches")
+    return json.loads(json.dumps(described))
+
+
+def _portable(config: dict[str, Any], replaced: dict[str, str]) -> dict[str, Any]:
+    """Return the config of an exported model: pretrained parts are in its folder, and no path is of this machine."""
+    config = {key: value for key, value in config.items() if key not in _LEFT_OUT}
+    config = _without_folders(config)
+    data = config["data"].setdefault("init_args", {})
+    for key in _OF_THE_MACHINE:
+        if key in data:
+            data[key] = None
+    for part in (config["model"].setdefault("init_args", {}), data):
+        for key, place in replaced.items():
+            if part.get(key) is not None:
+                part[key] = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"
+    return config
+
+
+def _without_folders(value: Any) -> Any:
+    """Return a config whose absolute paths are names alone."""
+    if isinstance(value, dict):
+        return {key: _without_folders(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_folders(inner) for inner in value]
+    return os.path.basename(value) if isinstance(value, str) and os.path.isabs(value) else value
+
+
+def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> None:
+    """Write the models that the data of a run reads: the proposer of MatchSum's candidates, a trained parser."""
+    data, written = config["data"]["init_args"], loaded.config["data"]["init_args"]
+    scorer = written.get("scorer")
+    if isinstance(scorer, dict) and (scorer.get("init_args") or {}).get("run"):
+        (folder / "scorer").mkdir()
+        write_export(Path(scorer["init_args"]["run"]), folder / "scorer")
+        data["scorer"]["init_args"]["run"] = f"{IN_FOLDER}/scorer"
+    parser = written.get("parser")
+    if isinstance(parser, str) and Path(parser).exists():
+        from experiments.discourse.parsers import load_parser
+
+        load_parser(parser).save(folder / "parser")
+        data["parser"] = f"{IN_FOLDER}/parser"

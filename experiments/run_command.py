@@ -24,6 +24,7 @@ from experiments.run_folder import best_checkpoint, read_config
 from experiments.shipped import resolve_configs
 from experiments.training import PrecisCLI, command_line, load_classes
 from experiments.trust import FLAG, VARIABLE, import_policy
+from lightning_modules.checkpoints import EXPORTED
 
 
 def with_run(arguments: list[str]) -> list[str]:
@@ -43,6 +44,9 @@ def with_run(arguments: list[str]) -> list[str]:
         raise CorpusError("--run needs the folder of a run")
     read_config(Path(folder))
     command, *options = rest
+    if (Path(folder) / EXPORTED).is_file():
+        remedy = "use precis summarize --checkpoint or precis.load, or name the run that it was exported from"
+        raise CorpusError(f"{folder}: an exported model, which precis {command} does not read; {remedy}")
     found = [f"--config={folder}/config.yaml", f"--run_dir={folder}"]
     if command == "fit":
         return [command, *found, "--resume=auto", *options]

@@ -119,6 +119,10 @@ class BertSumAbs(SequenceToSequence):
             raise CorpusError(f"{path}: another encoder, at {min(wrong)}; give a run of BertSum with this one")
         self.reader.load_state_dict(found)
 
+    def export(self, folder: Path) -> dict[str, str]:
+        """Write a pretrained encoder; the decoder is the suite's own and has no such form."""
+        return self.reader.export(folder, self.text)
+
     # Documents ---------------------------------------------------------------------------------------------------
 
     def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:

@@ -1,24 +1,35 @@
-"""Checkpoints of a run folder: which one, and what is in it."""
+"""Checkpoints of a run folder: which one, and what is in it; weights of an exported model."""
 
+import json
 import pickle
 import warnings
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
 
 from datamodules.documents import CorpusError
 
+EXPORTED = "precis.safetensors"  # the weights in a folder of `precis export`
+
 
 def best_checkpoint(run: Path) -> Path:
-    """The run's best checkpoint; its last one, with a warning, if no validation has written a best one yet.
+    """The run's best checkpoint; its last one, with a warning, if no validation has written a best one yet; the weights
+    of an exported model.
 
     Raises:
         CorpusError: if it has none, or the best one is a link to a file that is not there.
     """
     best, last = (Path(run) / "checkpoints" / name for name in ("best.ckpt", "last.ckpt"))
+    exported = Path(run) / EXPORTED
+    if exported.is_file() and not best.parent.is_dir():
+        return exported
     if best.is_file():
         return best
     if best.is_symlink():
@@ -51,6 +62,8 @@ def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
     Raises:
         CorpusError: if it is none, or is broken.
     """
+    if path.suffix == ".safetensors":
+        return read_exported(path)
     if verify and (damage := find_damage(path)):
         raise CorpusError(f"{path}: {damage}; give another one of the run")
     try:
@@ -61,3 +74,38 @@ def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
     if not isinstance(content, dict) or "state_dict" not in content:
         raise CorpusError(f"{path}: not a checkpoint of `precis fit`; give one from a run's checkpoints folder")
     return content
+
+
+def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping[str, Any]) -> None:
+    """Write weights as safetensors, with plain values beside them in the header.
+
+    Tensors that share their memory, such as tied embeddings, are written once.
+    """
+    kept: dict[tuple, str] = {}
+    tensors, tied = {}, {}
+    for name, value in weights.items():
+        place = (value.data_ptr(), value.shape, value.stride(), value.dtype)
+        if value.numel() and place in kept:
+            tied[name] = kept[place]
+            continue
+        kept[place] = name
+        tensors[name] = value.detach().cpu().contiguous().clone()
+    header = {"format": "pt", "precis": json.dumps({**described, "tied": tied})}
+    save_file(tensors, str(path), metadata=header)
+
+
+def read_exported(path: Path) -> dict[str, Any]:
+    """Return what `write_exported` wrote: the plain values, and the weights as `state_dict`.
+
+    Raises:
+        CorpusError: if the file is none, or is broken.
+    """
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            content = json.loads((file.metadata() or {})["precis"])
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tied = content.pop("tied")
+        return {**content, "state_dict": weights | {name: weights[kept] for name, kept in tied.items()}}
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise CorpusError(f"{path}: no weights of `precis export` ({reason}); export the run again") from None

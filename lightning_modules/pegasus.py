@@ -1,5 +1,7 @@
 """PEGASUS: Zhang, Zhao, Saleh and Liu, ICML 2020 (arXiv 1912.08777), pre-training by gap sentences and fine-tuning."""
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM
@@ -9,7 +11,7 @@ from datamodules.pegasus import PegasusBatch
 from datamodules.text.masked_text import MaskedText
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
-from lightning_modules.networks.pretrained import PretrainedEncoderDecoder
+from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained
 from lightning_modules.networks.transformer import Activation
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 
@@ -58,6 +60,7 @@ class Pegasus(SequenceToSequence):
             vocab_size, decoding or DecodingOptions(min_length=1, max_length=128, **penalty), val_summaries
         )
         self.learning_rate = learning_rate
+        self.checkpoint = checkpoint
         if checkpoint is not None:
             self.network = PretrainedEncoderDecoder(AutoModelForSeq2SeqLM.from_pretrained(checkpoint).train())
         else:
@@ -88,6 +91,13 @@ class Pegasus(SequenceToSequence):
                     f"<pad> and </s> are {(text.pad, text.stop)} in the text, and others in the pretrained model; "
                     "leave data.text out, or give one of that model"
                 )
+
+    def export(self, folder: Path) -> dict[str, str]:
+        """Write a pretrained model and its tokenizer as Hugging Face does; one from scratch has no such form."""
+        if not isinstance(self.network, PretrainedEncoderDecoder):
+            return {}
+        save_pretrained(folder, self.network.model, self.text)
+        return {"checkpoint": "."}
 
     @property
     def start(self) -> int:

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
@@ -239,6 +240,21 @@ class Summarizer(LightningModule, ABC):
                 )
         if not checkpoint.get("start"):
             self.loss_weights.update(checkpoint.get("loss_weights", {}))
+
+    def export(self, folder: Path) -> dict[str, str]:
+        """Write the parts that `transformers` loads, with a tokenizer.
+
+        Args:
+            folder: of the exported model.
+
+        Returns:
+            For each argument of model and data that named a pretrained model, the path below `folder` that takes its
+            place; empty for a model without pretrained parts.
+
+        Raises:
+            ValueError: if the model has such parts in a form that cannot be written.
+        """
+        return {}
 
     # Steps -------------------------------------------------------------------------------------------------------
 

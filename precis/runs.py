@@ -19,6 +19,7 @@ from experiments.evaluation.evaluate import evaluate_predictions
 from experiments.evaluation.predictions import Prediction
 from experiments.evaluation.scorers import ScoreOptions
 from experiments.evaluation.statistics import RESAMPLES
+from experiments.hub import find_folder
 from experiments.parse_errors import explain
 from experiments.run_folder import load_run, run_documents
 from experiments.summarizing import changed_options, quiet_progress, summarize_all
@@ -47,7 +48,7 @@ class Run:
     """A trained model with its tokenizer and options, ready to summarize.
 
     Args:
-        path: a run folder of `precis fit`.
+        path: a run folder of `precis fit`, a folder of `precis export`, or the name of an exported model on the hub.
         checkpoint: another checkpoint of that run than its best one.
 
     Raises:
@@ -55,7 +56,7 @@ class Run:
     """
 
     def __init__(self, path: str | Path, checkpoint: str | Path | None = None) -> None:
-        self.path = Path(path)
+        self.path = find_folder(path)
         self._folder = TemporaryDirectory(prefix="precis-")  # of parses and features; removed with this object
         self._lock = RLock()  # options of a model change for the time of a call
         try:
@@ -161,11 +162,11 @@ def load(path: str | Path, checkpoint: str | Path | None = None) -> Run:
     """Load a trained run.
 
     Args:
-        path: a run folder of `precis fit`.
+        path: a run folder of `precis fit`, a folder of `precis export`, or the name of an exported model on the hub.
         checkpoint: another checkpoint of that run than its best one.
 
     Raises:
-        CorpusError: if the folder is no run of a summarizer, or its checkpoint does not fit.
+        CorpusError: if there is no such run or model, or its checkpoint does not fit.
     """
     return Run(path, checkpoint)
 

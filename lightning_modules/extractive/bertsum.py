@@ -1,5 +1,6 @@
 """BertSum: Liu and Lapata, Text Summarization with Pretrained Encoders, EMNLP 2019 (arXiv 1908.08345)."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -118,6 +119,10 @@ class BertSum(Summarizer):
         """AdamW with a rate for the encoder and one for the rest."""
         steps = int(self.trainer.estimated_stepping_batches) if self.rates["schedule"] == "linear" else 1
         return two_rates(self.network, self.network.reader, steps=steps, **self.rates)
+
+    def export(self, folder: Path) -> dict[str, str]:
+        """Write a pretrained encoder."""
+        return self.network.reader.export(folder, self.text)
 
     # Training ----------------------------------------------------------------------------------------------------
 

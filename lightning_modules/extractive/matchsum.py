@@ -1,5 +1,6 @@
 """MatchSum: Zhong et al., Extractive Summarization as Text Matching, ACL 2020 (arXiv 2004.08795)."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -103,6 +104,10 @@ class MatchSum(Summarizer):
         steps = int(self.trainer.estimated_stepping_batches) if self.rates["schedule"] == "linear" else 1
         trained = torch.nn.ModuleList([self.reader, self.pooler])
         return two_rates(trained, self.reader, steps=steps, **self.rates)
+
+    def export(self, folder: Path) -> dict[str, str]:
+        """Write a pretrained encoder."""
+        return self.reader.export(folder, self.text)
 
     # Matching ----------------------------------------------------------------------------------------------------
 

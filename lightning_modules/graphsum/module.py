@@ -2,6 +2,7 @@
 and the flat Transformer."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from lightning_modules.graphsum.encoder import Encoder, GraphSumNetwork, Memory,
 from lightning_modules.graphsum.graph_attention import GraphBias
 from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
 from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
+from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.networks.transformer import KeyValues, Norm
 from lightning_modules.schedules import noam_factor, rate_factor, scheduled, split_parameters
@@ -167,6 +169,13 @@ class GraphSum(Summarizer):
         pretrained = self.network.pretrained
         if pretrained is not None and self.encoder_window is None:
             pretrained.window = checkpoint.get("encoder_window", min(256, pretrained.window))
+
+    def export(self, folder: Path) -> dict[str, str]:
+        """Write a pretrained encoder and its tokenizer to `folder`/encoder, as Hugging Face does."""
+        if self.network.pretrained is None:
+            return {}
+        save_pretrained(folder / "encoder", self.network.pretrained.model, self.text)
+        return {"checkpoint": "encoder"}
 
     # Training ----------------------------------------------------------------------------------------------------
 

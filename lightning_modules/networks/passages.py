@@ -1,7 +1,8 @@
 """Encoders of token ids, pretrained or from scratch, for documents longer than their input limit."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -103,6 +104,20 @@ class Reader(nn.Module):
             max_tokens = extend
         model.train()  # `from_pretrained` returns a model in eval mode, and Lightning does not change modes
         return cls(model, config.hidden_size, max_tokens, getattr(config, "type_vocab_size", 0) or 0)
+
+    def export(self, folder: Path, text: Any) -> dict[str, str]:
+        """Write a pretrained encoder and its tokenizer to `folder`/encoder, as Hugging Face does.
+
+        Returns:
+            The path below `folder` that takes the place of the argument `encoder`; empty for an encoder from scratch,
+            and for the encoder of an encoder-decoder, which has no form of its own.
+        """
+        if isinstance(self.model, ScratchEncoder) or self.model.config.is_encoder_decoder:
+            return {}
+        from lightning_modules.networks.pretrained import save_pretrained  # takes seconds to load
+
+        save_pretrained(folder / "encoder", self.model, text)
+        return {"encoder": "encoder"}
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
         """Encode ids [B, T] -> [B, T, H].

@@ -1,10 +1,13 @@
-"""Pretrained encoder-decoder of Hugging Face with the interface of `EncoderDecoder`."""
+"""Pretrained encoder-decoder of Hugging Face with the interface of `EncoderDecoder`; export of pretrained models."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
+from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
 State = dict[str, Tensor]
@@ -115,3 +118,18 @@ class PretrainedEncoderDecoder(nn.Module):
             next_state[f"keys{number}"] = layer.keys.unflatten(0, (B, K))
             next_state[f"values{number}"] = layer.values.unflatten(0, (B, K))
         return outputs.logits.view(B, K, -1), next_state
+
+
+def save_pretrained(folder: Path, model: PreTrainedModel, text: Any) -> None:
+    """Write a model and its tokenizer as Hugging Face does.
+
+    Args:
+        folder: made if it is not there.
+        model: the network.
+        text: with a `tokenizer` of the library `tokenizers`, and the ids `start`, `pad` and `stop`.
+    """
+    model.save_pretrained(folder)
+    ids = {"bos_token": text.start, "pad_token": text.pad, "eos_token": text.stop}
+    symbols = {name: text.tokenizer.id_to_token(number) for name, number in ids.items()}
+    tokenizer = Tokenizer.from_str(text.tokenizer.to_str())
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **symbols).save_pretrained(folder)

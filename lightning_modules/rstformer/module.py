@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 import torch
 from pytorch_lightning.utilities import rank_zero_info
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.functional import pad
-from transformers import LEDConfig, LEDForConditionalGeneration, LogitsProcessorList, PreTrainedTokenizerFast
+from transformers import LEDConfig, LEDForConditionalGeneration, LogitsProcessorList
 from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
 from datamodules.discourse.relations import GUM, GUM_COUNTS
@@ -20,6 +19,7 @@ from datamodules.text.subword_text import SubwordText
 from lightning_modules.decoding.hugging_face import ForbidTokens, generation_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore
+from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection, head_relations
 from lightning_modules.rstformer.led import AttentionPath, Discourse, DiscourseLED
 from lightning_modules.rstformer.lora import DiscourseAdapters
@@ -163,7 +163,7 @@ class RSTformer(Summarizer):
             return {"optimizer": optimizer}
         return warmed_up(optimizer, int(self.trainer.estimated_stepping_batches))
 
-    def export(self, folder: Path) -> None:
+    def export(self, folder: Path) -> dict[str, str]:
         """Writes the LED and its tokenizer as Hugging Face does: what `checkpoint` takes, and `transformers` loads.
 
         What discourse has learned of its own is no part of a LED and is left out.
@@ -175,11 +175,8 @@ class RSTformer(Summarizer):
             raise ValueError("an update that depends on the document cannot be folded into a LED: there is no export")
         if self.text is None:
             raise ValueError("there is no tokenizer to export: call use_text, or train first")
-        self.network.led.save_pretrained(folder)
-        names = {"bos_token": self.text.start, "pad_token": self.text.pad, "eos_token": self.text.stop}
-        symbols = {name: self.text.tokenizer.id_to_token(number) for name, number in names.items()}
-        tokenizer = Tokenizer.from_str(self.text.tokenizer.to_str())
-        PreTrainedTokenizerFast(tokenizer_object=tokenizer, **symbols).save_pretrained(folder)
+        save_pretrained(folder, self.network.led, self.text)
+        return {} if self.checkpoint is None else {"checkpoint": "."}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """As in `Summarizer`; with `StartFrom`, a model with discourse also goes on from one without it, where it then
