@@ -1,5 +1,6 @@
 """What control corpora share: real sentences of the embedded corpus, and made-up names that no vocabulary has."""
 
+import functools
 import random
 import sysconfig
 
@@ -11,8 +12,12 @@ SPLITS = ("train", "val", "test")
 _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 
 
+@functools.cache
 def standard_library() -> Docstrings:
-    """Return the part of the embedded corpus that every installation has: docstrings of Python's standard library."""
+    """Return the part of the embedded corpus that every installation has: docstrings of Python's standard library.
+
+    The corpora of a process share one object, which keeps the docstrings once they are read.
+    """
     return Docstrings([sysconfig.get_paths()["stdlib"]])
 
 

@@ -16,9 +16,9 @@ class PlantedKeys(Corpus):
     them. Neither paragraph is enough: a guess among three values is right in a third of the documents. Every paragraph
     begins with a real sentence; with more than two paragraphs, the others have only that.
 
-    An agent that reads one paragraph needs a message from the agent that reads the key. The exception is a decoder that
-    starts from the first agent's last state: if the first paragraph names the key, the decoder knows it without any
-    message. The key is therefore in a later paragraph, unless `key_first`.
+    An agent that reads the values needs a message from the agent that reads the key. There is one other way: the
+    decoder starts from the first agent's last state, so that it can know a key that the first paragraph names. The key
+    is therefore in a later paragraph, unless `key_first`.
 
     Args:
         corpus: where the real sentences come from; docstrings of the standard library if not given.

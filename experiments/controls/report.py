@@ -2,9 +2,11 @@
 
 import statistics
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -60,8 +62,9 @@ def values_by_arm(results: Sequence[Result], control: str) -> dict[str, list[flo
 
 
 def table(results: Sequence[Result]) -> str:
-    """Return one Markdown table of all controls: mean, range and the value of each seed."""
-    lines = ["| control | arm | mean | range | seeds |", "|---|---|--:|---|---|"]
+    """Return a Markdown page with one table of all controls: mean, range and the value of each seed."""
+    lines = ["# All controls", "", "Written by `make controls`; [controls.md](controls.md) says what each arm is.", ""]
+    lines += ["| control | arm | mean | range | seeds |", "|---|---|--:|---|---|"]
     for control, measure in MEASURES.items():
         for arm, values in values_by_arm(results, control).items():
             seeds = ", ".join(f"{value:.1f}" for value in values)
@@ -72,8 +75,10 @@ def table(results: Sequence[Result]) -> str:
 
 def draw(results: Sequence[Result], path: Path) -> None:
     """Write a plot with one panel for each control: a dot for each seed, a bar at each arm's mean."""
-    controls = [control for control in MEASURES if values_by_arm(results, control)]
-    columns = [controls[: (len(controls) + 1) // 2], controls[(len(controls) + 1) // 2 :]]
+    sizes = {control: len(arms) + 2 for control in MEASURES if (arms := values_by_arm(results, control))}
+    filled = list(accumulate(sizes.values()))
+    first = sum(2 * rows <= filled[-1] + 4 for rows in filled)  # panels of the left column: about half of all arms
+    columns = [list(sizes)[: max(1, first)], list(sizes)[max(1, first) :]]
     figure = Figure(figsize=(12, 14), layout="constrained")
     for half, names in zip(figure.subfigures(1, 2), columns):
         if not names:
@@ -87,7 +92,8 @@ def draw(results: Sequence[Result], path: Path) -> None:
             axis.set_yticks(range(len(values)), list(values), fontsize=7)
             axis.tick_params(axis="x", labelsize=7)
             axis.set_title(MEASURES[name].title, fontsize=9, loc="left")
-            axis.set_xlim(0, 102)
+            axis.set_xlim(0, 103)
             axis.invert_yaxis()
     canvas = FigureCanvasSVG(figure) if path.suffix == ".svg" else FigureCanvasAgg(figure)
-    canvas.print_figure(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "controls"}):  # text as text: a third of the size
+        canvas.print_figure(path, metadata={"Date": None} if path.suffix == ".svg" else None)

@@ -31,7 +31,7 @@ def test_reduced_points_run_and_are_not_run_again(points, tmp_path, monkeypatch)
     arguments = ["--out", str(tmp_path), "--quick", "true"]
     run.main(arguments)
     lines = (tmp_path / "controls_table.md").read_text(encoding="utf-8").splitlines()
-    assert [line.split("|")[2].strip() for line in lines[2:]] == ["plain", "off", "one word: top_k"]
+    assert [line.split("|")[2].strip() for line in lines[6:]] == ["plain", "off", "one word: top_k"]
     plot = ElementTree.parse(tmp_path / "controls.svg")
     assert plot.getroot().tag.endswith("svg")
     monkeypatch.setattr(run, "run_point", None)  # would raise
@@ -53,7 +53,7 @@ def test_results_of_other_settings_are_not_taken(tmp_path):
 
 def test_a_table_has_the_mean_and_every_seed():
     results = [Result("pointer", "on", seed, {"test/rouge1": value}) for seed, value in ((2, 70.0), (1, 50.0))]
-    assert table(results).splitlines()[2] == "| Copying: right, % | on | 60.0 | 50.0 to 70.0 | 50.0, 70.0 |"
+    assert table(results).splitlines()[6] == "| Copying: right, % | on | 60.0 | 50.0 to 70.0 | 50.0, 70.0 |"
 
 
 def test_an_unknown_control_is_refused(tmp_path, capsys):
