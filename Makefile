@@ -5,7 +5,7 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 DEMO := runs/demo
 
-.PHONY: help setup demo test test-slow test-processors test-cluster harden controls lint bench clean
+.PHONY: help setup demo test test-slow test-processors test-cluster harden controls lint docs bench clean
 .DEFAULT_GOAL := help
 
 help: ## explain every target
@@ -62,6 +62,10 @@ controls: $(SETUP) ## rerun all controls, three seeds each: a table and a plot (
 lint: $(SETUP) ## check style with ruff
 	$(BIN)/ruff check .
 
+docs: $(SETUP) ## build the documentation site to site/, with warnings as errors
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
 bench: $(SETUP) ## measure speed and memory: a table for each script
 	$(BIN)/python -m benchmarks.pointer_generator
 	$(BIN)/python -m benchmarks.recurrent
@@ -76,6 +80,7 @@ bench: $(SETUP) ## measure speed and memory: a table for each script
 	$(BIN)/python -m benchmarks.sweep_validation
 	$(BIN)/python -m benchmarks.docstring_corpus
 	$(BIN)/python -m benchmarks.gradient_variance --rounds 20
+	$(BIN)/python -m benchmarks.startup
 
 clean: ## remove what was built: the environment and all runs
-	rm -rf .venv runs *.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv runs site *.egg-info .pytest_cache .ruff_cache

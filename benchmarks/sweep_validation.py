@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 import yaml
 
 from benchmarks.measuring import alternate, options, print_table
-from experiments.sweeping.grid import compose, read_sweep
+from experiments.sweeping.composition import compose
+from experiments.sweeping.grid import read_sweep
 
 BASE = Path(__file__).parents[1] / "experiments" / "configs" / "pointer_generator" / "docstrings.yaml"
 

@@ -1,28 +1,30 @@
-"""What happens during training, beside the model."""
+"""What happens during training, beside the model.
 
-from callbacks.best_checkpoint import BestCheckpoint
-from callbacks.coverage_annealing import CoverageAnnealing
-from callbacks.graceful_stop import GracefulStop
-from callbacks.length_curriculum import LengthCurriculum
-from callbacks.monitor_check import MonitorCheck
-from callbacks.monitors import GradientNorm, Throughput
-from callbacks.predictions import PredictionWriter
-from callbacks.previews import Previews
-from callbacks.schedules import Scheduled
-from callbacks.self_critical import SelfCritical
-from callbacks.start_from import StartFrom
+Classes are imported on first use, so that commands which read predictions load neither torch nor Lightning.
+"""
 
-__all__ = [
-    "BestCheckpoint",
-    "CoverageAnnealing",
-    "GracefulStop",
-    "GradientNorm",
-    "LengthCurriculum",
-    "MonitorCheck",
-    "PredictionWriter",
-    "Previews",
-    "Scheduled",
-    "SelfCritical",
-    "StartFrom",
-    "Throughput",
-]
+from importlib import import_module
+from typing import Any
+
+_CLASSES = {
+    "BestCheckpoint": "callbacks.best_checkpoint",
+    "CoverageAnnealing": "callbacks.coverage_annealing",
+    "GracefulStop": "callbacks.graceful_stop",
+    "GradientNorm": "callbacks.monitors",
+    "LengthCurriculum": "callbacks.length_curriculum",
+    "MonitorCheck": "callbacks.monitor_check",
+    "PredictionWriter": "callbacks.predictions",
+    "Previews": "callbacks.previews",
+    "Scheduled": "callbacks.schedules",
+    "SelfCritical": "callbacks.self_critical",
+    "StartFrom": "callbacks.start_from",
+    "Throughput": "callbacks.monitors",
+}
+
+__all__ = list(_CLASSES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CLASSES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_CLASSES[name]), name)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from callbacks.results_path import results_path
 from datamodules.text.lines import json_line
 
 
@@ -115,18 +116,6 @@ class PredictionWriter(Callback):
         with suppress(OSError):  # of a full disk, which `exception` names
             file.close()
         self._part(trainer.global_rank).unlink(missing_ok=True)
-
-
-def results_path(predictions: Path) -> Path:
-    """Return where the mean scores of a file of predictions stand.
-
-    `results.json` for `predictions.jsonl`, `results.val.json` for `predictions.val.jsonl`, and `NAME.results.json` for
-    any other `NAME.jsonl`.
-    """
-    stem = predictions.name.removesuffix(".jsonl")
-    first, _, rest = stem.partition(".")
-    name = ".".join(["results", *filter(None, [rest])]) if first == "predictions" else f"{stem}.results"
-    return predictions.with_name(f"{name}.json")
 
 
 @contextmanager

@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass, field
 
+# What to do about a record that cannot be read.
+OR_SKIP = (
+    "or pass `--data.on_bad_record skip` (`--on_bad_record skip` where no data is given) to leave such records out"
+)
+MEND_OR_SKIP = f"mend it, {OR_SKIP}"
+
 
 class CorpusError(ValueError):
     """A corpus that cannot be used: one line with what is wrong, where, and what to do."""

@@ -1,31 +1,134 @@
-"""The commands of `precis` by name: import paths, so that a command loads only what it needs.
+"""The commands of `precis`: group, purpose, example and import path, so that a command loads only what it needs.
 
-`fit`, `validate`, `test` and `predict` are parsed by LightningCLI (`experiments/training.py`); every other command is a
-function that takes the remaining arguments.
+Each is a function that takes the remaining arguments; `fit`, `validate`, `test` and `predict` hand them to
+LightningCLI.
 """
 
 from collections.abc import Callable
 from importlib import import_module
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A command of `precis`.
+
+    Attributes:
+        group: the heading under which `precis --help` lists it.
+        purpose: what it does, in a few words.
+        example: a complete call.
+        function: its import path.
+    """
+
+    group: str
+    purpose: str
+    example: str
+    function: str
+
 
 TRAINING = ("fit", "validate", "test", "predict")
 
 COMMANDS = {
-    "summarize": "experiments.commands:summarize",
-    "corpus": "experiments.commands:corpus",
-    "truncation": "experiments.truncation:truncation",
-    "parse": "experiments.discourse.parse:parse",
-    "graph": "experiments.pictures.graph:graph",
-    "score-parser": "experiments.discourse.score_parser:score_parser",
-    "report": "experiments.commands:report",
-    "evaluate": "experiments.evaluation.evaluate:evaluate",
-    "baseline": "experiments.evaluation.baseline:baseline",
-    "export": "experiments.export:export",
-    "push": "experiments.hub:push",
-    "attention": "experiments.pictures.draw_attention:attention",
-    "sweep": "experiments.sweeping.sweep:sweep",
-    "compare": "experiments.evaluation.compare:compare",
-    "sync": "experiments.sync:sync",
-    "dashboards": "experiments.dashboards.command:dashboards",
+    "fit": Command(
+        "train",
+        "train a model",
+        "precis fit --config experiments/configs/pointer_generator/docstrings.yaml --run_dir runs/NAME",
+        "experiments.training_commands:fit",
+    ),
+    "validate": Command(
+        "train", "score validation data", "precis validate --run runs/NAME", "experiments.training_commands:validate"
+    ),
+    "test": Command("train", "score test data", "precis test --run runs/NAME", "experiments.training_commands:test"),
+    "predict": Command(
+        "train",
+        "summarize the test split",
+        "precis predict --run runs/NAME",
+        "experiments.training_commands:predict",
+    ),
+    "corpus": Command(
+        "train", "describe a corpus", "precis corpus --corpus Docstrings", "experiments.commands:corpus"
+    ),
+    "truncation": Command(
+        "train",
+        "count what a config cuts off",
+        "precis truncation --config experiments/configs/graphsum/docstrings.yaml",
+        "experiments.truncation:truncation",
+    ),
+    "summarize": Command(
+        "use",
+        "summarize text",
+        "precis summarize --checkpoint runs/NAME article.txt",
+        "experiments.commands:summarize",
+    ),
+    "report": Command(
+        "use", "show scores and examples of a run", "precis report runs/NAME", "experiments.commands:report"
+    ),
+    "attention": Command(
+        "use",
+        "draw RSTformer's attention",
+        "precis attention runs/NAME article.txt --out pictures",
+        "experiments.pictures.draw_attention:attention",
+    ),
+    "graph": Command(
+        "use",
+        "draw the graph of paragraphs",
+        "precis graph --run runs/NAME --html graphs.html",
+        "experiments.pictures.graph:graph",
+    ),
+    "export": Command(
+        "use", "export a model to give away", "precis export runs/NAME --out FOLDER", "experiments.export:export"
+    ),
+    "push": Command(
+        "use", "upload an exported model to the hub", "precis push FOLDER USER/MODEL", "experiments.hub:push"
+    ),
+    "evaluate": Command(
+        "evaluate",
+        "score any file of outputs",
+        "precis evaluate runs/NAME/predictions.jsonl",
+        "experiments.evaluation.evaluate:evaluate",
+    ),
+    "baseline": Command(
+        "evaluate",
+        "write summaries of lead, oracle, LexRank ...",
+        "precis baseline lead --run runs/NAME --out lead.jsonl",
+        "experiments.evaluation.baseline:baseline",
+    ),
+    "compare": Command(
+        "evaluate",
+        "compare runs",
+        "precis compare runs/ONE runs/OTHER --html page.html",
+        "experiments.evaluation.compare:compare",
+    ),
+    "sweep": Command(
+        "launch",
+        "run a grid",
+        "precis sweep experiments/sweeps/pointer_generator_rows.yaml --jobs 2",
+        "experiments.sweeping.sweep:sweep",
+    ),
+    "sync": Command("launch", "upload offline runs to W&B", "precis sync runs/NAME", "experiments.sync:sync"),
+    "dashboards": Command(
+        "launch",
+        "make workspaces at W&B",
+        "precis dashboards --entity NAME",
+        "experiments.dashboards.command:dashboards",
+    ),
+    "parse": Command(
+        "discourse",
+        "parse the discourse structure of texts",
+        "precis parse --show article.txt",
+        "experiments.discourse.parse:parse",
+    ),
+    "score-parser": Command(
+        "discourse",
+        "score a parser on gold trees",
+        "precis score-parser TREEBANK --parser runs/NAME",
+        "experiments.discourse.score_parser:score_parser",
+    ),
+    "completion": Command(
+        "shell",
+        "print the completion script of a shell",
+        "precis completion bash > ~/.local/share/bash-completion/completions/precis",
+        "experiments.completion:completion",
+    ),
 }
 
 
@@ -35,5 +138,17 @@ def load_command(name: str) -> Callable[[list[str]], None]:
     Raises:
         KeyError: if there is no such command.
     """
-    module, _, function = COMMANDS[name].partition(":")
+    module, _, function = COMMANDS[name].function.partition(":")
     return getattr(import_module(module), function)
+
+
+def list_commands() -> str:
+    """Return the commands by group, each with its purpose and an example."""
+    width = max(len(name) for name in COMMANDS)
+    lines = []
+    for group in dict.fromkeys(command.group for command in COMMANDS.values()):
+        lines.append(f"\n{group}")
+        for name, command in COMMANDS.items():
+            if command.group == group:
+                lines += [f"  {name:{width}}  {command.purpose}", f"  {'':{width}}  {command.example}"]
+    return "\n".join(lines)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+import datamodules.corpora
 from callbacks.previews import marked
 from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.describe import describe, print_description
@@ -20,13 +21,16 @@ from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
 from datamodules.text.lines import json_line
 from datamodules.text.printable import printable, printable_line
+from experiments.load_classes import load_classes
 from experiments.pictures.show_extraction import Shown
 from experiments.prediction_files import find_predictions, read_rows
-from experiments.run_folder import load_run, read_config
+from experiments.run_config import read_config
+from experiments.run_folder import load_run
 from experiments.summarizing import summarize_all
 from experiments.texts import collect_texts, is_records
+from lightning_modules.metrics.novelty import repeated_ngrams
 from lightning_modules.metrics.rouge import rouge_scores
-from lightning_modules.summarizer import Summary, repeated_ngrams
+from lightning_modules.summarizer import Summary
 
 VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 
@@ -76,6 +80,7 @@ def _corpus_of(inputs: list[str]) -> Corpus:
 def corpus(arguments: list[str]) -> None:
     """`precis corpus --corpus NAME ...`: counts, lengths and first examples of a corpus."""
     parser = ArgumentParser(prog="precis corpus", description=corpus.__doc__, exit_on_error=False)
+    load_classes(datamodules.corpora)
     parser.add_subclass_arguments(Corpus, "corpus", required=True)
     parser.add_argument("--examples", type=int, default=2, help="documents shown of each split")
     parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do with them")

@@ -12,8 +12,10 @@ from jsonargparse import ArgumentParser
 from datamodules.building import appearing_folder
 from datamodules.documents import CorpusError
 from experiments.model_card import model_card
-from experiments.run_folder import IN_FOLDER, Run, load_run, read_config
-from lightning_modules.checkpoints import EXPORTED, best_checkpoint, read_checkpoint, write_exported
+from experiments.run_config import IN_FOLDER, read_config
+from experiments.run_folder import Run, load_run
+from lightning_modules.checkpoints import best_checkpoint, read_checkpoint, write_exported
+from lightning_modules.exported import EXPORTED
 
 # Keys of a config that say where and how a run was made, and nothing of the model.
 _LEFT_OUT = ("run_dir", "resume", "ckpt_path", "out", "start_from", "wandb", "wandb_project", "wandb_models")

@@ -7,7 +7,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from datamodules.documents import CorpusError
-from lightning_modules.checkpoints import EXPORTED
+from lightning_modules.exported import EXPORTED
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 

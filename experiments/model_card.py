@@ -10,7 +10,7 @@ import yaml
 
 from experiments.prediction_files import read_json
 from experiments.run_folder import Run
-from lightning_modules.checkpoints import EXPORTED
+from lightning_modules.exported import EXPORTED
 
 
 def model_card(

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from callbacks.predictions import results_path
+from callbacks.results_path import results_path
 from datamodules.documents import CorpusError
 
 SPLITS = {"test": "test", "validate": "val", "predict": "test"}  # by command

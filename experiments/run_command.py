@@ -1,4 +1,7 @@
-"""Run a command of `precis`: imports, configs, errors in one line, signals."""
+"""Run a command of `precis`: its module is imported, errors are reported in one line, signals are handled.
+
+Neither torch nor Lightning is imported here, but by the commands that need them.
+"""
 
 import logging
 import os
@@ -8,54 +11,14 @@ import sys
 import threading
 import warnings
 from contextlib import suppress
-from pathlib import Path
 from types import FrameType
 
-import datasets
 from jsonargparse import ArgumentError
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from datamodules.documents import CorpusError
 from datamodules.text.printable import printable, printable_line
-from experiments.command_table import COMMANDS, TRAINING, load_command
-from experiments.linked_arguments import NOTE
-from experiments.parse_errors import check_configs, explain
-from experiments.run_folder import best_checkpoint, read_config
-from experiments.shipped import resolve_configs
-from experiments.training import PrecisCLI, command_line, load_classes
+from experiments.command_table import COMMANDS, load_command
+from experiments.parse_errors import explain
 from experiments.trust import FLAG, VARIABLE, import_policy
-from lightning_modules.checkpoints import EXPORTED
-
-
-def with_run(arguments: list[str]) -> list[str]:
-    """`--run FOLDER` as the config, checkpoint and text of that folder; for `fit`, as the run to resume, or
-    to start anew if it has no checkpoint yet.
-
-    Raises:
-        CorpusError: if the folder is no run.
-    """
-    at = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
-    if at is None:
-        return arguments
-    given = arguments[at].partition("=")[2]
-    rest = arguments[:at] + arguments[at + (1 if given else 2) :]
-    folder = given or "".join(arguments[at + 1 : at + 2])
-    if not folder:
-        raise CorpusError("--run needs the folder of a run")
-    read_config(Path(folder))
-    command, *options = rest
-    if (Path(folder) / EXPORTED).is_file():
-        remedy = "use precis summarize --checkpoint or precis.load, or name the run that it was exported from"
-        raise CorpusError(f"{folder}: an exported model, which precis {command} does not read; {remedy}")
-    found = [f"--config={folder}/config.yaml", f"--run_dir={folder}"]
-    if command == "fit":
-        return [command, *found, "--resume=auto", *options]
-    found.append("--resume=false")
-    if (Path(folder) / "text").is_dir():
-        found.append(f"--data.text={folder}/text")
-    if not any(option.startswith("--ckpt_path") for option in options):
-        found.append(f"--ckpt_path={best_checkpoint(Path(folder))}")
-    return [command, *found, *options]
 
 
 def _quiet() -> None:
@@ -72,7 +35,7 @@ def _quiet() -> None:
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_says_something)
     os.environ.setdefault("WANDB_SILENT", "true")
     if not sys.stderr.isatty():
-        datasets.disable_progress_bars()
+        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")  # read when `datasets` is imported
 
 
 def _says_something(record: logging.LogRecord) -> bool:
@@ -84,18 +47,9 @@ def run(arguments: list[str]) -> None:
     with suppress(OSError):  # a folder that was deleted meanwhile
         sys.path.append(os.getcwd())  # finds `--trainer.callbacks+=my_code.Hello`; installed code comes first
     command, *rest = arguments
-    if command in (*TRAINING, "truncation"):
-        rest = resolve_configs(rest)
-    if command in COMMANDS:
-        load_command(command)(rest)
-        return
-    load_classes()
-    arguments = with_run([command, *rest])
-    check_configs(arguments)
-    if any(argument.partition("=")[0] == "--data.help" for argument in arguments):
-        print(NOTE)
-    sys.argv = [sys.argv[0], *arguments]  # where LightningCLI looks, and those that it starts for other devices
-    command_line(PrecisCLI)
+    if "--help" in rest or "-h" in rest:
+        print(f"example: {COMMANDS[command].example}\n", flush=True)
+    load_command(command)(rest)
 
 
 def run_command(arguments: list[str]) -> int:
@@ -118,7 +72,7 @@ def run_command(arguments: list[str]) -> int:
     try:
         with import_policy(arguments):
             run(arguments)
-    except (ArgumentError, ValueError, OSError, MisconfigurationException) as error:
+    except (ArgumentError, ValueError, OSError, *_errors_of_lightning()) as error:
         if os.environ.get("PRECIS_DEBUG"):
             raise
         wrong = isinstance(error, ArgumentError)
@@ -132,6 +86,12 @@ def run_command(arguments: list[str]) -> int:
         if alone:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return 0
+
+
+def _errors_of_lightning() -> tuple[type[Exception], ...]:
+    """Return Lightning's error for wrong settings; nothing where the command has not imported Lightning."""
+    exceptions = sys.modules.get("pytorch_lightning.utilities.exceptions")
+    return (exceptions.MisconfigurationException,) if exceptions else ()
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

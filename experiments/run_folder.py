@@ -40,15 +40,13 @@ from datamodules.summarization import SummarizationData
 from datamodules.truncation import from_csv, to_csv
 from experiments.checkpoint_files import adapt_best_models
 from experiments.discourse.parsers import provide_parsers
-from experiments.earlier_configs import upgrade
 from experiments.linked_arguments import link_arguments
+from experiments.run_config import read_config
 from experiments.trust import check_named, import_policy
 from experiments.value_checks import REFUSALS, explain_refusal
-from experiments.yaml_files import read_yaml
-from lightning_modules.checkpoints import EXPORTED, best_checkpoint, read_checkpoint
+from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.summarizer import Summarizer
 
-IN_FOLDER = "{run}"  # in the config of an exported model: the folder itself
 PACKAGES = ("torch", "pytorch-lightning", "transformers", "datasets", "torchmetrics", "jsonargparse", "precis-suite")
 
 
@@ -58,29 +56,6 @@ class Run(NamedTuple):
     model: Summarizer
     data: SummarizationData
     config: dict[str, Any]
-
-
-def read_config(run: Path) -> dict[str, Any]:
-    """config.yaml of a run folder, or of a folder that `precis export` wrote, where `{run}` stands for the folder.
-
-    Raises:
-        CorpusError: if there is none, or it holds no config.
-    """
-    path = Path(run) / "config.yaml"
-    if not path.is_file():
-        raise CorpusError(f"{path}: not there; give the folder of a run that `precis fit` made")
-    config = upgrade(read_yaml(path))
-    return _with_folder(config, str(Path(run))) if (Path(run) / EXPORTED).is_file() else config
-
-
-def _with_folder(value: Any, folder: str) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_folder(inner, folder) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_with_folder(inner, folder) for inner in value]
-    if isinstance(value, str) and (value == IN_FOLDER or value.startswith(f"{IN_FOLDER}/")):
-        return folder + value.removeprefix(IN_FOLDER)
-    return value
 
 
 def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]:

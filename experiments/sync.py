@@ -10,7 +10,7 @@ from jsonargparse import ArgumentParser
 
 from datamodules.documents import CorpusError
 from experiments.sweeping.sweep_folder import read_points
-from experiments.tracking import logged_in
+from experiments.wandb_login import logged_in
 
 
 def sync(arguments: list[str]) -> None:

@@ -1,7 +1,6 @@
 """Weights & Biases: what a run says of itself there. Offline unless somebody is logged in."""
 
 import json
-import netrc
 import os
 import secrets
 from pathlib import Path
@@ -15,6 +14,7 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from callbacks import PredictionWriter
 from experiments.prediction_files import read_rows
+from experiments.wandb_login import logged_in
 from lightning_modules.checkpoints import best_checkpoint
 
 LONGEST_TAG = 64  # what W&B takes
@@ -22,16 +22,6 @@ DATA = "WANDB_DATA_DIR"
 THEIRS = os.environ.get(DATA)  # what the user has set
 ROWS = 1000  # of the table of predictions
 BEST_SCORES = "best_scores"  # of a checkpoint: the validation scores of the best one
-
-
-def logged_in() -> bool:
-    """Whether Weights & Biases has a key: in the environment or in ~/.netrc."""
-    if os.environ.get("WANDB_API_KEY"):
-        return True
-    try:
-        return netrc.netrc().authenticators("api.wandb.ai") is not None
-    except (OSError, netrc.NetrcParseError):
-        return False
 
 
 def run_id(folder: Path) -> str | None:

@@ -19,9 +19,6 @@ from pytorch_lightning.callbacks import LearningRateMonitor
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
-import callbacks
-import datamodules.corpora
-import lightning_modules
 from callbacks import (
     BestCheckpoint,
     GracefulStop,
@@ -38,16 +35,17 @@ from experiments.cluster_tasks import check_tasks, trainer_plugins
 from experiments.command_table import TRAINING
 from experiments.discourse.parsers import provide_parsers
 from experiments.linked_arguments import check_linked, link_arguments
+from experiments.load_classes import load_classes
 from experiments.metrics_file import MetricsRecord, RunCSVLogger
 from experiments.prediction_files import SPLITS, predictions_path, source_name
 from experiments.progress_bar import TrainingProgressBar
 from experiments.requeue import requeue
+from experiments.run_config import read_config
 from experiments.run_folder import (
     RunRecord,
     TruncationTable,
     best_checkpoint,
     read_checkpoint,
-    read_config,
 )
 from experiments.run_lock import lock_run
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
@@ -374,14 +372,10 @@ def command_line(kind: type[PrecisCLI]) -> PrecisCLI:
     )
 
 
-def fit_parser() -> LightningArgumentParser:
-    """The parser of `precis fit`, to check a config without a start; it raises `ArgumentError`."""
+def fit_parser(command: str = "fit") -> LightningArgumentParser:
+    """The parser of `precis fit` (or another command of Lightning), to check a config without a start.
+
+    It raises `ArgumentError`.
+    """
     load_classes()
-    return command_line(_Parsers)._parser("fit")
-
-
-def load_classes() -> None:
-    """Loads what the packages offer: a class is found by its short name only once it is there."""
-    for package in (callbacks, datamodules, datamodules.corpora, lightning_modules):
-        for name in package.__all__:
-            getattr(package, name)
+    return command_line(_Parsers)._parser(command)

@@ -12,6 +12,7 @@ from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
 from datamodules.truncation import TruncationRow
 from experiments.run_folder import build
+from experiments.shipped import resolve_configs
 from experiments.training import fit_parser
 
 
@@ -22,7 +23,7 @@ def truncation(arguments: list[str]) -> None:
     nothing is trained.
     """
     parser = fit_parser()
-    config = yaml.safe_load(parser.dump(parser.parse_args(arguments), skip_none=False))
+    config = yaml.safe_load(parser.dump(parser.parse_args(resolve_configs(arguments)), skip_none=False))
     _, data = build(config)
     if not isinstance(data, SummarizationData):
         raise CorpusError(f"{type(data).__name__} reads no documents to summarize; name a config of a summarizer")

@@ -12,21 +12,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import yaml
 from jsonargparse import Namespace, _common, set_parsing_settings
-from lightning_fabric.plugins import CheckpointIO, ClusterEnvironment
-from lightning_fabric.plugins import Precision as FabricPrecision
-from pytorch_lightning import Callback
-from pytorch_lightning.accelerators import Accelerator
-from pytorch_lightning.loggers import Logger
-from pytorch_lightning.plugins import LayerSync
-from pytorch_lightning.profilers import Profiler
-from pytorch_lightning.strategies import Strategy
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
 from datamodules.documents import CorpusError
 
@@ -38,12 +29,6 @@ REMEDY = f"name it on the command line, or pass {FLAG} if you trust whoever wrot
 _MODULES = ("callbacks", "datamodules", "lightning_modules", "experiments.run_scorer", "experiments.discourse.parsers")
 _MODULES += ("torch.optim", "pytorch_lightning", "lightning_fabric")
 _SUITE = ("callbacks", "datamodules", "lightning_modules", "experiments")
-_KINDS = {
-    "torch": (Optimizer, LRScheduler),
-    "pytorch_lightning": (Callback, Logger, Strategy, Accelerator, Profiler, FabricPrecision, LayerSync),
-    "lightning_fabric": (CheckpointIO, ClusterEnvironment),
-}
-_KINDS["pytorch_lightning"] += _KINDS["lightning_fabric"]
 _CLASS_OPTIONS = ("--model", "--data", "--trainer", "--optimizer", "--lr_scheduler", "--checkpoint", "--corpus")
 _DOTTED_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
@@ -167,7 +152,24 @@ def may_be_named(thing: Any) -> bool:
     package = thing.__module__.partition(".")[0]
     if package in _SUITE:
         return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")
-    return issubclass(thing, _KINDS.get(package, ()))
+    return issubclass(thing, _base_classes().get(package, ()))
+
+
+@cache
+def _base_classes() -> dict[str, tuple[type, ...]]:
+    """Return by library the base classes of what a config may name; a config that is checked has loaded both."""
+    from lightning_fabric import plugins as fabric_plugins
+    from pytorch_lightning import Callback, accelerators, loggers, plugins, profilers, strategies
+    from torch.optim import Optimizer, lr_scheduler
+
+    fabric = (fabric_plugins.CheckpointIO, fabric_plugins.ClusterEnvironment)
+    trainer = (Callback, loggers.Logger, strategies.Strategy, accelerators.Accelerator, profilers.Profiler)
+    precision = (fabric_plugins.Precision, plugins.LayerSync)
+    return {
+        "torch": (Optimizer, lr_scheduler.LRScheduler),
+        "pytorch_lightning": (*trainer, *precision, *fabric),
+        "lightning_fabric": fabric,
+    }
 
 
 def check_checkpoint(config: Any) -> None:

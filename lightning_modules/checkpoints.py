@@ -15,8 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from datamodules.documents import CorpusError
-
-EXPORTED = "precis.safetensors"  # the weights in a folder of `precis export`
+from lightning_modules.exported import EXPORTED
 
 
 def best_checkpoint(run: Path) -> Path:

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from datamodules.batch import Batch
 from datamodules.documents import CorpusError
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.metrics.rouge import Rouge, rouge_scores
+from lightning_modules.metrics.novelty import repeated_ngrams
+from lightning_modules.metrics.rouge import rouge_scores
+from lightning_modules.metrics.rouge_metric import Rouge
 
 ROUGE_VARIANTS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
@@ -110,12 +112,6 @@ def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> T
     if not terms:
         raise ValueError("a loss needs at least one term")
     return sum(weights.get(name, 1.0) * term for name, term in terms.items())
-
-
-def repeated_ngrams(words: list[str], size: int = 3) -> float:
-    """Return the fraction of a text's n-grams that repeat an earlier one, in [0, 1]; 0 for a text shorter than n."""
-    ngrams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
-    return 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
 def log_training(module: LightningModule, name: str, value: Tensor | float, batch: Batch, **options: Any) -> None:

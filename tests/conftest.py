@@ -192,7 +192,7 @@ def run_folder(trained, tmp_path) -> Path:
 def server():
     """A context of `multiprocessing` whose processes are forked from one that has imported everything already."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["experiments.run_command"])
+    context.set_forkserver_preload(["experiments.training_commands"])
     return context
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.sweeping.grid import compose, read_sweep
+from experiments.sweeping.composition import compose
+from experiments.sweeping.grid import read_sweep
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))

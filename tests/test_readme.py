@@ -8,7 +8,8 @@ import pytest
 
 from experiments import training
 from experiments.command_table import COMMANDS, TRAINING
-from experiments.sweeping.grid import compose, read_sweep
+from experiments.sweeping.composition import compose
+from experiments.sweeping.grid import read_sweep
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,31 +1,31 @@
-"""Where documents come from."""
+"""Where documents come from.
 
-from datamodules.corpora.corpus import Corpus
-from datamodules.corpora.docstrings import Docstrings
-from datamodules.corpora.files import Files
-from datamodules.corpora.hub import Hub
-from datamodules.corpora.mixed_articles import MixedArticles
-from datamodules.corpora.modules import Modules
-from datamodules.corpora.own_sentences import OwnSentences
-from datamodules.corpora.planted_duplicates import PlantedDuplicates
-from datamodules.corpora.planted_enumerations import PlantedEnumerations
-from datamodules.corpora.planted_keys import PlantedKeys
-from datamodules.corpora.planted_names import PlantedNames
-from datamodules.corpora.planted_trees import PlantedTrees
-from datamodules.corpora.texts import Texts
+Classes are imported on first use, so that the readers of files load without `datasets` and torch.
+"""
 
-__all__ = [
-    "Corpus",
-    "Docstrings",
-    "Files",
-    "Hub",
-    "MixedArticles",
-    "Modules",
-    "OwnSentences",
-    "PlantedDuplicates",
-    "PlantedEnumerations",
-    "PlantedKeys",
-    "PlantedNames",
-    "PlantedTrees",
-    "Texts",
-]
+from importlib import import_module
+from typing import Any
+
+_CLASSES = {
+    "Corpus": "datamodules.corpora.corpus",
+    "Docstrings": "datamodules.corpora.docstrings",
+    "Files": "datamodules.corpora.files",
+    "Hub": "datamodules.corpora.hub",
+    "MixedArticles": "datamodules.corpora.mixed_articles",
+    "Modules": "datamodules.corpora.modules",
+    "OwnSentences": "datamodules.corpora.own_sentences",
+    "PlantedDuplicates": "datamodules.corpora.planted_duplicates",
+    "PlantedEnumerations": "datamodules.corpora.planted_enumerations",
+    "PlantedKeys": "datamodules.corpora.planted_keys",
+    "PlantedNames": "datamodules.corpora.planted_names",
+    "PlantedTrees": "datamodules.corpora.planted_trees",
+    "Texts": "datamodules.corpora.texts",
+}
+
+__all__ = list(_CLASSES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CLASSES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_CLASSES[name]), name)

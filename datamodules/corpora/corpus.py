@@ -17,18 +17,13 @@ from datasets import Dataset
 
 from datamodules.building import appearing_folder
 from datamodules.corpora.parallel import mapper, progress_bar
-from datamodules.documents import BadRecord, CorpusError, Document, Record
+from datamodules.documents import MEND_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Document, Record
 from datamodules.text.sentences import Splitter, split_sentences
 
 OnBadRecord = Literal["raise", "skip"]
 
 # Raised whenever the same records would give other documents: it is part of the cache's key.
 VERSION = 2
-# Remedies of bad records.
-OR_SKIP = (
-    "or pass `--data.on_bad_record skip` (`--on_bad_record skip` where no data is given) to leave such records out"
-)
-MEND_OR_SKIP = f"mend it, {OR_SKIP}"
 
 _SCHEMA = pa.schema(
     [

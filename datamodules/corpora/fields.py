@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from datamodules.corpora.corpus import MEND_OR_SKIP, OR_SKIP
-from datamodules.documents import BadRecord, CorpusError, Record
+from datamodules.documents import MEND_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Record
 from datamodules.text.lines import split_lines
 
 Paragraphs = Literal["blank_line", "line", "none"]

@@ -14,8 +14,7 @@ from typing import IO, Any, AnyStr
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datamodules.corpora.corpus import MEND_OR_SKIP, OR_SKIP
-from datamodules.documents import BadRecord, CorpusError
+from datamodules.documents import MEND_OR_SKIP, OR_SKIP, BadRecord, CorpusError
 
 Row = tuple[str, dict[str, Any]]
 

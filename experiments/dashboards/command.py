@@ -5,7 +5,7 @@ from jsonargparse import ArgumentParser
 from datamodules.documents import CorpusError
 from experiments.dashboards.build import ablation_report, report, workspace
 from experiments.dashboards.shown import ABLATIONS, PAPERS
-from experiments.tracking import logged_in
+from experiments.wandb_login import logged_in
 
 
 def dashboards(arguments: list[str]) -> None:

@@ -24,6 +24,7 @@ from datamodules.parsing import CorpusDocuments, ParsingData
 from datamodules.summarization import default_cache
 from experiments.discourse.draw_parse import LARGEST_HEAT_MAP, draw
 from experiments.discourse.parsers import PARSERS, explain_choice, load_parser
+from experiments.load_classes import load_classes
 from experiments.texts import collect_texts
 
 _NAMED = 5  # empty documents named in the summary
@@ -56,6 +57,7 @@ def parse(arguments: list[str]) -> None:
 def _options() -> ArgumentParser:
     parser = ArgumentParser(prog="precis parse", description=parse.__doc__, exit_on_error=False)
     parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
+    load_classes(datamodules.corpora)
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     parser.add_argument("--out", type=Path | None, default=None, help="folder of parses; made, or added to")
     parser.add_argument("--parser", type=str, default="default", help=f"{', '.join(PARSERS)}, or a parser's run folder")

@@ -7,12 +7,14 @@ from typing import Any, Literal
 from datasets import Dataset
 from jsonargparse import ArgumentParser, Namespace
 
+import datamodules.corpora
 from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
 from datamodules.text.lines import json_line
 from experiments.evaluation.predictions import written_whole
+from experiments.load_classes import load_classes
 from experiments.run_folder import load_run
 from lightning_modules.extractive.baselines import BASELINES, predictions
 from lightning_modules.extractive.scoring import POOLINGS
@@ -68,6 +70,7 @@ def choose_options(name: str, options: Namespace) -> dict[str, Any]:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="precis baseline", description=baseline.__doc__, exit_on_error=False)
     parser.add_argument("name", type=Literal[*BASELINES], help=f"one of {', '.join(BASELINES)}")
+    load_classes(datamodules.corpora)
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     parser.add_argument("--run", type=str | None, default=None, help="a run folder: the documents of its corpus")
     parser.add_argument("--split", type=str, default="test", help="of the corpus")

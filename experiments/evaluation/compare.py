@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from datamodules.corpora.corpus import as_document
 from datamodules.documents import CorpusError
 from datamodules.text.lines import one_line
 from experiments.evaluation.compare_page import write_page
@@ -31,7 +30,6 @@ from experiments.evaluation.comparison import (
 from experiments.evaluation.statistics import RESAMPLES
 from experiments.evaluation.systems import config_differences, read_all, systems_of
 from experiments.prediction_files import SPLITS
-from experiments.run_folder import run_documents
 
 
 def compare(arguments: list[str]) -> None:
@@ -103,6 +101,9 @@ def source_texts(comparison: Comparison) -> dict[str, str]:
     runs = [run for system in comparison.systems for run in system.runs if run.config]
     if not runs:
         return {}
+    from datamodules.corpora.corpus import as_document  # these import torch and Lightning
+    from experiments.run_folder import run_documents
+
     run, split = runs[0], SPLITS.get(comparison.split or "test", comparison.split or "test")
     folder = run.path if run.path.is_dir() else run.path.parent
     wanted = {str(row["id"]) for row in run.rows}

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from datamodules.corpora.corpus import as_document
 from datamodules.documents import CorpusError
 from datamodules.text.lines import json_line, one_line
 from experiments.evaluation.human import correlations
@@ -34,7 +33,6 @@ from experiments.evaluation.statistics import (
     bootstrap_interval,
     resampled_sums,
 )
-from experiments.run_folder import load_run
 
 
 def evaluate(arguments: list[str]) -> None:
@@ -151,6 +149,9 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
         _names(options.human),
     )
     if options.run:
+        from datamodules.corpora.corpus import as_document  # these import torch and Lightning
+        from experiments.run_folder import load_run
+
         rows = load_run(Path(options.run)).data.documents(options.split)
         found = {document.id: document.sentences for document in map(as_document, rows)}
         where = f"the {options.split} split of {options.run}"

@@ -7,7 +7,6 @@ from importlib import metadata
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
@@ -16,7 +15,6 @@ from experiments.evaluation.statistics import Array
 from lightning_modules.metrics import reference_scores
 from lightning_modules.metrics.novelty import extraction, novelty, repetition
 from lightning_modules.metrics.rouge import score_many, signature
-from lightning_modules.metrics.summac import EntailmentModel, SummaC, SummaCConv
 
 
 @dataclass(frozen=True)
@@ -221,6 +219,8 @@ def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict
 
 
 def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
+    from lightning_modules.metrics.summac import EntailmentModel, SummaC, SummaCConv  # imports torch
+
     model = EntailmentModel(options.summac_model, options.batch_size, device=_device(options))
     metric = SummaC(model, SummaCConv.load(options.summac_conv) if options.summac_conv else None)
     values: list[float] = []
@@ -282,4 +282,6 @@ def _splitter(predictions: Sequence[Prediction]) -> str:
 def _device(options: ScoreOptions) -> str:
     if options.device != "auto":
         return options.device
+    import torch
+
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -23,8 +23,8 @@ from experiments.prediction_files import (
     read_rows,
     recorded_split,
 )
-from experiments.run_folder import read_config
-from lightning_modules.summarizer import repeated_ngrams
+from experiments.run_config import read_config
+from lightning_modules.metrics.novelty import repeated_ngrams
 
 MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to read
 SEEDS = ("seed_everything", "data.init_args.seed")

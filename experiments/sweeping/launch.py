@@ -6,8 +6,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-import torch
-
 from datamodules.documents import CorpusError
 from experiments.sweeping.job import COMMAND, Job, Running, is_finished, same_suite
 from experiments.sweeping.progress import Progress, last_line, last_metrics
@@ -19,11 +17,18 @@ def run_environment(slot: int, slots: int) -> dict[str, str]:
     found = {name: value for name, value in same_suite(os.environ).items() if not name.startswith("SLURM_")}
     if slots > 1:
         found.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // slots)))
-        listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-        gpus = listed.split(",") if listed else [str(number) for number in range(torch.cuda.device_count())]
+        gpus = _visible_gpus()
         if len(gpus) > 1:
             found["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[slot::slots] or [gpus[slot % len(gpus)]])
     return found
+
+
+def _visible_gpus() -> list[str]:
+    if listed := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return listed.split(",")
+    import torch
+
+    return [str(number) for number in range(torch.cuda.device_count())]
 
 
 # All of them -----------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.printable import printable_line
 from experiments.shipped import SWEEPS, find_shipped
-from experiments.sweeping.buildable import check_buildable
-from experiments.sweeping.grid import Point, Sweep, compose, flags, read_sweep
+from experiments.sweeping.grid import Point, Sweep, flags, read_sweep
 from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite, take_lock
 from experiments.sweeping.launch import launch
 from experiments.sweeping.slurm import Profile, check_devices, check_directives, submit
@@ -78,6 +77,9 @@ def start(arguments: list[str]) -> None:
     options = parser.parse_args(_with_absolute_profile(arguments))
     file = read_sweep(find_shipped(str(options.file), SWEEPS))
     out = Path(str(options.out)) if options.out else Path("runs") / file.path.stem
+    from experiments.sweeping.buildable import check_buildable  # these import torch and Lightning
+    from experiments.sweeping.composition import compose
+
     points = compose(file)
     jobs = jobs_of(file, points, out)
     if options.launcher == "slurm":

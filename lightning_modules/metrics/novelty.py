@@ -3,10 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-from torchmetrics import Metric
-
 from lightning_modules.metrics.rouge_words import vocabulary
 
 ORDERS = (1, 2, 3, 4)
@@ -47,7 +43,7 @@ def novelty(
         "novel_1" (and so on, by order) and "novel_sentences", in [0, 1]; None where the summary has none such.
     """
     encode = vocabulary(stem=False, tokenizer=tokenizer).encode
-    return _novelty([encode(sentence) for sentence in summary], [encode(sentence) for sentence in source], orders)
+    return novelty_of_ids([encode(sentence) for sentence in summary], [encode(sentence) for sentence in source], orders)
 
 
 def repetition(
@@ -60,13 +56,19 @@ def repetition(
         summary has none such. N-grams are taken within sentences, and compared over the whole summary.
     """
     encode = vocabulary(stem=False, tokenizer=tokenizer).encode
-    return _repetition([encode(sentence) for sentence in summary], orders)
+    return repetition_of_ids([encode(sentence) for sentence in summary], orders)
+
+
+def repeated_ngrams(words: list[str], size: int = 3) -> float:
+    """Return the fraction of a text's n-grams that repeat an earlier one, in [0, 1]; 0 for a text shorter than n."""
+    ngrams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
+    return 1 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
 def extraction(summary: Sentences, source: Sentences, tokenizer: str = "unicode") -> Extraction | None:
     """Coverage, density and compression of a summary; None if it has no word."""
     encode = vocabulary(stem=False, tokenizer=tokenizer).encode
-    return _extraction([encode(sentence) for sentence in summary], [encode(sentence) for sentence in source])
+    return extraction_of_ids([encode(sentence) for sentence in summary], [encode(sentence) for sentence in source])
 
 
 def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, int, int]]:
@@ -100,67 +102,6 @@ def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, 
     return found
 
 
-class Novelty(Metric):
-    """Means over documents of `novelty`, `repetition` and `extraction`.
-
-    A document counts for those measures that it has: a summary of one word has no bigram that could be new. The
-    state is a sum and a count a measure, sums in units of 2^-32 as integers: the same in any order of documents.
-
-    Args:
-        orders, tokenizer: as in `novelty`.
-
-    Raises:
-        ValueError: for an unknown tokenizer.
-
-    Attributes:
-        names: of the measures. Shares come x 100; `density` in words, `compression` as a ratio.
-    """
-
-    is_differentiable = False
-    higher_is_better = None
-    full_state_update = False
-    _UNIT = 2**32
-
-    def __init__(self, orders: Sequence[int] = ORDERS, tokenizer: str = "unicode", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.orders, self.tokenizer = tuple(orders), tokenizer
-        vocabulary(stem=False, tokenizer=tokenizer)  # an unknown tokenizer is refused here rather than in `update`
-        kinds = [*map(str, self.orders), "sentences"]
-        shares = [f"{measure}_{kind}" for measure in ("novel", "repeated") for kind in kinds]
-        self.names = (*shares, "coverage", "density", "compression")
-        for state in ("totals", "documents"):
-            self.add_state(state, torch.zeros(len(self.names), dtype=torch.int64), dist_reduce_fx="sum")
-
-    def update(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> None:
-        """Adds documents: the sentences of the summaries, and of what they summarize.
-
-        Raises:
-            ValueError: if the lengths differ.
-        """
-        if len(summaries) != len(sources):
-            raise ValueError(f"{len(summaries)} summaries but {len(sources)} sources")
-        words = vocabulary(stem=False, tokenizer=self.tokenizer)
-        for summary, source in zip(summaries, sources):
-            words.bound()
-            summary, source = ([words.encode(sentence) for sentence in text] for text in (summary, source))
-            measures = _novelty(summary, source, self.orders) | _repetition(summary, self.orders)
-            if cut := _extraction(summary, source):
-                measures |= cut._asdict()
-            for column, name in enumerate(self.names):
-                if (value := measures.get(name)) is not None:
-                    self.totals[column] += round(value * self._UNIT)
-                    self.documents[column] += 1
-
-    def compute(self) -> dict[str, Tensor]:
-        """The mean of each measure, scalars; nan where no document had any."""
-        means = {}
-        for name, total, documents in zip(self.names, self.totals.tolist(), self.documents.tolist()):
-            scale = 1 if name in ("density", "compression") else 100
-            mean = scale * total / self._UNIT / documents if documents else float("nan")
-            means[name] = torch.tensor(mean, device=self.device)
-        return means
-
-
 def _run(summary: Sequence[Any], source: Sequence[Any], start: int, place: int) -> int:
     """Length of the common run from two places on."""
     length, limit = 1, min(len(summary) - start, len(source) - place)
@@ -173,7 +114,7 @@ def _ngrams(sentences: Encoded, n: int) -> list[tuple[int, ...]]:
     return [gram for sentence in sentences for gram in zip(*(sentence[start:] for start in range(n)))]
 
 
-def _novelty(summary: Encoded, source: Encoded, orders: Sequence[int]) -> dict[str, float | None]:
+def novelty_of_ids(summary: Encoded, source: Encoded, orders: Sequence[int]) -> dict[str, float | None]:
     shares = {}
     for n in orders:
         known = set(_ngrams(source, n))
@@ -187,13 +128,13 @@ def _novelty(summary: Encoded, source: Encoded, orders: Sequence[int]) -> dict[s
     return shares
 
 
-def _repetition(summary: Encoded, orders: Sequence[int]) -> dict[str, float | None]:
+def repetition_of_ids(summary: Encoded, orders: Sequence[int]) -> dict[str, float | None]:
     units = {str(n): _ngrams(summary, n) for n in orders}
     units["sentences"] = [tuple(sentence) for sentence in summary if sentence]
     return {f"repeated_{kind}": 1 - len(set(found)) / len(found) if found else None for kind, found in units.items()}
 
 
-def _extraction(summary: Encoded, source: Encoded) -> Extraction | None:
+def extraction_of_ids(summary: Encoded, source: Encoded) -> Extraction | None:
     words, others = ([token for sentence in text for token in sentence] for text in (summary, source))
     if not words:
         return None

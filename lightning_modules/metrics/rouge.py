@@ -1,4 +1,4 @@
-"""ROUGE (Lin 2004): ROUGE-N, ROUGE-L and ROUGE-Lsum, as functions and as a metric that is exact under DDP."""
+"""ROUGE (Lin 2004): ROUGE-N, ROUGE-L and ROUGE-Lsum, of texts as lists of sentences."""
 
 import gc
 import multiprocessing
@@ -6,11 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import metadata
-from typing import Any
-
-import torch
-from torch import Tensor
-from torchmetrics import Metric
 
 from lightning_modules.metrics.rouge_counts import Counts, Score, count, score_of
 from lightning_modules.metrics.rouge_words import Vocabulary, vocabulary
@@ -101,59 +96,6 @@ def signature(
     return f"{variant}|{words.description}|split:{splitter}|refs:{multi_reference}|precis:{_version()}"
 
 
-class Rouge(Metric):
-    """Mean ROUGE F1 x 100 over documents; `rouge_scores` says how each is computed.
-
-    The state is a sum a variant, in units of 2^-40: sums of integers are the same in any order, so that the result
-    does not depend on how documents are spread over processes and batches. An empty prediction scores 0 and counts.
-
-    Args:
-        variants, stem, multi_reference, tokenizer, wordnet: as in `rouge_scores`.
-
-    Attributes:
-        documents: documents seen, an int64 tensor.
-        empty: how many of them had a prediction without any text.
-
-    Raises:
-        ValueError: for an unknown variant or option; in `update`, as `score_many`.
-    """
-
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
-    _UNIT = 2**40
-
-    def __init__(
-        self,
-        variants: Sequence[str] = VARIANTS,
-        stem: bool | str = True,
-        multi_reference: str = "best",
-        tokenizer: str = "rouge",
-        wordnet: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.variants = tuple(variants)
-        self.options = {"stem": stem, "multi_reference": multi_reference, "tokenizer": tokenizer, "wordnet": wordnet}
-        self.signatures = {variant: signature(variant, **self.options) for variant in self.variants}
-        for name, shape in (("totals", len(self.variants)), ("documents", ()), ("empty", ())):
-            self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
-
-    def update(self, predictions: list[list[str]], references: list[list[list[str]]]) -> None:
-        """Adds documents: the predictions' sentences, and for each its references, lists of sentences."""
-        scores = score_many(predictions, references, self.variants, **self.options)
-        for column, variant in enumerate(self.variants):
-            self.totals[column] += sum(round(score[variant].fmeasure * self._UNIT) for score in scores)
-        self.documents += len(scores)
-        self.empty += sum(not _has_text(prediction) for prediction in predictions)
-
-    def compute(self) -> dict[str, Tensor]:
-        """Mean F1 x 100 of each variant, scalars."""
-        documents = max(int(self.documents), 1)
-        means = [100 * total / self._UNIT / documents for total in self.totals.tolist()]
-        return {variant: torch.tensor(mean, device=self.device) for variant, mean in zip(self.variants, means)}
-
-
 @cache
 def _check_options(variants: tuple[str, ...], multi_reference: str) -> None:
     """Raises a ValueError unless each can be computed."""
@@ -171,7 +113,7 @@ def _version() -> str:
         return "source"
 
 
-def _has_text(sentences: Sentences) -> bool:
+def has_text(sentences: Sentences) -> bool:
     return any(sentence and not sentence.isspace() for sentence in sentences)
 
 
@@ -229,7 +171,7 @@ def _scores(
         if isinstance(reference, str):
             raise TypeError(f"ROUGE takes lists of sentences; reference {number} of {_where(index)} is a text")
         target = _encode(reference, words, by_sentence)
-        if not any(target) and not _has_text(reference):  # text without a word, in another script, scores 0
+        if not any(target) and not has_text(reference):  # text without a word, in another script, scores 0
             raise ValueError(f"reference {number} of {_where(index)} is empty")
         counts.append(count(counted, hypothesis, target))
     if multi_reference == "best_rouge1":

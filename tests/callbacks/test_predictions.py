@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from callbacks import PredictionWriter
-from callbacks.predictions import results_path
-from lightning_modules.metrics.rouge import Rouge
+from callbacks.results_path import results_path
+from lightning_modules.metrics.rouge_metric import Rouge
 from lightning_modules.summarizer import Summary
 
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c"

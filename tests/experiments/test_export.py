@@ -36,7 +36,8 @@ from datamodules.documents import CorpusError
 from datamodules.text.subword_text import SubwordText
 from experiments.hub import find_folder
 from experiments.run_folder import build
-from lightning_modules.checkpoints import EXPORTED, read_checkpoint, write_exported
+from lightning_modules.checkpoints import read_checkpoint, write_exported
+from lightning_modules.exported import EXPORTED
 
 BY_NAME = {case.name: case for case in CASES}
 TEXT = "Boru is a heron from the old mill. Every morning it watches the river. Nobody else does it."

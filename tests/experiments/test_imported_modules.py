@@ -5,18 +5,68 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "pytorch_lightning", "transformers", "datasets", "matplotlib", "jsonargparse", "wandb", "yaml")
+LEARNING = ("torch", "pytorch_lightning", "lightning_fabric", "transformers", "torchmetrics", "datasets", "wandb")
+HEAVY = (*LEARNING, "matplotlib", "scipy", "sklearn", "pandas", "nltk")
+LIBRARIES = (*HEAVY, "jsonargparse", "rich", "numpy", "pyarrow", "yaml")
+
+# The library that a command needs more than others: what it may not import otherwise.
+FORBIDDEN = {
+    (): LIBRARIES,
+    ("--help",): LIBRARIES,
+    ("--version",): LIBRARIES,
+    ("fitt",): LIBRARIES,
+    ("--trust", "trian"): LIBRARIES,
+    ("evaluate", "--help"): HEAVY,
+    ("evaluate", "--metrcs", "rouge"): HEAVY,
+    ("evaluate", "FILE", "--metrics", "rouge,novelty,fragments,repetition,length"): HEAVY,
+    ("compare", "--htlm", "page.html"): HEAVY,
+    ("compare", "FILE"): HEAVY,
+    ("sweep", "--lancher", "slurm"): HEAVY,
+    ("sweep", "MISSING"): HEAVY,
+    ("sweep", "status", "FOLDER"): HEAVY,
+    ("sweep", "logs", "FOLDER"): HEAVY,
+    ("sweep", "cancel", "FOLDER"): HEAVY,
+    ("sync", "FOLDER"): HEAVY,
+    ("dashboards", "--dry-run"): HEAVY,
+}
+RECORD = '{"id": "a", "summary": ["the cat sat"], "references": [["a cat sat"]], "document": ["the cat sat ."]}\n'
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["fitt"], ["--trust", "trian"]], ids=" ".join)
-def test_help_version_and_unknown_commands_import_no_library(arguments):
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a file of predictions and a sweep of one point."""
+    (tmp_path / "predictions.jsonl").write_text(RECORD, encoding="utf-8")
+    (tmp_path / "points.json").write_text(
+        '{"sweep": "one", "base": "one.yaml", "after": [], "points": [{"run": "a", "label": "a", "config": {}}]}',
+        encoding="utf-8",
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("arguments", FORBIDDEN, ids=" ".join)
+def test_a_command_imports_only_what_it_needs(arguments, folder):
     script = (
-        "import sys; from experiments.cli import main; status = main(sys.argv[1:]); "
-        f"loaded = [name for name in {HEAVY} if name in sys.modules]; "
+        "import sys; from experiments.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        f"loaded = [name for name in {FORBIDDEN[arguments]} if name in sys.modules]\n"
         "sys.exit(f'imported {loaded}' if loaded else 0)"
     )
+    names = {"FILE": folder / "predictions.jsonl", "FOLDER": folder, "MISSING": folder / "missing.yaml"}
+    words = [str(names.get(argument, argument)) for argument in arguments]
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+
+
+def test_evaluate_imports_torch_for_a_metric_that_needs_it(folder):
+    """The check above would pass if it could not see a library that was imported."""
+    script = (
+        "import sys; from experiments.cli import main; main(sys.argv[1:]); sys.exit(3 if 'torch' in sys.modules else 0)"
+    )
+    model = folder / "model"
+    arguments = ["evaluate", folder / "predictions.jsonl", "--metrics", "summac", "--summac_model", model]
     done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3, done.stderr
 
 
 def test_an_unknown_command_is_an_error_with_the_nearest_name(precis):

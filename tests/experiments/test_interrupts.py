@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import run_command
+from experiments import training_commands
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,7 +17,7 @@ def interrupt(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("where", ["check_configs", "command_line"])
 def test_ctrl_c_while_arguments_are_parsed(where, tiny_config, tmp_path, precis, monkeypatch):
-    monkeypatch.setattr(run_command, where, interrupt)
+    monkeypatch.setattr(training_commands, where, interrupt)
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run")
     assert (done.status, done.err) == (130, "precis: interrupted\n")
 

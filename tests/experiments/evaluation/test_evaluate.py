@@ -237,7 +237,7 @@ def test_summac_and_meteor_by_name(tmp_path, evaluated, monkeypatch):
         def matrices(self, summaries, sources):
             return [torch.tensor([0.5, 0.25, 0.25])[:, None, None].expand(3, 1, len(text)) for text in summaries]
 
-    monkeypatch.setattr(scorers, "EntailmentModel", Halves)
+    monkeypatch.setattr("lightning_modules.metrics.summac.EntailmentModel", Halves)
     path = write(tmp_path / "out.jsonl", records(document=SOURCES))
     options = ("--summac_model", "some/nli", "--device", "cpu", "--meteor_synonyms", "false")
     found = by_measure(evaluated(path, "--metrics", "summac,meteor", *options))

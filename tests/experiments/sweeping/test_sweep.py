@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from datamodules.documents import CorpusError
-from experiments.sweeping.grid import compose, points_of, read_sweep
+from experiments.sweeping.composition import compose
+from experiments.sweeping.grid import points_of, read_sweep
 from experiments.sweeping.job import Job, is_finished, read_status
 from experiments.sweeping.launch import launch, run_environment
 from experiments.training import fit_parser

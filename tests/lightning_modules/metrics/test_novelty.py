@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.metrics.novelty import Extraction, Novelty, extraction, fragments, novelty, repetition
+from lightning_modules.metrics.novelty import Extraction, extraction, fragments, novelty, repetition
+from lightning_modules.metrics.novelty_metric import Novelty
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)
 

@@ -12,12 +12,12 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from lightning_modules.metrics.rouge import (
     VARIANTS,
-    Rouge,
     Score,
     rouge_scores,
     score_many,
     signature,
 )
+from lightning_modules.metrics.rouge_metric import Rouge
 from lightning_modules.metrics.rouge_rewards import rouge_l_ids, rouge_l_texts
 from lightning_modules.metrics.rouge_words import WORDNET_FOLDERS
 

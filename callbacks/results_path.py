@@ -1,0 +1,15 @@
+"""Where the mean scores of predictions are written."""
+
+from pathlib import Path
+
+
+def results_path(predictions: Path) -> Path:
+    """Return where the mean scores of a file of predictions stand.
+
+    `results.json` for `predictions.jsonl`, `results.val.json` for `predictions.val.jsonl`, and `NAME.results.json` for
+    any other `NAME.jsonl`.
+    """
+    stem = predictions.name.removesuffix(".jsonl")
+    first, _, rest = stem.partition(".")
+    name = ".".join(["results", *filter(None, [rest])]) if first == "predictions" else f"{stem}.results"
+    return predictions.with_name(f"{name}.json")

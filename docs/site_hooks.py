@@ -1,0 +1,43 @@
+"""Hooks of MkDocs: pages from other folders of the repository, and formulas as MathML.
+
+Links in the pages are those of the repository, so that they work there too; here they are translated to the site's.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "experiments/results/*.md", "experiments/results/*.png")
+LINK = re.compile(r"(\]\()([^)\s#]+)([^)]*\))")
+BLOCK = re.compile(r"^```math\n(.*?)^```$", flags=re.S | re.M)
+INLINE = re.compile(r"\$`([^`]+)`\$")
+
+
+def on_files(files: Files, config) -> Files:
+    """Add the pages that stand outside of docs/, under the path that they have in the repository."""
+    for pattern in OUTSIDE:
+        for path in sorted(ROOT.glob(pattern)):
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File(name, str(ROOT), config.site_dir, config.use_directory_urls))
+    return files
+
+
+def on_page_markdown(markdown: str, page, config, files: Files) -> str:
+    """Translate links of the repository to those of the site, and LaTeX to MathML."""
+    here = page.file.src_uri
+    in_repository = here if (ROOT / here).is_file() else f"docs/{here}"
+
+    def translate(match: re.Match) -> str:
+        target = match[2]
+        if "://" in target:
+            return match[0]
+        whole = posixpath.normpath(posixpath.join(posixpath.dirname(in_repository), target)).removeprefix("docs/")
+        return match[1] + posixpath.relpath(whole, posixpath.dirname(here) or ".") + match[3]
+
+    markdown = LINK.sub(translate, markdown)
+    markdown = BLOCK.sub(lambda match: convert(match[1].strip(), display="block"), markdown)
+    return INLINE.sub(lambda match: convert(match[1]), markdown)

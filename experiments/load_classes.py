@@ -1,0 +1,18 @@
+"""Import the classes that command line and configs name by short names: jsonargparse finds those that are imported."""
+
+from types import ModuleType
+
+import callbacks
+import datamodules.corpora
+import lightning_modules
+
+
+def load_classes(*packages: ModuleType) -> None:
+    """Import all that some packages offer.
+
+    Args:
+        packages: if none, all packages of the suite.
+    """
+    for package in packages or (callbacks, datamodules, datamodules.corpora, lightning_modules):
+        for name in package.__all__:
+            getattr(package, name)

@@ -1,0 +1,34 @@
+"""The config of a run folder, read without the libraries that its classes need."""
+
+from pathlib import Path
+from typing import Any
+
+from datamodules.documents import CorpusError
+from experiments.earlier_configs import upgrade
+from experiments.yaml_files import read_yaml
+from lightning_modules.exported import EXPORTED
+
+IN_FOLDER = "{run}"  # in the config of an exported model: the folder itself
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """config.yaml of a run folder, or of a folder that `precis export` wrote, where `{run}` stands for the folder.
+
+    Raises:
+        CorpusError: if there is none, or it holds no config.
+    """
+    path = Path(run) / "config.yaml"
+    if not path.is_file():
+        raise CorpusError(f"{path}: not there; give the folder of a run that `precis fit` made")
+    config = upgrade(read_yaml(path))
+    return _with_folder(config, str(Path(run))) if (Path(run) / EXPORTED).is_file() else config
+
+
+def _with_folder(value: Any, folder: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_folder(inner, folder) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_folder(inner, folder) for inner in value]
+    if isinstance(value, str) and (value == IN_FOLDER or value.startswith(f"{IN_FOLDER}/")):
+        return folder + value.removeprefix(IN_FOLDER)
+    return value

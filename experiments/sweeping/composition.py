@@ -1,0 +1,103 @@
+"""The points of a sweep file as configs that `precis fit` accepts.
+
+Composing takes the parser of `precis fit`, and so torch and Lightning; `grid.py` reads the file without them.
+"""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+from datamodules.documents import CorpusError
+from experiments.linked_arguments import check_linked
+from experiments.parse_errors import explain
+from experiments.sweeping.grid import SEED, Point, Sweep, flags, points_of
+from experiments.training import fit_parser
+from experiments.trust import check_named
+
+
+def compose(sweep: Sweep) -> list[Point]:
+    """All points of a sweep with their configs, each parsed as `precis fit` would parse it.
+
+    Raises:
+        CorpusError: with the point and the key that is wrong, or the two points that are the same.
+    """
+    parser = fit_parser()
+    defaults = _plain(parser, parser.get_defaults())
+    seen: dict[str, Point] = {}
+    parsed: dict[str, dict[str, Any]] = {}  # points that differ in one of the file's `seeds` alone are parsed once
+    for point in points_of(sweep):
+        seed = {SEED: point.overrides[SEED]} if sweep.seeds else {}
+        without_seed = json.dumps({key: value for key, value in point.overrides.items() if key not in seed})
+        try:
+            if without_seed not in parsed:
+                parsed[without_seed] = _parse(parser, sweep.base, point.overrides)
+        except ArgumentError as error:
+            raise CorpusError(_what_is_wrong(parser, sweep, point, error)) from None
+        except CorpusError as error:
+            raise CorpusError(f"{sweep.path}: point {point.label!r}: {error}") from None
+        config = parsed[without_seed] | seed
+        # what equals a default is left out of the digest: an option that a later version adds renames no run
+        chosen = json.dumps(_without(config, defaults), sort_keys=True)
+        digest = hashlib.sha256(chosen.encode()).hexdigest()[:8]
+        if digest in seen:
+            raise CorpusError(f"{sweep.path}: {_same(seen[digest], point)}; take one of the two out")
+        seen[digest] = Point(point.label, point.overrides, config, f"{_slug(point.label)}_{digest}")
+    return list(seen.values())
+
+
+def _same(one: Point, other: Point) -> str:
+    """What is to be said of two points with one config."""
+    without_effect = [key for key, value in other.overrides.items() if one.overrides.get(key, value) != value]
+    why = f" ({', '.join(without_effect)} changes nothing)" if without_effect else ""
+    return f"the points {one.label!r} and {other.label!r} are the same run{why}"
+
+
+def _slug(label: str) -> str:
+    """A label as part of a folder's name."""
+    parts = (re.sub(r"[^A-Za-z0-9.+]+", "-", part).strip("-.") for part in label.split(" "))
+    return "_".join(part for part in parts if part)[:80]
+
+
+def _parse(parser: ArgumentParser, base: Path, overrides: dict[str, Any]) -> dict[str, Any]:
+    arguments = [f"--config={base}", *flags(overrides)]
+    config = parser.parse_args(arguments)
+    check_named(config)
+    check_linked(arguments, config)
+    return _plain(parser, config)
+
+
+def _plain(parser: ArgumentParser, config: Namespace) -> dict[str, Any]:
+    # by way of JSON, which is read many times as fast as YAML
+    return json.loads(parser.dump(config, format="json", skip_validation=True, skip_unset=False))
+
+
+def _without(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """A config without the values that the defaults have too."""
+    kept = {}
+    for key, value in config.items():
+        default = defaults.get(key)
+        if isinstance(value, dict) and isinstance(default, dict):
+            value, default = _without(value, default), {}
+        if value != default:
+            kept[key] = value
+    return kept
+
+
+def _what_is_wrong(parser: ArgumentParser, sweep: Sweep, point: Point, error: ArgumentError) -> str:
+    """One line: the first key, in the order of the command line, that makes the parser refuse the point."""
+    given: dict[str, Any] = {}
+    for key, value in [("", None), *point.overrides.items()]:
+        given |= {key: value} if key else {}
+        try:
+            _parse(parser, sweep.base, given)
+        except ArgumentError as found:
+            said_of_it = explain(str(found), "fit")
+            if not key:
+                return f"{sweep.base}: {said_of_it}"
+            where = "" if said_of_it.startswith(f"{key}:") else f"{key}: "
+            return f"{sweep.path}: point {point.label!r}: {where}{said_of_it}"
+    return f"{sweep.path}: point {point.label!r}: {explain(str(error), 'fit')}"

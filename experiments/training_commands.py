@@ -1,0 +1,75 @@
+"""`precis fit`, `validate`, `test` and `predict`: LightningCLI over a config, or over the folder of a run."""
+
+import sys
+from pathlib import Path
+
+from datamodules.documents import CorpusError
+from experiments.linked_arguments import NOTE
+from experiments.load_classes import load_classes
+from experiments.parse_errors import check_configs
+from experiments.run_config import read_config
+from experiments.shipped import resolve_configs
+from experiments.training import PrecisCLI, command_line
+from lightning_modules.checkpoints import best_checkpoint
+from lightning_modules.exported import EXPORTED
+
+
+def fit(arguments: list[str]) -> None:
+    """`precis fit --config FILE`: train a model."""
+    _run("fit", arguments)
+
+
+def validate(arguments: list[str]) -> None:
+    """`precis validate --run RUN`: score the validation split."""
+    _run("validate", arguments)
+
+
+def test(arguments: list[str]) -> None:
+    """`precis test --run RUN`: score the test split."""
+    _run("test", arguments)
+
+
+def predict(arguments: list[str]) -> None:
+    """`precis predict --run RUN`: summarize the test split, references or not."""
+    _run("predict", arguments)
+
+
+def _run(command: str, options: list[str]) -> None:
+    load_classes()
+    arguments = with_run([command, *resolve_configs(options)])
+    check_configs(arguments)
+    if any(argument.partition("=")[0] == "--data.help" for argument in arguments):
+        print(NOTE)
+    sys.argv = [sys.argv[0], *arguments]  # where LightningCLI looks, and those that it starts for other devices
+    command_line(PrecisCLI)
+
+
+def with_run(arguments: list[str]) -> list[str]:
+    """`--run FOLDER` as the config, checkpoint and text of that folder; for `fit`, as the run to resume, or
+    to start anew if it has no checkpoint yet.
+
+    Raises:
+        CorpusError: if the folder is no run.
+    """
+    at = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
+    if at is None:
+        return arguments
+    given = arguments[at].partition("=")[2]
+    rest = arguments[:at] + arguments[at + (1 if given else 2) :]
+    folder = given or "".join(arguments[at + 1 : at + 2])
+    if not folder:
+        raise CorpusError("--run needs the folder of a run")
+    read_config(Path(folder))
+    command, *options = rest
+    if (Path(folder) / EXPORTED).is_file():
+        remedy = "use precis summarize --checkpoint or precis.load, or name the run that it was exported from"
+        raise CorpusError(f"{folder}: an exported model, which precis {command} does not read; {remedy}")
+    found = [f"--config={folder}/config.yaml", f"--run_dir={folder}"]
+    if command == "fit":
+        return [command, *found, "--resume=auto", *options]
+    found.append("--resume=false")
+    if (Path(folder) / "text").is_dir():
+        found.append(f"--data.text={folder}/text")
+    if not any(option.startswith("--ckpt_path") for option in options):
+        found.append(f"--ckpt_path={best_checkpoint(Path(folder))}")
+    return [command, *found, *options]

@@ -1,0 +1,63 @@
+"""Mean ROUGE as a metric of `torchmetrics` that is exact under DDP."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from lightning_modules.metrics.rouge import VARIANTS, has_text, score_many, signature
+
+
+class Rouge(Metric):
+    """Mean ROUGE F1 x 100 over documents; `rouge_scores` says how each is computed.
+
+    The state is a sum a variant, in units of 2^-40: sums of integers are the same in any order, so that the result
+    does not depend on how documents are spread over processes and batches. An empty prediction scores 0 and counts.
+
+    Args:
+        variants, stem, multi_reference, tokenizer, wordnet: as in `rouge_scores`.
+
+    Attributes:
+        documents: documents seen, an int64 tensor.
+        empty: how many of them had a prediction without any text.
+
+    Raises:
+        ValueError: for an unknown variant or option; in `update`, as `score_many`.
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    _UNIT = 2**40
+
+    def __init__(
+        self,
+        variants: Sequence[str] = VARIANTS,
+        stem: bool | str = True,
+        multi_reference: str = "best",
+        tokenizer: str = "rouge",
+        wordnet: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.variants = tuple(variants)
+        self.options = {"stem": stem, "multi_reference": multi_reference, "tokenizer": tokenizer, "wordnet": wordnet}
+        self.signatures = {variant: signature(variant, **self.options) for variant in self.variants}
+        for name, shape in (("totals", len(self.variants)), ("documents", ()), ("empty", ())):
+            self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, predictions: list[list[str]], references: list[list[list[str]]]) -> None:
+        """Adds documents: the predictions' sentences, and for each its references, lists of sentences."""
+        scores = score_many(predictions, references, self.variants, **self.options)
+        for column, variant in enumerate(self.variants):
+            self.totals[column] += sum(round(score[variant].fmeasure * self._UNIT) for score in scores)
+        self.documents += len(scores)
+        self.empty += sum(not has_text(prediction) for prediction in predictions)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Mean F1 x 100 of each variant, scalars."""
+        documents = max(int(self.documents), 1)
+        means = [100 * total / self._UNIT / documents for total in self.totals.tolist()]
+        return {variant: torch.tensor(mean, device=self.device) for variant, mean in zip(self.variants, means)}

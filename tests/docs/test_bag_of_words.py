@@ -1,0 +1,79 @@
+"""The model of the tutorial `docs/add_a_paper.md`: its code is that of the page."""
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from datamodules.corpora import Files
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+
+
+@pytest.fixture
+def tutorial(monkeypatch):
+    """The modules of the tutorial."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import bag_of_words
+    import bag_of_words_data
+
+    yield bag_of_words, bag_of_words_data
+    for name in ("bag_of_words", "bag_of_words_data"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def model_and_batch(tutorial, corpus_files):
+    """A small model and the first batch of four documents."""
+    module, data_module = tutorial
+    data = data_module.BagOfWordsData(Files(**corpus_files), vocab_size=60, max_source=30, max_target=12, batch_size=4)
+    data.prepare_data()
+    data.setup("fit")
+    torch.manual_seed(0)
+    model = module.BagOfWords(vocab_size=60, hidden_size=8)
+    model.use_text(data.text)
+    return model, next(iter(data.train_dataloader()))
+
+
+def test_the_loss_is_that_of_the_printed_equations(model_and_batch):
+    model, batch = model_and_batch
+    documents = []
+    with torch.no_grad():
+        for source, mask, inputs, target in zip(batch.source, batch.source_mask, batch.target_input, batch.target):
+            words = [model.embedding.weight[word] for word, real in zip(source, mask) if real]
+            state = sum(words) / len(words)
+            losses = []
+            for given, gold in zip(inputs, target):
+                if gold == 0:  # padding
+                    break
+                state = model.decoder(model.embedding.weight[given].view(1, 1, -1), state.view(1, 1, -1))[0].flatten()
+                weights = [math.exp(state @ word / math.sqrt(len(word))) for word in words]
+                context = sum(weight * word for weight, word in zip(weights, words)) / sum(weights)
+                losses.append(-model.output(torch.cat([state, context])).log_softmax(0)[gold])
+            documents.append(sum(losses) / len(losses))
+        assert torch.isclose(model.loss_terms(batch)["nll"], sum(documents) / len(documents), atol=1e-5)
+
+
+def test_the_order_of_words_makes_no_difference(model_and_batch):
+    model, batch = model_and_batch
+    before = model.loss_terms(batch)["nll"]
+    order = torch.randperm(batch.source.shape[1])
+    batch.source, batch.source_mask = batch.source[:, order], batch.source_mask[:, order]
+    assert torch.isclose(before, model.loss_terms(batch)["nll"], atol=1e-5)
+
+
+def test_it_trains_and_is_tested_by_the_commands_of_the_page(tutorial, corpus_files, tmp_path, monkeypatch, precis):
+    monkeypatch.chdir(EXAMPLES)
+    files = [f"--data.corpus.{split}={path}" for split, path in corpus_files.items()]
+    small = ["--model.vocab_size=60", "--model.hidden_size=8", "--model.decoding={min_length: 1, max_length: 8}"]
+    named = ["--model=bag_of_words.BagOfWords", "--data=bag_of_words_data.BagOfWordsData"]
+    fit = ["fit", "--config", "bag_of_words.yaml", *named, "--data.corpus=Files", *files, *small]
+    fit += ["--run_dir", tmp_path / "run", "--wandb=off", "--trainer.accelerator=cpu", "--previews=0"]
+    fit += ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
+    done = precis(*fit)
+    assert done.status == 0, done.err
+    done = precis("test", "--run", tmp_path / "run", "--trust")
+    assert done.status == 0, done.err
+    assert len((tmp_path / "run" / "predictions.jsonl").read_text(encoding="utf-8").splitlines()) == 7
