@@ -2,20 +2,12 @@
 
 import argparse
 from typing import Any
-from unittest.mock import patch
 
 from jsonargparse import ArgumentParser
 
 from datamodules.documents import CorpusError
-from experiments.command_table import COMMANDS, TRAINING, load_command
-from experiments.training import fit_parser
-
-
-class _Captured(Exception):
-    """Ends a command as soon as its parser is built."""
-
-    def __init__(self, parser: ArgumentParser) -> None:
-        self.parser = parser
+from experiments.command_parsers import find_parser
+from experiments.command_table import COMMANDS
 
 
 def completion(arguments: list[str]) -> None:
@@ -38,7 +30,8 @@ def _whole_parser() -> argparse.ArgumentParser:
     commands = whole.add_subparsers()
     for name, command in COMMANDS.items():
         plain = commands.add_parser(name, help=command.purpose)
-        for action in _parser_of(name)._actions:
+        parser, _ = find_parser(name, [])
+        for action in parser._actions:
             # shtab knows nothing of jsonargparse's own actions, so each becomes a plain option with a value or without
             flags = [option for option in action.option_strings if not option.endswith("+")]
             if "--help" in flags or action.help == argparse.SUPPRESS:
@@ -48,19 +41,3 @@ def _whole_parser() -> argparse.ArgumentParser:
             if not takes_value:
                 added.complete = shtab.FILE
     return whole
-
-
-def _parser_of(name: str) -> ArgumentParser:
-    """Return the parser of a command."""
-    if name in TRAINING:
-        return fit_parser(name)
-
-    def capture(parser: ArgumentParser, *_: Any, **__: Any) -> None:
-        raise _Captured(parser)
-
-    with patch.object(ArgumentParser, "parse_args", capture):
-        try:
-            load_command(name)([])
-        except _Captured as captured:
-            return captured.parser
-    raise AssertionError(f"{name} parses no arguments")

@@ -1,18 +1,68 @@
-"""What the documentation names exists."""
+"""The documentation names what exists: paths, links, targets of make, and commands that their parsers accept."""
 
 import ast
+import json
 import re
+import shlex
+import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
+from experiments.command_parsers import find_parser
+from experiments.command_table import COMMANDS, TRAINING
 from experiments.sweeping.composition import compose
 from experiments.sweeping.grid import read_sweep
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
-PACKAGES = ("lightning_modules", "datamodules", "callbacks", "experiments", "benchmarks", "tests")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PACKAGES = ("lightning_modules", "datamodules", "callbacks", "experiments", "benchmarks", "tests", "docs", "precis")
 PYTHON = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+PLAIN = ("cd", "source", "pip", "make", "python", "cat")  # other first words of commands in the pages
+
+# Commands that are run as they are printed, in a folder with the files that they name.
+EXECUTED = (
+    "precis --help",
+    "precis parse --show article.txt",
+    "precis parse --show article.txt --svg tree.svg --heat_map ldd.png",
+    "precis graph article.txt --graph discourse --paragraphs.sentences 3",
+    "precis corpus --corpus Files --corpus.train train.jsonl --corpus.test test.jsonl",
+    "precis evaluate theirs.txt --references gold.txt --documents in.txt",
+    "precis test --run runs/first",
+    "precis report runs/first",
+    "precis summarize --checkpoint runs/first article.txt",
+    "precis evaluate runs/first/predictions.jsonl --run runs/first",
+    "precis baseline lead --run runs/first --out lead.jsonl",
+)
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the code blocks of a page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+
+
+def commands(page: Path) -> list[str]:
+    """Return the command lines of a page's shell blocks; lines of a here-document are left out."""
+    lines = []
+    for block in blocks(page, "bash"):
+        block = re.sub(r"\\\n\s*", "", re.sub(r"<<(\w+)\n.*?^\1$", "", block, flags=re.S | re.M))
+        lines += [line.split("  #")[0].strip() for line in block.splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+EVERY = sorted({line for page in PAGES for line in commands(page)})
+
+
+@cache
+def training_parser(command: str):
+    """Return the parser of a command of Lightning, which takes a second to build."""
+    return find_parser(command, [])[0]
 
 
 def defined_names() -> set[str]:
@@ -27,28 +77,124 @@ def defined_names() -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_paths_that_are_named_exist(page):
     named = re.findall(rf"`((?:{'|'.join(PACKAGES)})/[\w/.-]*)`", page.read_text(encoding="utf-8"))
     missing = [name for name in named if not (ROOT / name).exists()]
     assert not missing
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_to_files(page):
-    targets = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
     assert not missing
 
 
+def test_every_page_is_in_the_navigation_of_the_site():
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = {name_of(page).removeprefix("docs/") for page in PAGES} - {"README.md"}
+    assert pages - set(re.findall(r": ([\w/]+\.md)$", text, flags=re.M)) == set()
+
+
+def test_the_site_asks_no_other_server():
+    """Material loads fonts unless they are off, and a script of mermaid's for its diagrams."""
+    assert yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["theme"]["font"] is False
+    assert not [name_of(page) for page in PAGES if blocks(page, "mermaid")]
+
+
+@pytest.mark.parametrize("line", EVERY)
+def test_a_command_is_accepted_by_its_parser(line, monkeypatch):
+    program, *words = shlex.split(re.split(r" [<>|] ", line)[0])
+    if program != "precis":
+        assert program in PLAIN, line
+        if program == "python" and words[0] != "-m":
+            assert (ROOT / words[0]).is_file()
+        return
+    if words == ["--help"]:
+        return
+    command, *arguments = words
+    assert command in COMMANDS, line
+    monkeypatch.chdir(ROOT / "docs" / "examples" if "bag_of_words.BagOfWords" in line else ROOT)
+    if command in TRAINING and "--run" in arguments:
+        at = arguments.index("--run")
+        arguments = arguments[:at] + arguments[at + 2 :]  # a folder that is not here
+        config = "experiments/configs/pointer_generator/docstrings.yaml"
+        arguments = [f"--config={config}", *(word for word in arguments if word != "--trust")]
+    if command == "sweep" and arguments[0].endswith(".yaml"):
+        assert compose(read_sweep(Path(arguments[0])))
+    if command in TRAINING:
+        training_parser(command).parse_args(arguments)
+    else:
+        parser, arguments = find_parser(command, arguments)
+        parser.parse_args(arguments)
+
+
+@pytest.fixture
+def folder(tmp_path, run_folder, monkeypatch):
+    """A working folder with the files that the pages name: texts, records and a run."""
+    text = "The harbour was closed on Monday because of a storm. Ships waited outside.\n\nFerries did not run either.\n"
+    (tmp_path / "article.txt").write_text(text, encoding="utf-8")
+    (records,) = blocks(ROOT / "docs" / "own_data.md", "json")
+    (tmp_path / "train.jsonl").write_text(records, encoding="utf-8")
+    (tmp_path / "test.jsonl").write_text(records.replace("Monday", "Sunday"), encoding="utf-8")
+    for name, line in {"theirs": "the harbour is closed", "gold": "the harbour was closed", "in": text}.items():
+        (tmp_path / f"{name}.txt").write_text(" ".join(line.split()) + "\n", encoding="utf-8")
+    (tmp_path / "runs").mkdir()
+    shutil.copytree(run_folder, tmp_path / "runs" / "first")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_commands_run_as_they_are_printed(folder, precis):
+    for line in EXECUTED:
+        done = precis(*shlex.split(line)[1:])
+        assert done.status == 0, f"{line}\n{done.err}"
+        assert done.out or line.endswith("lead.jsonl"), line
+
+
+def test_the_code_of_the_readme_runs(folder, capsys):
+    (code,) = blocks(ROOT / "README.md", "python")
+    exec(code, {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_the_executed_commands_are_those_of_the_pages():
+    assert set(EXECUTED) <= set(EVERY)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_shown_records_and_configs_can_be_read(page):
+    for block in blocks(page, "json"):
+        assert all(isinstance(json.loads(line), dict) for line in block.splitlines())
+    for block in blocks(page, "yaml"):
+        assert "--8<--" in block or isinstance(yaml.safe_load(block), dict)
+
+
+def test_included_snippets_exist():
+    text = (ROOT / "docs" / "add_a_paper.md").read_text(encoding="utf-8")
+    included = re.findall(r'--8<-- "([\w/.]+?)(?::(\w+))?"', text)
+    assert len(included) == 6
+    for path, section in included:
+        code = (ROOT / path).read_text(encoding="utf-8")
+        assert not section or all(f"--8<-- [{end}:{section}]" in code for end in ("start", "end"))
+
+
+def test_make_targets_that_are_named_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M))
+    for page in PAGES:
+        named = re.findall(r"`make ([a-z-]+)`|^make ([a-z-]+)", page.read_text(encoding="utf-8"), flags=re.M)
+        assert {name for pair in named for name in pair if name} <= targets, page
+
+
 def test_the_sweep_file_that_is_shown_can_be_composed(tmp_path, monkeypatch):
-    text = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"```yaml\n(.*?)```", text, flags=re.S)
+    page = ROOT / "docs" / "sweeps.md"
+    (shown,) = blocks(page, "yaml")
     path = tmp_path / "shown.yaml"
     path.write_text(shown, encoding="utf-8")
     monkeypatch.chdir(ROOT)
     assert len(compose(read_sweep(path))) == 2 * 4 * 3
-    keys = set(re.findall(r"^\| `(\w+)` \|", text, flags=re.M))
+    keys = set(re.findall(r"^\| `(\w+)` \|", page.read_text(encoding="utf-8"), flags=re.M))
     assert keys == {"base", "set", "grid", "zip", "points", "random", "seeds", "after"}
 
 

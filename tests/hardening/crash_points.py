@@ -313,8 +313,8 @@ def main() -> int:
     done, lost = {}, 0
     with tempfile.TemporaryDirectory(prefix="precis-harden-") as place:
         os.environ["PRECIS_CACHE"] = str(Path(place) / "documents")
+        from experiments.load_classes import load_classes
         from experiments.run_command import _quiet
-        from experiments.training import load_classes
 
         _quiet()
         load_classes()
