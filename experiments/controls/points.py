@@ -22,7 +22,8 @@ from datamodules.corpora.control_sentences import standard_library
 from datamodules.corpora.corpus import make_document
 from experiments.controls.rst_extraction import ARMS, STEPS, train_arm
 from experiments.run_folder import build
-from experiments.sweeping.grid import compose, read_sweep
+from experiments.sweeping.composition import compose
+from experiments.sweeping.grid import read_sweep
 from lightning_modules.extractive.baselines import predictions
 from lightning_modules.metrics.rouge import rouge_scores
 
