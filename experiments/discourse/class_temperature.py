@@ -3,17 +3,13 @@
     python -m experiments.discourse.class_temperature experiments/configs/discourse_parser/minilm.yaml \\
         gum/train.jsonl.gz --out runs/class_temperature
 
-The training documents are split into folds. For each fold, a parser is trained on the others by the recipe. Two
-temperatures are fitted on what it says of the fold; no validation or test document takes part:
+The training documents are split into folds. For each fold, a parser is trained on the others by the recipe, and the
+Brier score of its labelled discourse distribution (LDD) against the gold trees' is measured over all ordered pairs of
+EDUs of the fold's documents, at each temperature of a grid. No validation or test document takes part. The temperature
+with the least score is also scored on every fold as the other folds choose it.
 
-    likelihood  maximises the likelihood of the gold classes (nuclearity and relation) at the gold nodes (Guo et al.
-                2017), a mean over the nodes of a document, then over documents, as in the loss
-    brier       has the least Brier score of the labelled discourse distribution (LDD) against the gold trees', over
-                all ordered pairs of EDUs: what readers of a parser use. A node counts there by the pairs that it
-                relates, and nodes that are in no gold tree count, too
-
-Each is also scored on every fold with the temperature that the other folds have. The parser that is trained on all
-documents takes one: `class_temperature` in the config.json of its weights, or `--model.class_temperature` in training.
+The parser that is trained on all documents takes it: `class_temperature` in the config.json of its weights, or
+`--model.class_temperature` in training.
 """
 
 import argparse
@@ -21,14 +17,12 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import yaml
 from pytorch_lightning import Trainer, seed_everything
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from datamodules.discourse.distributions import inside, tree_ldd
@@ -43,19 +37,6 @@ from lightning_modules.discourse_parser.discourse_charts import document_ldd
 from lightning_modules.discourse_parser.parser import SMALL, DiscourseParser
 
 Recipe = dict[str, dict[str, Any]]  # arguments of `model`, `data` and `trainer`
-BOUNDS = (0.1, 10.0)  # of the temperature
-
-
-class HeldOut(NamedTuple):
-    """What a parser says of a document that it was not trained on.
-
-    Attributes:
-        logits: class logits of each scorer at the gold nodes, [members, N, C].
-        gold: their classes, [N].
-    """
-
-    logits: Tensor
-    gold: Tensor
 
 
 class FoldData(TreebankData):
@@ -71,11 +52,8 @@ class FoldData(TreebankData):
 
     def documents(self, split: str) -> list[TreebankDocument]:
         """The documents of `train` without the fold, or those of the fold with `held_out`."""
-        documents = super().documents("train")
-        held_out = [document for i, document in enumerate(documents) if i % self.folds == self.fold]
-        if split == "held_out":
-            return held_out
-        return [document for i, document in enumerate(documents) if i % self.folds != self.fold]
+        numbered = enumerate(super().documents("train"))
+        return [document for i, document in numbered if (i % self.folds == self.fold) == (split == "held_out")]
 
     def setup(self, stage: str) -> None:
         """Makes features of the training documents alone."""
@@ -83,43 +61,14 @@ class FoldData(TreebankData):
         super().setup(stage)
 
 
-# Fitting ---------------------------------------------------------------------------------------------------------
-
-
-def negative_log_likelihood(documents: Sequence[HeldOut], temperature: float) -> float:
-    """Return the mean over documents of the mean over nodes of -log P(gold class), with a mixture's mean probability.
-
-    Args:
-        documents: with at least one node each.
-        temperature: the logits are divided by it.
-    """
-    total = 0.0
-    for logits, gold in documents:
-        probs = (logits.double() / temperature).softmax(-1).mean(0)  # [N, C]
-        total -= probs.gather(1, gold.unsqueeze(1)).log().mean().item()
-    return total / len(documents)
-
-
-def fit_temperature(documents: Sequence[HeldOut]) -> float:
-    """Return the temperature with the highest likelihood, within `BOUNDS`."""
-    low, high = torch.tensor(BOUNDS).log().tolist()
-    found = minimize_scalar(
-        lambda log_t: negative_log_likelihood(documents, torch.tensor(log_t).exp().item()),
-        bounds=(low, high),
-        method="bounded",
-        options={"xatol": 1e-3},
-    )
-    return float(torch.tensor(found.x).exp())
-
-
 # Folds -----------------------------------------------------------------------------------------------------------
 
 
-def trained(options: argparse.Namespace, recipe: Recipe, fold: int, folder: Path) -> DiscourseParser:
+def trained(options: argparse.Namespace, recipe: Recipe, data: FoldData, folder: Path) -> DiscourseParser:
     """Return the parser of a fold in eval mode, trained now unless the folder has its weights."""
     if not (folder / "model.safetensors").is_file():
         seed_everything(options.seed, verbose=False)
-        model, data = DiscourseParser(**recipe["model"]), FoldData(fold, options.folds, **recipe["data"])
+        model = DiscourseParser(**recipe["model"])
         trainer = Trainer(
             max_epochs=recipe["trainer"]["max_epochs"],
             gradient_clip_val=recipe["trainer"].get("gradient_clip_val"),
@@ -135,18 +84,6 @@ def trained(options: argparse.Namespace, recipe: Recipe, fold: int, folder: Path
             raise SystemExit(130)
         model.cpu().save(folder)
     return DiscourseParser.load(folder)
-
-
-@torch.no_grad()
-def held_out(model: DiscourseParser, data: FoldData) -> list[HeldOut]:
-    """Return what a parser says of the documents of its fold that have a node."""
-    found = []
-    for document in data.documents("held_out"):
-        features = data.encode(document, model.subwords)
-        if len(features.nodes):
-            batch = ParserBatch.of([features])
-            found.append(HeldOut(model.gold_class_logits(batch), batch.nodes[:, -1]))
-    return found
 
 
 @torch.no_grad()
@@ -181,63 +118,28 @@ def squared_errors(
 
 
 def measure(options: argparse.Namespace, recipe: Recipe) -> dict[str, Any]:
-    """Train a parser for each fold, then fit and score the temperature by likelihood and by the LDD's Brier score."""
-    data = [FoldData(fold, options.folds, **recipe["data"]) for fold in range(options.folds)]
-    models = [trained(options, recipe, fold, options.out / f"fold-{fold}") for fold in range(options.folds)]
-    documents = [held_out(model, fold) for model, fold in zip(models, data)]
-    result = {
-        "folds": options.folds,
-        "documents": sum(map(len, documents)),
-        "nodes": sum(len(document.gold) for document in chain(*documents)),
-        "epochs": recipe["trainer"]["max_epochs"],
-        "likelihood": by_likelihood(documents),
-    }
-    if options.grid:
-        result["brier"] = by_brier(models, data, options)
-    return result
-
-
-def by_likelihood(documents: Sequence[Sequence[HeldOut]]) -> dict[str, Any]:
-    """Return the most likely temperature, and -log P at 1 and at the temperature that the other folds have.
-
-    Args:
-        documents: of each fold.
-    """
-    folds = range(len(documents))
-    others = [list(chain(*documents[:fold], *documents[fold + 1 :])) for fold in folds]
-    temperatures = [fit_temperature(rest) for rest in others]
-    everything = list(chain(*documents))
-    crossed = sum(
-        len(fold) * negative_log_likelihood(fold, temperature) for fold, temperature in zip(documents, temperatures)
-    )
-    return {
-        "temperature": fit_temperature(everything),
-        "of_other_folds": temperatures,
-        "nll_at_1": negative_log_likelihood(everything, 1.0),
-        "nll_of_other_folds": crossed / len(everything),
-    }
-
-
-def by_brier(
-    models: Sequence[DiscourseParser], data: Sequence[FoldData], options: argparse.Namespace
-) -> dict[str, Any]:
-    """Return the temperature of the grid with the least Brier score of the LDD over all held-out pairs of EDUs, and
-    the score at 1 and at the temperature that the other folds have, each with a bootstrap interval over documents."""
+    """Train a parser for each fold; return the temperature with the least Brier score over all held-out pairs of EDUs,
+    and the score at 1 and at the temperature that the other folds choose, with bootstrap intervals over documents."""
     grid = sorted({1.0, *options.grid})
     sums = []  # of each fold, [documents, T + 1]
-    for model, fold in zip(models, data):
+    for fold in range(options.folds):
+        data = FoldData(fold, options.folds, **recipe["data"])
+        model = trained(options, recipe, data, options.out / f"fold-{fold}")
         model.least = options.least
-        documents = [replace(d, tree=d.tree.binary()) for d in fold.documents("held_out") if len(d.edus) > 1]
-        note(f"fold {fold.fold + 1} of {fold.folds}: the LDD of {len(documents)} documents")
+        documents = [replace(d, tree=d.tree.binary()) for d in data.documents("held_out") if len(d.edus) > 1]
+        note(f"fold {fold + 1} of {options.folds}: the LDD of {len(documents)} documents")
         sums.append(torch.stack([squared_errors(model, document, grid, options.band) for document in documents]))
+    everything, one = torch.cat(sums), grid.index(1.0)
     chosen = [_least_brier(torch.cat([*sums[:n], *sums[n + 1 :]])) for n in range(len(sums))]
-    one = grid.index(1.0)
     crossed = torch.cat([fold[:, [best, one, -1]] for fold, best in zip(sums, chosen)])
     names = ("of_other_folds", "at_1", "difference")
     return {
-        "temperature": grid[_least_brier(torch.cat(sums))],
+        "folds": options.folds,
+        "documents": len(everything),
+        "epochs": recipe["trainer"]["max_epochs"],
+        "temperature": grid[_least_brier(everything)],
         "of_other_folds": [grid[best] for best in chosen],
-        "scores": dict(zip(map(str, grid), _brier(torch.cat(sums)).tolist())),
+        "scores": dict(zip(map(str, grid), _brier(everything).tolist())),
         **dict(zip((f"brier_{name}" for name in names), intervals(crossed, _compared))),
     }
 
@@ -303,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--least", type=float, default=1e-4, help="of the LDD, see DiscourseParser")
     parser.add_argument("--band", type=int, default=512, help="EDUs to each side over which the LDD is compared")
     parser.add_argument(
-        "--grid", type=float, nargs="*", default=[0.5, 0.6, 0.7, 0.8, 0.9], help="temperatures for brier beside 1"
+        "--grid", type=float, nargs="+", default=[0.5, 0.6, 0.7, 0.8, 0.9], help="temperatures that are tried beside 1"
     )
     options = parser.parse_args(arguments)
     if options.folds < 2:

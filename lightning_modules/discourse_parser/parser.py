@@ -214,14 +214,6 @@ class DiscourseParser(LightningModule):
             terms["classes"] = terms["classes"] + nll.sum()
         return terms
 
-    @torch.no_grad()
-    def gold_class_logits(self, batch: ParserBatch) -> Tensor:
-        """Return each scorer's class logits of the gold nodes, not divided by the temperature, [members, N, C]."""
-        vectors, layout = self._training_vectors(batch), layout_of(batch)
-        nodes = batch.nodes[:, :4].unbind(1)  # text, start, split, end
-        states = [scorer.context(vectors, layout) for scorer in self.scorers]
-        return torch.stack([scorer.class_logits(s, layout, *nodes) for scorer, s in zip(self.scorers, states)])
-
     # Parsing -----------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
