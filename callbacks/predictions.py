@@ -1,7 +1,6 @@
 """Writes the outputs of a model: predictions.jsonl."""
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from callbacks.results_path import results_path
+from datamodules.atomic_write import atomic_write
 from datamodules.text.lines import json_line
 
 
@@ -131,6 +131,4 @@ def naming(path: Path) -> Iterator[None]:
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a file that is either there as a whole or as it was before."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    atomic_write(path, json.dumps(content, indent=1) + "\n")
