@@ -18,7 +18,7 @@ from jsonargparse import ArgumentError
 from datamodules.text.printable import printable, printable_line
 from experiments.command_table import COMMANDS, load_command
 from experiments.parse_errors import explain
-from experiments.trust import FLAG, VARIABLE, import_policy
+from experiments.trust import FLAG, VARIABLE, import_policy, with_absolute_files
 
 
 def _quiet() -> None:
@@ -70,6 +70,7 @@ def run_command(arguments: list[str]) -> int:
     if alone:  # an exception, so that nothing half-written is left; training has an answer of its own
         signal.signal(signal.SIGTERM, _terminated)
     try:
+        arguments = with_absolute_files(arguments)
         with import_policy(arguments):
             run(arguments)
     except (ArgumentError, ValueError, OSError, *_errors_of_lightning()) as error:

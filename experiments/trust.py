@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -30,6 +31,7 @@ _MODULES = ("callbacks", "datamodules", "lightning_modules", "experiments.run_sc
 _MODULES += ("torch.optim", "pytorch_lightning", "lightning_fabric")
 _SUITE = ("callbacks", "datamodules", "lightning_modules", "experiments")
 _CLASS_OPTIONS = ("--model", "--data", "--trainer", "--optimizer", "--lr_scheduler", "--checkpoint", "--corpus")
+_OPTIONS_WITH_FILES = (*_CLASS_OPTIONS, "--profile", "--paragraphs", "--fields")
 _DOTTED_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 _named: ContextVar[frozenset[str] | None] = ContextVar("named", default=None)
@@ -64,6 +66,24 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
     finally:
         _common.parsing_settings.update(before)
         _named.reset(token)
+
+
+def with_absolute_files(arguments: Sequence[str]) -> list[str]:
+    """Return arguments in which a structured option that names a YAML file of the working folder has its absolute path.
+
+    jsonargparse takes a bare `trainer.yaml` for the class `yaml` of a module `trainer`, which it would import.
+    """
+    absolute, option = [], ""
+    for argument in arguments:
+        value = argument
+        if argument.startswith("--"):
+            option, _, value = argument.partition("=")
+        path = Path(value)
+        is_file = path.name == value and path.suffix in (".yaml", ".yml", ".json") and path.is_file()
+        if option.startswith(_OPTIONS_WITH_FILES) and is_file:
+            argument = argument.removesuffix(value) + str(path.resolve())
+        absolute.append(argument)
+    return absolute
 
 
 def names_on_command_line(arguments: Sequence[str]) -> set[str]:

@@ -144,7 +144,7 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
         path,
         [Path(name) for name in options.references],
         Path(options.documents) if options.documents else None,
-        FieldNames(**vars(options.fields)),
+        FieldNames(**{name: options.fields[name] for name in FieldNames.__dataclass_fields__}),
         Cutter(options.splitter, options.separator),
         _names(options.human),
     )

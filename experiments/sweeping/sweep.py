@@ -74,7 +74,7 @@ def start(arguments: list[str]) -> None:
     parser.add_argument("--out", type=Path | None, default=None, help="the sweep folder; runs/NAME of FILE if none")
     parser.add_argument("--dry-run", action="store_true", help="print commands and count, start nothing")
     _add_launcher(parser, "local")
-    options = parser.parse_args(_with_absolute_profile(arguments))
+    options = parser.parse_args(arguments)
     file = read_sweep(find_shipped(str(options.file), SWEEPS))
     out = Path(str(options.out)) if options.out else Path("runs") / file.path.stem
     from experiments.sweeping.buildable import check_buildable  # these import torch and Lightning
@@ -99,7 +99,7 @@ def retry(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis sweep retry", description=retry.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
     _add_launcher(parser, None)
-    options = parser.parse_args(_with_absolute_profile(arguments))
+    options = parser.parse_args(arguments)
     out = Path(str(options.folder))
     found, before = states(out), read_launch(out)
     chosen = [point.job for point in found if point.state in TO_RETRY]
@@ -120,19 +120,6 @@ def _add_launcher(parser: ArgumentParser, default: str | None) -> None:
     parser.add_argument("--jobs", type=PositiveInt, default=1, help="local: runs at a time")
     parser.add_argument("--detach", action="store_true", help="local: go on in the background, return at once")
     parser.add_argument("--profile", type=Profile, default=Profile(), help="slurm: what a job asks for")
-
-
-def _with_absolute_profile(arguments: list[str]) -> list[str]:
-    """Return arguments in which `--profile FILE` is absolute: jsonargparse takes a bare `profile.yaml` for a class."""
-    made = []
-    for position, argument in enumerate(arguments):
-        option, equals, value = argument.partition("=")
-        if option == "--profile" and equals and Path(value).is_file():
-            argument = f"{option}={Path(value).resolve()}"
-        elif position and arguments[position - 1] == "--profile" and Path(argument).is_file():
-            argument = str(Path(argument).resolve())
-        made.append(argument)
-    return made
 
 
 def _profile(options: Namespace) -> Profile:

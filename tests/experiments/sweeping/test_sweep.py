@@ -409,13 +409,3 @@ def test_where_there_is_no_slurm_it_is_said(tmp_path, tiny_config, precis, monke
     path = write_sweep(tmp_path, tiny_config, seeds=[1])
     done = precis("sweep", path, "--out", tmp_path / "out", "--launcher", "slurm")
     assert done.status == 1 and "no SLURM here (no sbatch on PATH)" in done.err and "--launcher local" in done.err
-
-
-@pytest.mark.parametrize("given", [["--profile", "profile.yaml"], ["--profile=profile.yaml"]], ids=" ".join)
-def test_a_profile_is_read_from_a_file_of_the_working_folder(given, tiny_config, tmp_path, monkeypatch, precis):
-    path = tmp_path / "sweep.yaml"
-    path.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1]}), encoding="utf-8")
-    (tmp_path / "profile.yaml").write_text("minutes: 60\ncpus_per_task: 1\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    done = precis("sweep", path, "--launcher", "slurm", *given, "--dry-run")
-    assert done.status == 0 and "0 finished, 1 to run" in done.out, done

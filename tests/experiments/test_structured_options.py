@@ -1,0 +1,72 @@
+"""Options with several values are read from a YAML file of the working folder by its bare name, with every command."""
+
+import pytest
+import yaml
+
+FIT = ["fit", "--config", "base.yaml", "--run_dir", "run"]
+COMMANDS = [
+    [*FIT, "--trainer", "trainer.yaml"],
+    [*FIT, "--model=model.yaml"],
+    [*FIT, "--data", "data.yaml"],
+    [*FIT, "--data.corpus=corpus.yaml"],
+    [*FIT, "--model.decoding=decoding.yaml"],
+    [*FIT, "--optimizer", "optimizer.yaml", "--lr_scheduler", "schedule.yaml"],
+    [*FIT, "--checkpoint=checkpoint.yaml"],
+    [*FIT, "--trainer.callbacks=callbacks.yaml"],
+    [*FIT, "--trainer.callbacks+=callback.yaml"],
+    ["truncation", "--config=base.yaml", "--data=data.yaml"],
+    ["corpus", "--corpus", "corpus.yaml"],
+    ["baseline", "lead", "--corpus=corpus.yaml", "--out=lead.jsonl"],
+    ["graph", "text.txt", "--paragraphs=paragraphs.yaml", "--html=graph.html"],
+    ["evaluate", "outputs.jsonl", "--fields", "fields.yaml", "--metrics=rouge", "--resamples=9"],
+    ["sweep", "sweep.yaml", "--launcher=slurm", "--profile", "profile.yaml", "--dry-run"],
+    ["sweep", "sweep.yaml", "--launcher=slurm", "--profile=profile.yaml", "--dry-run"],
+]
+
+
+@pytest.fixture
+def folder(tiny_config, tmp_path, monkeypatch):
+    """The working folder, with a file for each option, and modules that nobody may import in their place."""
+    base = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
+    base["trainer"] = {"max_steps": 1, "accelerator": "cpu", "enable_progress_bar": False}
+    annealing = {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 2}}
+    files = {
+        "base": base,
+        "trainer": base["trainer"],
+        "model": base["model"],
+        "data": base["data"],
+        "corpus": base["data"]["init_args"]["corpus"],
+        "decoding": {"beam_size": 3, "min_length": 2, "max_length": 8},
+        "optimizer": {"class_path": "torch.optim.SGD", "init_args": {"lr": 0.1}},
+        "schedule": {"class_path": "torch.optim.lr_scheduler.ConstantLR"},
+        "checkpoint": {"save_last": False},
+        "callback": annealing,
+        "callbacks": [annealing],
+        "paragraphs": {"max_paragraphs": 4, "sentences": 1},
+        "fields": {"summary": "text"},
+        "sweep": {"base": "base.yaml", "seeds": [1]},
+        "profile": {"minutes": 60},
+    }
+    for name, content in files.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    for name in ("trainer", "optimizer", "checkpoint", "profile", "corpus"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
+    (tmp_path / "text.txt").write_text("The otter sleeps.\n\nIt eats a fish. It swims.", encoding="utf-8")
+    row = '{"id": "a", "text": ["an otter"], "references": [["an otter"]]}\n'
+    (tmp_path / "outputs.jsonl").write_text(row, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: " ".join(arguments[-3:]))
+def test_a_file_is_named_without_its_folder(arguments, folder, precis):
+    done = precis(*arguments)
+    assert done.status == 0, done.err
+
+
+def test_the_values_of_the_file_are_those_of_the_run(folder, precis):
+    assert precis(*FIT, "--model.decoding=decoding.yaml", "--optimizer=optimizer.yaml").status == 0
+    config = yaml.safe_load((folder / "run" / "config.yaml").read_text(encoding="utf-8"))
+    assert config["model"]["init_args"]["decoding"]["beam_size"] == 3
+    assert config["optimizer"]["class_path"] == "torch.optim.SGD" and config["optimizer"]["init_args"]["lr"] == 0.1
