@@ -14,6 +14,7 @@ from pytorch_lightning.loops.evaluation_loop import RestartStage
 from pytorch_lightning.utilities import rank_zero_info
 
 OUTSTANDING = "validation_outstanding"  # of a checkpoint: whether the validation of its step has yet to be done
+ENDED_EARLY = "early_stopping"  # of a checkpoint: why EarlyStopping ended training with it; None if it did not
 
 
 def validation_follows(trainer: Trainer) -> bool:
@@ -22,13 +23,28 @@ def validation_follows(trainer: Trainer) -> bool:
     return any(trainer.num_val_batches) and loop.epoch_loop._should_check_val_fx(loop._data_fetcher)
 
 
+def early_stopping_reason(trainer: Trainer) -> str | None:
+    """Return why `EarlyStopping` ends training; None if it does not, or has to wait for `min_epochs`."""
+    if not (trainer.should_stop and trainer.fit_loop._can_stop_early):
+        return None
+    reasons = [callback.stopping_reason_message for callback in trainer.early_stopping_callbacks]
+    return next((reason.removesuffix(" Signaling Trainer to stop.") for reason in reasons if reason), None)
+
+
+def _write_line(text: str) -> None:
+    """Write to standard output in a signal handler: `print` may be at work when the signal comes."""
+    with suppress(OSError):
+        os.write(1, f"{text}\n".encode())
+
+
 class GracefulStop(Checkpoint):
     """Saves the last checkpoint: after each validation, every `save_every` steps, at the end, and on SIGINT, SIGTERM or
     SIGUSR1, which end the process.
 
     A signal is answered at the next point from which a run resumes exactly: the end of an optimizer step (gradients
     that are accumulated are in no checkpoint) or, where a validation follows or goes on, its end. The handler only sets
-    a flag; a second signal ends the process at once. It ends with 128 + the signal's number, as a shell reports it.
+    a flag; a second signal ends the process at once, without saving. It ends with 128 + the signal's number, as a shell
+    reports it.
     Several ranks agree every `agree_every` steps, so that all stop after the same one.
 
     A scheduler sends its signals to each process of a job and perhaps more than once: with `patient`, a second SIGTERM
@@ -67,26 +83,31 @@ class GracefulStop(Checkpoint):
         self.received: int | None = None
         self.stopping = False
         self._saved = -1  # step of the checkpoint
+        self._ended_early: str | None = None  # in the last checkpoint
         self._save_at_validation = False  # a checkpoint is due when the validation of this step starts
         self._outstanding = False  # the validation of this step: in a checkpoint, or in the one that was loaded
         self._max_steps: int | None = None  # of the trainer, while an outstanding validation is let through
+        self._process = os.getpid()  # whose signals are answered
         self._before: dict[int, object] = {}
 
     # The signal --------------------------------------------------------------------------------------------------
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received is None:
-            # not by `print`, which may be at work when the signal comes
-            said = f"\n{signal.Signals(number).name}: finishing this step or validation, then saving\n"
-            with suppress(OSError):
-                os.write(1, said.encode())
+        name, first = signal.Signals(number).name, self.received is None
+        in_worker = os.getpid() != self._process  # of the data: it inherits this handler, and says nothing
+        if first:
             self.received = number
-        if number == signal.SIGINT:
-            signal.signal(number, signal.default_int_handler)
-        elif number == signal.SIGTERM and not self.patient:
+        if first and not in_worker:
+            again = "; Ctrl-C again ends at once, without saving" if number == signal.SIGINT else ""
+            _write_line(f"\n{name}: finishing this step or validation, then saving{again}")
+        if number == signal.SIGTERM and not self.patient:
             signal.signal(number, signal.SIG_DFL)
+        if number == signal.SIGINT and not first and not in_worker:
+            _write_line(f"\n{name}: ending at once, without saving")
+            raise KeyboardInterrupt
 
     def _listen(self) -> None:
+        self._process = os.getpid()
         # later than in `on_fit_start`: Lightning's own handler of SIGTERM would come on top, and end all ranks at once
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             if number not in self._before:
@@ -113,11 +134,15 @@ class GracefulStop(Checkpoint):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._forget()
+        if isinstance(exception, KeyboardInterrupt):
+            since = f"the last checkpoint is {self.path}" if self.path.is_file() else "there is no checkpoint yet"
+            rank_zero_info(f"ended after step {trainer.global_step} without saving; {since}; go on with: {self.resume}")
 
     # A validation that was interrupted --------------------------------------------------------------------------
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         checkpoint[OUTSTANDING] = self._outstanding
+        checkpoint[ENDED_EARLY] = self._ended_early = early_stopping_reason(trainer)
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._outstanding = checkpoint.get(OUTSTANDING, False)  # those of earlier versions do not say
@@ -191,6 +216,6 @@ class GracefulStop(Checkpoint):
             self._end(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._saved != trainer.global_step:
+        if self._saved != trainer.global_step or self._ended_early != early_stopping_reason(trainer):
             self._save(trainer)
         self._forget()

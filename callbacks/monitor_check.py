@@ -53,6 +53,17 @@ class MonitorCheck(Callback):
             )
 
 
+def check_at_validations(trainer: Trainer) -> None:
+    """Let `EarlyStopping` look at values of validations when they come, unless it was told otherwise.
+
+    Lightning may look at the end of an epoch instead, where no validation has been if `max_steps` or a resumed run
+    ended the epoch. Has to be called before training.
+    """
+    for callback in trainer.early_stopping_callbacks:
+        if callback._check_on_train_epoch_end is None and not callback.monitor.startswith(LATER):
+            callback._check_on_train_epoch_end = False
+
+
 def _monitors(trainer: Trainer) -> dict[str, str]:
     """Return the names that callbacks monitor, each with the argument that says so."""
     names: dict[str, str] = {}

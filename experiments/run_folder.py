@@ -5,7 +5,8 @@
     metrics.csv          every logged value
     checkpoints/         best.ckpt, last.ckpt, and previous.ckpt: the last one before that
     text/                the vocabulary or tokenizer
-    truncation.csv       how many documents, tokens, sentences, paragraphs and targets each limit cuts off, by split
+    truncation.csv       how many documents, tokens, sentences, paragraphs and targets each limit cuts off, by split; of
+                         another corpus than the run's own in a file with its name
     predictions.jsonl    of `precis test`; predictions.val.jsonl of `validate`, predictions.predict.jsonl of `predict`,
                          with the corpus in the name where it is not the run's own; predictions.signatures.json says
                          how they were scored, predictions.checkpoint.json with which weights: step, and state of all
@@ -237,10 +238,11 @@ class TruncationTable(Callback):
 
     Args:
         run: the run folder.
+        source: name of another corpus than the run's own, whose rows go to a file of their own.
     """
 
-    def __init__(self, run: Path) -> None:
-        self.path = Path(run) / "truncation.csv"
+    def __init__(self, run: Path, source: str | None = None) -> None:
+        self.path = Path(run) / (f"truncation.{source}.csv" if source else "truncation.csv")
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Called after the DataModule's own `setup`."""

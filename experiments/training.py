@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import signal
 import sys
 import warnings
 from datetime import datetime
@@ -29,6 +30,8 @@ from callbacks import (
     StartFrom,
     Throughput,
 )
+from callbacks.graceful_stop import ENDED_EARLY, early_stopping_reason
+from callbacks.monitor_check import check_at_validations
 from datamodules.documents import CorpusError
 from experiments.checkpoint_files import check_unused, check_writable, clear_start, has_checkpoint, resumable
 from experiments.cluster_tasks import check_tasks, trainer_plugins
@@ -51,7 +54,7 @@ from experiments.run_lock import lock_run
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
 from experiments.trust import FLAG, check_checkpoint, check_named, needs_trust
-from experiments.value_checks import REFUSALS, check_ranges, explain_refusal
+from experiments.value_checks import REFUSALS, check_ranges, explain_refusal, explain_trainer_refusal
 from lightning_modules.summarizer import Summarizer
 
 
@@ -75,7 +78,8 @@ class PrecisCLI(LightningCLI):
             "--resume",
             type=bool | Literal["auto"],
             default=False,
-            help="go on from the run folder's last checkpoint; auto: where there is one",
+            help="go on from the run folder's last checkpoint; auto: where there is one, unless EarlyStopping ended "
+            "the run",
         )
         parser.add_argument(
             "--start_from",
@@ -126,10 +130,11 @@ class PrecisCLI(LightningCLI):
         """Parses, and looks at the checkpoint that is named, before LightningCLI does.
 
         Raises:
-            CorpusError: if it is broken, or the data is given what it takes from the model.
+            CorpusError: if it is broken, a value is out of range, or the data is given what it takes from the model.
         """
         super().parse_arguments(parser, args)
         config = self.config[self.config.subcommand]
+        check_ranges(config)
         check_checkpoint(config)
         check_linked(sys.argv[1:] if args is None else args, config)
         path = config.ckpt_path
@@ -145,7 +150,6 @@ class PrecisCLI(LightningCLI):
         """
         config = self.config[self.subcommand] if self.subcommand else self.config
         check_named(config)
-        check_ranges(config)
         self.values = config
         if config.run_dir is None:
             name = config.model.class_path.rsplit(".", 1)[-1].lower()
@@ -189,7 +193,7 @@ class PrecisCLI(LightningCLI):
             return place  # which is not read
         if (run / "config.yaml").is_file():
             check_same_model(run, config.model.class_path)
-        if named and not place.is_file():
+        if not (place.is_file() if named else place.is_dir()):
             raise CorpusError(f"{place}: no such checkpoint; --start_from takes one, or the folder of a run")
         return place if named else best_checkpoint(place)
 
@@ -202,14 +206,27 @@ class PrecisCLI(LightningCLI):
                 check_unused(folder)
             if folder.is_dir():
                 self.lock = lock_run(folder)
-        if config.resume == "auto":
+        unless_ended = config.resume == "auto"
+        if unless_ended:
             config.resume = has_checkpoint(folder)
             if first and not config.resume:
                 clear_start(folder)
         if config.resume:
             config.ckpt_path = str(resumable(folder, write=first))
+            if unless_ended:
+                self._end_if_stopped_early(Path(config.ckpt_path))
             if (folder / "text").is_dir() and "text" in config.data.init_args:
                 config.data.init_args.text = folder / "text"  # whatever became of the folder that it once came from
+
+    def _end_if_stopped_early(self, checkpoint: Path) -> None:
+        """End the command with status 0 if `EarlyStopping` ended the run: training on takes `--resume true`."""
+        state = read_checkpoint(checkpoint, verify=False)
+        if reason := state.get(ENDED_EARLY):
+            rank_zero_info(
+                f"{self.folder}: EarlyStopping ended this run after step {state['global_step']:,} ({reason}); there is "
+                f"nothing to do. To train on all the same: precis fit --run {self.folder} --resume true"
+            )
+            raise SystemExit(0)
 
     def _record(self) -> str:
         """config.yaml of the run: with it the run can be started once more, under another name too."""
@@ -239,7 +256,7 @@ class PrecisCLI(LightningCLI):
         summarizing = isinstance(self.model, Summarizer)  # parsers are trained here too
         extra: list[Callback] = []
         if summarizing:
-            extra += [TruncationTable(folder)] if fitting else [self._prediction_writer(), TruncationTable(folder)]
+            extra += [TruncationTable(folder)] if fitting else self._test_records()
         if config.trainer.enable_progress_bar is not False:
             extra.append(TrainingProgressBar(leave=False))
         loggers: list[Any] = []
@@ -266,8 +283,8 @@ class PrecisCLI(LightningCLI):
         kwargs["plugins"] = trainer_plugins(self._get(self.config_init, "trainer").plugins)
         return super().instantiate_trainer(**kwargs)
 
-    def _prediction_writer(self) -> PredictionWriter:
-        """Return what writes the predictions, to a file for each split and source of documents."""
+    def _test_records(self) -> list[Callback]:
+        """Return what writes predictions and truncation, to a file for each split and source of documents."""
         command, folder = self.subcommand, self.folder
         corpus = yaml.safe_load(self._parser(command).dump(self.values, skip_none=False))["data"]["init_args"]["corpus"]
         is_run = (folder / "config.yaml").is_file()
@@ -277,7 +294,7 @@ class PrecisCLI(LightningCLI):
         rank_zero_info(f"predictions: {path}")
         arguments = shlex.join(["precis", *sys.argv[1:]])
         described = {"command": arguments, "split": SPLITS[command], "corpus": corpus}
-        return PredictionWriter(path, self._tested_checkpoint(), described)
+        return [PredictionWriter(path, self._tested_checkpoint(), described), TruncationTable(folder, source)]
 
     def _tested_checkpoint(self) -> dict[str, Any] | None:
         """Print which weights are scored, and return it for the record."""
@@ -292,7 +309,7 @@ class PrecisCLI(LightningCLI):
     def _stop(folder: Path, config: Namespace) -> GracefulStop:
         """What saves and stops; a job of SLURM goes back into the queue, unless whoever started it sees to that."""
         trust = [FLAG] if needs_trust(config) else []
-        resume = shlex.join(["precis", "fit", "--config", f"{folder}/config.yaml", "--resume", "true", *trust])
+        resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
         in_job = "SLURM_JOB_ID" in os.environ
         on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
         last = folder / "checkpoints" / "last.ckpt"
@@ -300,7 +317,12 @@ class PrecisCLI(LightningCLI):
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list) -> Trainer:
         first = [MonitorCheck()] if self.subcommand == "fit" else []
-        return super()._instantiate_trainer(config, [*first, *callbacks, *self.parser_extra])
+        try:
+            trainer = super()._instantiate_trainer(config, [*first, *callbacks, *self.parser_extra])
+        except REFUSALS as error:
+            raise CorpusError(explain_trainer_refusal(error, self.values.trainer)) from error
+        check_at_validations(trainer)
+        return trainer
 
     def fit(self, model: LightningModule, **arguments: Any) -> None:
         """`Trainer.fit`, into a run folder that is not there if the run ends before its first step."""
@@ -315,20 +337,17 @@ class PrecisCLI(LightningCLI):
         rank_zero_info(f"run folder: {self.folder}")
         try:
             self.trainer.fit(model, **arguments)
-            self._report_early_stopping()
+            if reason := early_stopping_reason(self.trainer):
+                rank_zero_info(f"EarlyStopping ended training after step {self.trainer.global_step:,}: {reason}")
+        except SystemExit as end:
+            if isinstance(end.__context__, KeyboardInterrupt):  # for which Lightning exits with 1
+                end.code = 128 + signal.SIGINT
+            raise
         finally:
             if self.values.wandb != "off":
                 wandb.finish()
             if self.fresh and first and self.trainer.global_step == 0:
                 shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _report_early_stopping(self) -> None:
-        """Print why callbacks ended training, if they did."""
-        for callback in self.trainer.early_stopping_callbacks:
-            if callback.stopping_reason_message:
-                reason = callback.stopping_reason_message.removesuffix(" Signaling Trainer to stop.")
-                kind = type(callback).__name__
-                rank_zero_info(f"{kind} ended training after step {self.trainer.global_step:,}: {reason}")
 
     def after_test(self) -> None:
         """The W&B run that the scores went to is finished."""

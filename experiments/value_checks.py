@@ -17,10 +17,13 @@ _SIZES = "vocab_size embedding_size hidden_size inner_size heads inter_heads dec
 _COUNTS = "batch_size eval_batch_size max_source max_target max_train max_eval beam_size max_length num_proc"
 _TRAINER_COUNTS = "accumulate_grad_batches check_val_every_n_epoch num_nodes"
 _AMOUNTS = "min_length num_workers learning_rate encoder_learning_rate lr weight_decay previews save_every"
-_AMOUNTS += " gradient_clip_val seed_everything embedding_std init_std"
+_AMOUNTS += " gradient_clip_val seed_everything embedding_std init_std patience"
 _LEAST: dict[str, float] = dict.fromkeys(f"{_SIZES} {_COUNTS} {_TRAINER_COUNTS}".split(), 1)
 _LEAST |= dict.fromkeys(_AMOUNTS.split(), 0)
 _LEAST |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
+# as an integer a number of batches, as a float a share of an epoch
+_BATCHES = (*(f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict")), "overfit_batches")
+_BATCHES += ("val_check_interval",)
 PRETRAINED = ("encoder", "checkpoint")  # options of models that take a name or folder
 _NOT_THERE = re.compile(
     r"Repo id must be|couldn't connect to|is not a local folder|not a valid model identifier|Can't load|"
@@ -44,6 +47,8 @@ def check_ranges(config: Any) -> None:
             raise CorpusError(f"{key} must be at least {least}, got {value}")
         if (name == "dropout" or name.endswith("_dropout")) and not 0 <= value <= 1:
             raise CorpusError(f"{key} must be between 0 and 1, got {value}")
+        if name in _BATCHES and (value < 0 or (isinstance(value, float) and value > 1)):
+            raise CorpusError(f"{key} must be a number of batches or a share between 0.0 and 1.0, got {value}")
 
 
 def _numbers(value: Any, where: str = "") -> Iterator[tuple[str, float]]:
@@ -72,8 +77,6 @@ def explain_refusal(error: BaseException, config: Any) -> str:
     message = " ".join(str(error).split())
     tried = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
     cause = tried[1] if tried else message
-    if "No supported gpu backend" in cause or "can not run on your system" in cause:
-        return f"trainer.accelerator: no GPU here ({cause}); pass --trainer.accelerator cpu, or auto"
     named = re.search(r"class_path='([^']+)'", message)
     groups = {group: part for group in ("model", "data") if (part := config.get(group))}
     group = next((g for g, part in groups.items() if not named or part.get("class_path") == named[1]), "")
@@ -88,6 +91,21 @@ def explain_refusal(error: BaseException, config: Any) -> str:
     kind = str(groups[group].get("class_path")).rpartition(".")[2]
     look = f"`precis fit --{group}.help {kind}` says what it takes"
     return f"{group}.{key}: {cause}; {look}" if key else f"{group}: {kind} cannot be made: {cause}; {look}"
+
+
+def explain_trainer_refusal(error: BaseException, values: Any) -> str:
+    """Return one line for an error of Lightning's Trainer: key, cause and remedy.
+
+    Args:
+        error: of its constructor.
+        values: its arguments.
+    """
+    cause = " ".join(str(error).split())
+    if "No supported gpu backend" in cause or "can not run on your system" in cause:
+        return f"trainer.accelerator: no GPU here ({cause}); pass --trainer.accelerator cpu, or auto"
+    given = re.search(r"\b(\w+)=", cause)  # as in `Trainer(devices=0)`
+    key = given[1] if given and given[1] in values else _key_of(cause, values)
+    return f"trainer{'.' * bool(key)}{key}: {cause}; `precis fit --help` lists what it takes"
 
 
 def no_model(name: str) -> str:

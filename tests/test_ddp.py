@@ -228,7 +228,7 @@ def test_the_command_trains_on_two_processes_and_both_stop_at_a_signal_to_one(ti
     assert done.returncode == 143, done.stderr
     (run,) = (tmp_path / "runs" / "pointergenerator").iterdir()
     assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 7
-    assert f"go on with: precis fit --config runs/pointergenerator/{run.name}/config.yaml" in done.stderr
+    assert f"go on with: precis fit --run runs/pointergenerator/{run.name} --trust\n" in done.stderr
     # one process with the double batch goes on and comes to where it would have come alone
     alone = ["--trainer.devices=1", "--trainer.strategy=auto", "--data.batch_size=4"]
     done = precis("fit", "--run", run, *alone, "--trust")

@@ -21,10 +21,10 @@ def interrupted(config: Path, run: Path, number: int, *others: str, **where: int
     return ["fit", f"--config={config}", f"--run_dir={run}", callback, *given, *others]
 
 
-def goes_on(said: str, run: Path, whole: Path, precis) -> None:
+def goes_on(said: str, run: Path, whole: Path, precis, *others: str) -> None:
     """The command that was printed makes of the run what it would have been."""
     command = shlex.split(re.search(r"go on with: precis (.*)", said)[1])
-    done = precis(*command)
+    done = precis(*command, *others)
     assert done.status == 0, done.err
     assert (run / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
     for name in ("last.ckpt", "best.ckpt"):
@@ -45,7 +45,8 @@ def test_ctrl_c_in_an_epoch(tiny_config, trained, tmp_path, precis):
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 130, done.stderr
     assert "SIGINT: finishing this step" in done.stdout and "Traceback" not in done.stderr
-    assert f"stopped after step 4, saved {run}/checkpoints/last.ckpt; go on with: precis fit" in done.stderr
+    command = f"precis fit --run {run} --trust"  # the config names a callback of the tests
+    assert f"stopped after step 4, saved {run}/checkpoints/last.ckpt; go on with: {command}\n" in done.stderr
     assert step_of(run) == 4 and not (run / "checkpoints" / "best.ckpt").exists()
     goes_on(done.stderr, run, trained, precis)
 
@@ -77,12 +78,37 @@ def test_accumulated_gradients_are_not_lost(tiny_config, tmp_path, precis, in_a_
     goes_on(said, run, whole, precis)
 
 
-@pytest.mark.parametrize("number, status", [(signal.SIGINT, 1), (signal.SIGTERM, -signal.SIGTERM)])
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_a_second_signal_ends_it_at_once(number, status, tiny_config, tmp_path, in_a_process):
     run = tmp_path / "run"
     ended, said = in_a_process(*interrupted(tiny_config, run, number, batch=3, times=2))
-    assert ended == status, said
-    assert not (run / "checkpoints" / "last.ckpt").exists() and "go on with" not in said
+    assert ended == status and "Traceback" not in said, said
+    assert not (run / "checkpoints" / "last.ckpt").exists() and "stopped after" not in said
+
+
+def test_a_second_ctrl_c_says_what_is_lost_and_how_to_go_on(tiny_config, trained, tmp_path, precis, in_a_process):
+    run = tmp_path / "run"
+    ended, said = in_a_process(*interrupted(tiny_config, run, signal.SIGINT, "--save_every=2", batch=3, times=2))
+    assert ended == 130, said
+    assert said.index("Ctrl-C again ends at once, without saving") < said.index("SIGINT: ending at once")
+    assert f"ended after step 3 without saving; the last checkpoint is {run}/checkpoints/last.ckpt" in said
+    assert step_of(run) == 2
+    goes_on(said, run, trained, precis, "--trainer.callbacks=[]")  # which would interrupt it again
+
+
+def test_workers_of_the_data_say_nothing_of_a_signal(tmp_path, capfd):
+    stop = GracefulStop(tmp_path / "last.ckpt")
+    stop._listen()
+    try:
+        if not (worker := os.fork()):
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+            os._exit(0)
+        assert os.waitpid(worker, 0)[1] == 0 and capfd.readouterr().out == ""
+        os.kill(os.getpid(), signal.SIGINT)
+        assert "SIGINT: finishing this step" in capfd.readouterr().out
+    finally:
+        stop._forget()
 
 
 def test_signals_are_as_before_when_training_ends(tiny_config, tmp_path, precis):

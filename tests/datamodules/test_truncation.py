@@ -3,9 +3,10 @@
 import csv
 import logging
 from pathlib import Path
+from random import Random
 
 import pytest
-from conftest import write_lines
+from conftest import made_up, write_lines
 from pytorch_lightning.utilities import rank_zero_only
 
 from datamodules.bertsum import ExtractiveData
@@ -210,6 +211,17 @@ def test_a_run_folder_has_a_table_and_a_test_adds_its_split(run_folder, precis):
     after = read_rows(run_folder)
     assert {split for split, _ in after} == {"train", "val", "test"}
     assert all(after[key] == row for key, row in before.items())
+
+
+def test_another_corpus_has_a_table_of_its_own(run_folder, tmp_path, precis):
+    assert precis("test", "--run", run_folder).status == 0
+    before = read_rows(run_folder)
+    other = write_lines(tmp_path / "other.jsonl", [made_up(number, Random(9)) for number in range(3)])
+    assert precis("test", "--run", run_folder, f"--data.corpus.test={other}").status == 0
+    assert read_rows(run_folder) == before
+    (table,) = run_folder.glob("truncation.files-*.csv")
+    with table.open(newline="", encoding="utf-8") as file:
+        assert {(row["split"], row["documents"]) for row in csv.DictReader(file)} == {("test", "3")}
 
 
 def test_the_command_prints_what_a_config_cuts(tiny_config, precis):

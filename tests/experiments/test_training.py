@@ -53,6 +53,12 @@ def test_a_value_of_training_is_checked_after_the_first_step(tiny_config, tmp_pa
     assert not list(tmp_path.rglob("*.ckpt"))
 
 
+def test_early_stopping_needs_no_validation_in_an_epoch_that_max_steps_ends(tiny_config, tmp_path, precis):
+    flags = [*EARLY, "--trainer.callbacks.monitor=val/loss", "--trainer.max_steps=2"]
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
+    assert done.status == 0, done.err
+
+
 def test_without_a_sanity_check_it_is_found_after_the_first_validation(tiny_config, tmp_path, precis):
     flags = [*EARLY, "--trainer.callbacks.monitor=val/rogue1", "--trainer.num_sanity_val_steps=0"]
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
@@ -96,6 +102,38 @@ def test_the_run_folder_and_the_reason_of_early_stopping_are_printed(tiny_config
     assert done.status == 0, done.err
     assert f"run folder: {tmp_path}/run" in caplog.text
     assert "EarlyStopping ended training after step 7: Stopping threshold reached: val/loss = " in caplog.text
+    assert "nothing to do" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "monitor, again",
+    [("val/loss", ["--run"]), ("train/loss", ["--resume", "auto", "--config", "{config}", "--run_dir"])],
+    ids=["val", "train"],
+)
+def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(
+    monitor, again, tiny_config, tmp_path, precis, caplog
+):
+    run = tmp_path / "run"
+    flags = [*EARLY, f"--trainer.callbacks.monitor={monitor}", "--trainer.callbacks.stopping_threshold=1000"]
+    assert precis("fit", "--config", tiny_config, "--run_dir", run, *flags).status == 0
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    caplog.clear()
+    done = precis("fit", *(argument.format(config=tiny_config) for argument in again), run)
+    assert done.status == 0, done.err
+    assert f"{run}: EarlyStopping ended this run after step 7 (Stopping threshold reached: {monitor} = " in caplog.text
+    assert f"To train on all the same: precis fit --run {run} --resume true" in caplog.text
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert precis("fit", "--run", run, "--resume", "true").status == 0
+    assert last_metrics(run).startswith("step 14, ")
+
+
+def test_early_stopping_that_waits_for_min_epochs_has_not_ended_a_run(tiny_config, trained, tmp_path, precis):
+    run = tmp_path / "run"
+    flags = [*EARLY, "--trainer.callbacks.monitor=val/loss", "--trainer.callbacks.stopping_threshold=1000"]
+    limits = ["--trainer.min_epochs=2", "--trainer.max_steps=7"]
+    assert precis("fit", "--config", tiny_config, "--run_dir", run, *flags, *limits).status == 0
+    assert precis("fit", "--run", run, "--trainer.max_steps=-1").status == 0
+    assert rows_of(run) == rows_of(trained)
 
 
 @pytest.mark.parametrize("epochs, expected", [(-1, "Epoch 1"), (4, "Epoch 1/3")])

@@ -9,9 +9,13 @@ from experiments.run_folder import load_run
 REFUSED = {
     "data.batch_size": (-4, "data.batch_size must be at least 1, got -4"),
     "data.max_train": (-1, "data.max_train must be at least 1, got -1"),
+    "data.max_source": (0, "data.max_source must be at least 1, got 0"),
+    "data.eval_batch_size": (0, "data.eval_batch_size must be at least 1, got 0"),
+    "data.num_workers": (-2, "data.num_workers must be at least 0, got -2"),
     "data.max_target": (1, "data.max_source must be at least 1 and max_target 2; got 30, 1"),
     "data.tokenizer": ("word", "data.tokenizer: expected one of"),
     "model.hidden_size": (-3, "model.hidden_size must be at least 1, got -3"),
+    "model.embedding_size": (0, "model.embedding_size must be at least 1, got 0"),
     "model.vocab_size": (0, "model.vocab_size must be at least 1, got 0"),
     "model.dropout": (1.5, "model.dropout must be between 0 and 1, got 1.5"),
     "model.learning_rate": (-0.1, "model.learning_rate must be at least 0, got -0.1"),
@@ -20,6 +24,9 @@ REFUSED = {
     "model.decoding.min_length": (90, "min_length"),
     "trainer.accumulate_grad_batches": (0, "trainer.accumulate_grad_batches must be at least 1, got 0"),
     "trainer.gradient_clip_val": (-1, "trainer.gradient_clip_val must be at least 0, got -1"),
+    "trainer.limit_val_batches": (-1, "trainer.limit_val_batches must be a number of batches or a share between"),
+    "trainer.val_check_interval": (5.5, "trainer.val_check_interval must be a number of batches or a share between"),
+    "save_every": (-1, "save_every must be at least 0, got -1"),
     "previews": (-1, "previews must be at least 0, got -1"),
 }
 
@@ -69,6 +76,13 @@ def config_of(tmp_path, corpus_files, model, data, **values):
     [
         ("RSTformer", "RSTformerData", {"target_positions": 4}, "decoding.max_length 120: the decoder has 4 positions"),
         ("RSTformer", "RSTformerData", {"checkpoint": "/no/led"}, "model.checkpoint: no pretrained model '/no/led'"),
+        ("RSTformer", "RSTformerData", {"window": -1}, "model.window must be at least 1, got -1"),
+        ("RSTformer", "RSTformerData", {"checkpoint": "/no/led", "lora_rank": 2, "injection": "log_bias"},
+         "model.checkpoint: no pretrained model '/no/led'"),
+        ("BertSum", "ExtractiveData", {"dropout": 1.5}, "model.dropout must be between 0 and 1, got 1.5"),
+        ("GraphSum", "GraphSumData", {"dropout": 1.5}, "model.dropout must be between 0 and 1, got 1.5"),
+        ("Pegasus", "PegasusData", {"heads": 7}, "model.heads: 7 heads do not divide a size of 256"),
+        ("CommunicatingAgents", "CommunicatingAgentsData", {"agents": 0}, "model.agents must be at least 1, got 0"),
         ("RSTformer", "RSTformerData", {"heads": 5}, "model.hidden_size 256 does not divide into 5 heads"),
         ("BertSum", "ExtractiveData", {"encoder": "/no/bert"}, "model.encoder: no pretrained model '/no/bert'"),
         ("BertSum", "ExtractiveData", {"encoder": None, "selection": {"k": 0}}, "k"),
@@ -76,7 +90,7 @@ def config_of(tmp_path, corpus_files, model, data, **values):
         ("GraphSum", "GraphSumData", {"label_smoothing": 2.0}, "model.label_smoothing: label_smoothing is at least 0"),
         ("Pegasus", "PegasusData", {"checkpoint": "./no/pegasus"}, "model.checkpoint: no pretrained model"),
     ],
-)
+)  # fmt: skip
 def test_other_models_too(model, data, values, said, corpus_files, tmp_path, precis):
     config = config_of(tmp_path, corpus_files, model, data, **values)
     refused(precis("fit", "--config", config, "--run_dir", tmp_path / "run"), said)
@@ -89,6 +103,30 @@ def test_other_models_too(model, data, values, said, corpus_files, tmp_path, pre
 def test_a_gpu_where_there_is_none(tiny_config, tmp_path, precis):
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", "--trainer.accelerator=gpu")
     refused(done, "trainer.accelerator: no GPU here", "--trainer.accelerator cpu")
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--trainer.accelerator=gpus"], "trainer.accelerator: You selected an invalid accelerator name"),
+        (["--trainer.devices=0"], "trainer.devices: `Trainer(devices='0')` value is not a valid input"),
+        (["--trainer.precision=17"], "trainer.precision: expected one of 64, 32, 16"),
+        (["--seed_everything=-1"], "seed_everything must be at least 0, got -1"),
+        (["--optimizer=Adam", "--optimizer.lr=-1"], "optimizer.lr must be at least 0, got -1"),
+        (["--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=x", "--trainer.callbacks.patience=-1"],
+         "trainer.callbacks.patience must be at least 0, got -1"),
+        (["--start_from=/no/run"], "/no/run: no such checkpoint; --start_from takes one, or the folder of a run"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)  # fmt: skip
+def test_a_run_names_what_other_parts_refuse(arguments, said, tiny_config, tmp_path, precis):
+    refused(precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *arguments), said)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_share_of_gap_sentences(corpus_files, tmp_path, precis):
+    config = config_of(tmp_path, corpus_files, "Pegasus", "GapSentenceData")
+    refused(precis("fit", "--config", config, "--data.ratio=2"), "data.ratio is between 0 and 1")
 
 
 @pytest.mark.parametrize(
