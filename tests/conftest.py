@@ -15,12 +15,13 @@ from typing import NamedTuple
 import pytest
 import torch
 import yaml
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 with suppress(ImportError):
     # sets up logging anew, by which all handlers are closed: in the middle of a test those would be pytest's
     import submitit  # noqa: F401
-settings.register_profile("suite", deadline=None)  # on a busy machine an example may take seconds
+# on a busy machine an example may take seconds, and so may drawing it
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 # one thread unless the environment says otherwise, here and in the processes that a test starts
 torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))

@@ -221,6 +221,15 @@ def test_summarize_standard_input(run_folder, predicted, precis, typed):
         assert (done.status, done.out) == (0, summary + "\n")
 
 
+def test_a_text_is_summarized_without_a_word_about_processes(run_folder, predicted, precis, typed):
+    """The run was made with several, and `datasets` warns where there are fewer documents."""
+    config = run_folder / "config.yaml"
+    config.write_text(config.read_text().replace("num_proc: 1", "num_proc: 4"))
+    typed(predicted[0][0].encode())
+    done = precis("summarize", "--checkpoint", run_folder)
+    assert done.status == 0 and "num_proc: 4" in config.read_text() and "num_proc" not in done.err
+
+
 def test_summarize_files_and_folders(run_folder, predicted, precis, tmp_path, cache):
     kept = sorted(cache.rglob("*"))
     folder = tmp_path / "texts"

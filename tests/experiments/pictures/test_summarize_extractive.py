@@ -69,6 +69,16 @@ def test_page_and_heat_map_are_written(runs, tmp_path, precis):
         assert (tmp_path / f"map-{number}.png").read_bytes().startswith(PNG)
 
 
+def test_a_page_has_paragraphs_headed_columns_and_what_was_not_read():
+    shown = page([SUMMARY], {"storm & co": [2, 2]})
+    assert re.findall("<p>(.*)</p>", re.sub("<(/?span|/?mark)[^>]*>", "", shown)) == [
+        "A storm hit the coast. Boats &lt;sank&gt;.", "Nobody had slept.",
+        "The model did not read the last 1 of 4 sentences.",
+    ]  # fmt: skip
+    heads = re.findall("<th[^>]*>([^<]*)</th>", shown)
+    assert heads == ["sentence", "score", "text (selected sentences are marked)"]
+
+
 def test_what_a_model_does_not_have_is_refused(runs, trained, tmp_path, precis):
     (tmp_path / "1.txt").write_text(TEXT, encoding="utf-8")
     for run, option, part in (
