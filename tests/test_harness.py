@@ -1,5 +1,6 @@
 """Every model of the suite through train, save, load, resume, a gradient everywhere, and learning by heart."""
 
+from dataclasses import replace
 from types import MethodType
 
 import pytest
@@ -158,6 +159,9 @@ def test_learns_a_handful_of_documents_by_heart(case, corpus_files):
     data = case.build_data(corpus_files, **data_args, max_train=4)  # one batch: an epoch is a step
     epochs = case.overfit_epochs
     model.configure_optimizers = MethodType(lambda self: adam_that_settles(self, epochs), model)
+    if hasattr(model, "decoding"):
+        # a search with early stopping may end with two improbable summaries that end early, which depends on rounding
+        model.decoding = replace(model.decoding, early_stopping=False)
     recorder = Recorder()
     trainer_with(recorder, max_epochs=epochs, limit_val_batches=0, gradient_clip_val=0.5).fit(model, data)
     assert recorder.losses[-1][1] < case.overfit_loss < recorder.losses[0][1]
