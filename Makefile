@@ -32,7 +32,8 @@ test: $(SETUP) ## run all tests (under 10 minutes on two cores)
 test-slow: $(SETUP) ## run the tests that take a minute each: small trainings that show what a mechanism does
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
-# what MKL, ATen and oneDNN use on processors with AVX-512, with AVX2 alone, and with neither
+# what MKL, ATen and oneDNN use on processors with AVX-512, with AVX2 alone, and with neither; each has its own cache of
+# compiled kernels, since PyTorch's does not tell them apart
 PROCESSORS := "" \
 	"MKL_ENABLE_INSTRUCTIONS=AVX2" \
 	"ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2" \
@@ -41,7 +42,7 @@ PROCESSORS := "" \
 test-processors: $(SETUP) ## run all tests as other processors round: four sets of instructions, with one thread and with two
 	@status=0; for threads in 1 2; do for settings in $(PROCESSORS); do \
 		echo "== OMP_NUM_THREADS=$$threads $$settings"; \
-		env OMP_NUM_THREADS=$$threads $$settings $(BIN)/python -m pytest -q -n 2 --dist worksteal || status=1; \
+		env OMP_NUM_THREADS=$$threads TORCHINDUCTOR_CACHE_DIR=$$(mktemp -d) $$settings $(BIN)/python -m pytest -q -n 2 --dist worksteal || status=1; \
 	done; done; exit $$status
 
 test-cluster: $(SETUP) ## prove sweeps, preemption and parsing on a SLURM of this machine's own (root on Debian; elsewhere skipped)

@@ -13,6 +13,7 @@ from torch import Tensor
 from callbacks import GracefulStop
 from experiments.run_folder import load_run
 from experiments.training import PrecisCLI
+from tests.half_precision import skip_without_half_precision_lstm
 
 
 class Recorder(Callback):
@@ -198,6 +199,7 @@ def test_a_run_folder_gives_back_the_model_and_its_data(case, corpus_files, tmp_
 @every_model
 def test_trains_and_validates_in_half_precision_and_summarizes_in_any_mode(case, corpus_files):
     """Buffers that decoding uses again fit whatever mode comes next."""
+    skip_without_half_precision_lstm(case.build_model())
     model, data = fit(case, corpus_files, max_steps=2, max_epochs=-1, precision="bf16-mixed", val_check_interval=2)
     data.setup("test")
     batch = next(iter(data.test_dataloader()))

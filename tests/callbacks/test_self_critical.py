@@ -18,6 +18,7 @@ from datamodules.text.vocabulary import STOP
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RougeReward, Written
 from lightning_modules.summarizer import Samples
+from tests.half_precision import skip_without_half_precision_lstm
 
 CASE = next(case for case in CASES if case.name == "pointer-coverage")
 
@@ -264,6 +265,7 @@ def test_accumulated_batches_count_as_one_large_one(corpus_files):
 
 
 def test_bfloat16_gives_nearly_the_same_term(corpus_files):
+    skip_without_half_precision_lstm(CASE.build_model())
     losses = {}
     for precision in ("32-true", "bf16-mixed"):
         recorder = Recorder()

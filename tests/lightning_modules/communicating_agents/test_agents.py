@@ -6,6 +6,7 @@ from lightning_modules.communicating_agents.encoder import Parts, last_states
 from lightning_modules.communicating_agents.messages import make_messages
 from lightning_modules.communicating_agents.network import CommunicatingAgentsNetwork
 from lightning_modules.networks.extended_output import CopyOutputs, all_log_probs, sampling_memory
+from tests.half_precision import skip_without_half_precision_lstm
 
 V, E, H = 11, 5, 4
 
@@ -177,6 +178,7 @@ def test_last_states_are_those_of_the_last_words():
 @pytest.mark.parametrize("dtype", [torch.bfloat16])
 def test_half_precision_keeps_probabilities_in_full(dtype):
     network = build(3, contextual_agent_attention=True)
+    skip_without_half_precision_lstm(network)
     source, lengths = documents([[4, 2, 3], [5, 1, 0]])
     inputs = torch.randint(1, V, (2, 1, 4))
     exact = network(source, lengths, inputs)

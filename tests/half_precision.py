@@ -1,0 +1,25 @@
+"""Whether this processor, or what the environment lets oneDNN use of it, can run an LSTM in half precision."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch import nn
+
+
+@cache
+def _lstm_runs() -> bool:
+    with torch.autocast("cpu", torch.bfloat16):
+        try:
+            nn.LSTM(8, 8)(torch.zeros(2, 1, 8))
+        except RuntimeError:
+            return False
+    return True
+
+
+def skip_without_half_precision_lstm(*modules: nn.Module) -> None:
+    """Skip a test of modules with an LSTM where PyTorch asks oneDNN for one that it may not build: PyTorch looks at the
+    processor, but `ONEDNN_MAX_CPU_ISA=AVX2` leaves oneDNN without half precision."""
+    recurrent = any(isinstance(part, nn.RNNBase | nn.LSTMCell) for module in modules for part in module.modules())
+    if recurrent and not _lstm_runs():
+        pytest.skip("oneDNN has no LSTM in half precision with these instructions")
