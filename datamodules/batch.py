@@ -62,6 +62,14 @@ def pad(rows: list[list[int]], value: int = 0) -> Tensor:
     return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=torch.long)
 
 
+def target_fields(targets: list[list[int]], padding: int) -> dict[str, Tensor]:
+    """Return fields of a batch: `target` [B, T], `target_lengths` [B], and `target_rows`, flat positions of tokens."""
+    lengths = torch.tensor([len(target) for target in targets])
+    target = pad(targets, padding)                                                           # [B, T]
+    real = torch.arange(target.shape[1]) < lengths[:, None]
+    return {"target": target, "target_lengths": lengths, "target_rows": real.flatten().nonzero().squeeze(1)}
+
+
 def pools(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Consecutive items in lists of `size`, the last one shorter; at most one list is held at a time."""
     rest = iter(items)

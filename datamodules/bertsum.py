@@ -1,4 +1,4 @@
-"""Data of extractive models: sentences between head and end symbols, oracle labels, and what sentences share."""
+"""Data of models that read whole documents sentence by sentence, and of extractive ones with oracle labels."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,15 +10,15 @@ from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import EncoderData
-from datamodules.text.encoder_text import Pieces, by_token
+from datamodules.text.encoder_text import by_token
 from datamodules.text.trigrams import sharing
 from datamodules.text.words import tokenize
-from datamodules.truncation import COLUMN, Counts, count_source
+from datamodules.truncation import COLUMN, count_source, text_limits
 from lightning_modules.metrics.oracle import greedy_oracle, sentence_scores
 
 
 @dataclass
-class ExtractiveBatch(Batch):
+class SentenceBatch(Batch):
     """Documents as sentences.
 
     Attributes:
@@ -26,6 +26,93 @@ class ExtractiveBatch(Batch):
         lengths: tokens of each document, [B], in the host's memory.
         owner: the sentence of each token, -1 for padding, [B, T].
         heads: True at [CLS], [B, T].
+    """
+
+    tokens: Tensor
+    lengths: Tensor = on_host()
+    owner: Tensor
+    heads: Tensor
+
+
+class SentenceData(EncoderData):
+    """Base class of DataModules with whole documents, sentence by sentence.
+
+    Args:
+        vocab_size: tokens of a tokenizer that is trained on the corpus, 260 or more; with `encoder` its tokenizer's
+            tokens are at most as many.
+        encoder: pretrained encoder whose tokenizer is used, see `BertSum`.
+        max_source: tokens of a document, at most; only whole sentences are read. None reads everything, however long.
+        piece: tokens of a sentence between two head symbols; a longer one is read in several pieces, all of them its
+            own.
+
+    The other arguments are those of `SummarizationData`.
+
+    Raises:
+        ValueError: if a number is too small.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        vocab_size: int = 30_522,
+        encoder: str | None = "minilm",
+        max_source: int | None = None,
+        piece: int = 200,
+        **shared: Any,
+    ) -> None:
+        super().__init__(corpus, vocab_size, encoder, **shared)
+        self.at_least_one(max_source=max_source, piece=piece)
+        self.max_source, self.piece = max_source, piece
+
+    @staticmethod
+    def at_least_one(**values: int | None) -> None:
+        """Check arguments of the data that are at least 1, or None.
+
+        Raises:
+            ValueError: with the name of one that is not.
+        """
+        for name, value in values.items():
+            if value is not None and value < 1:
+                raise ValueError(f"data.{name} must be at least 1, got {value}")
+
+    def feature_settings(self) -> dict[str, Any]:
+        return {"version": 1, "max_source": self.max_source, "piece": self.piece}
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        read = self.text.pieces(document.sentences, self.piece, self.max_source)
+        # what is read of a document, head and end symbols of its sentences included, and what there is
+        rest = self.text.pieces(document.sentences[read.sentences :], self.piece).tokens
+        counts = count_source(document, len(read.tokens), len(read.tokens) + len(rest), read.sentences)
+        return {
+            "tokens": read.tokens,
+            "starts": read.starts,
+            "owners": read.owners,
+            "sentences": document.sentences[: read.sentences],
+            "length": len(read.tokens),
+            COLUMN: counts,
+        }
+
+    def truncation_limits(self) -> dict[str, str]:
+        return text_limits(self.max_source)
+
+    def token_fields(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the fields of `SentenceBatch`."""
+        owner, heads = zip(*(by_token(len(row["tokens"]), row["starts"], row["owners"]) for row in rows))
+        return {
+            "ids": [row["id"] for row in rows],
+            "references": [row["references"] for row in rows],
+            "tokens": pad([row["tokens"] for row in rows], self.text.pad),
+            "lengths": torch.tensor([len(row["tokens"]) for row in rows]),
+            "owner": pad(owner, -1),
+            "heads": pad(heads).bool(),
+        }
+
+
+@dataclass
+class ExtractiveBatch(SentenceBatch):
+    """Documents as sentences, with what extraction learns from.
+
+    Attributes:
         starts: first tokens of the pieces of each document (a sentence is one piece if it is not too long).
         mask: True at sentences, [B, L].
         candidates: True at sentences that may be selected, [B, L].
@@ -35,10 +122,6 @@ class ExtractiveBatch(Batch):
         sentences: the sentences of each document.
     """
 
-    tokens: Tensor
-    lengths: Tensor = on_host()
-    owner: Tensor
-    heads: Tensor
     starts: list[list[int]]
     mask: Tensor
     candidates: Tensor
@@ -48,21 +131,16 @@ class ExtractiveBatch(Batch):
     sentences: list[list[str]]
 
 
-class ExtractiveData(EncoderData):
+class ExtractiveData(SentenceData):
     """Whole documents, sentence by sentence, with the labels that extractive models learn from.
 
     Oracle labels are computed with the features, on `num_proc` processes, and kept in the cache with them.
 
     Args:
-        vocab_size: tokens of a tokenizer that is trained on the corpus, 260 or more; with `encoder` its tokenizer's
-            tokens are at most as many.
-        encoder: pretrained encoder whose tokenizer is used, see `BertSum`.
+        vocab_size, encoder, max_source, piece: as in `SentenceData`.
         oracle_sentences: sentences of the oracle summary, at most; None leaves the number to the score.
         min_words: a shorter sentence is read, but neither labelled nor selected, unless all are shorter.
         max_words: the same for a longer one.
-        max_source: tokens of a document, at most; only whole sentences are read. None reads everything, however long.
-        piece: tokens of a sentence between two head symbols; a longer one is read in several pieces, all of them its
-            own.
 
     The other arguments are those of `SummarizationData`.
 
@@ -80,76 +158,44 @@ class ExtractiveData(EncoderData):
         oracle_sentences: int | None = 3,
         min_words: int = 0,
         max_words: int | None = None,
-        max_source: int | None = None,
-        piece: int = 200,
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, encoder, **shared)
-        least = {"oracle_sentences": oracle_sentences, "max_words": max_words, "max_source": max_source, "piece": piece}
-        for name, value in least.items():
-            if value is not None and value < 1:
-                raise ValueError(f"data.{name} must be at least 1, got {value}")
+        self.at_least_one(oracle_sentences=oracle_sentences, max_words=max_words)
         self.oracle_sentences, self.min_words, self.max_words = oracle_sentences, min_words, max_words
-        self.max_source, self.piece = max_source, piece
-
-    # Features ----------------------------------------------------------------------------------------------------
 
     def feature_settings(self) -> dict[str, Any]:
-        names = ("oracle_sentences", "min_words", "max_words", "max_source", "piece")
-        return {"version": 1, **{name: getattr(self, name) for name in names}}
+        names = ("oracle_sentences", "min_words", "max_words")
+        return super().feature_settings() | {name: getattr(self, name) for name in names}
 
     def encode(self, document: Document) -> dict[str, Any]:
-        read = self.text.pieces(document.sentences, self.piece, self.max_source)
-        sentences = document.sentences[: read.sentences]
+        features = super().encode(document)
+        sentences = features["sentences"]
         words = [tokenize(sentence) for sentence in sentences]
-        usable = [self.min_words <= len(found) <= (self.max_words or len(found)) for found in words]
+        usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]
         usable = usable if any(usable) else [True] * len(sentences)
         # what may not be selected has no words for the oracle, so that it keeps its place and is never taken
         offered = [sentence if good else "" for sentence, good in zip(sentences, usable)]
         references = [reference for reference in document.references if any(map(str.split, reference))]
         chosen = greedy_oracle(offered, references, self.oracle_sentences) if references else []
-        return {
-            "tokens": read.tokens,
-            "starts": read.starts,
-            "owners": read.owners,
-            "sentences": sentences,
+        return features | {
             "usable": usable,
             "labels": [int(index in chosen) for index in range(len(sentences))],
             "gains": sentence_scores(offered, references),
             "shared": [index for pair in sharing(words) for index in pair],
-            "length": len(read.tokens),
-            COLUMN: self._counts(document, read),
         }
 
-    def truncation_limits(self) -> dict[str, str]:
-        limit = "no limit" if self.max_source is None else f"data.max_source {self.max_source}"
-        return dict.fromkeys(("source_tokens", "source_sentences", "source_paragraphs"), limit)
-
-    def _counts(self, document: Document, read: Pieces) -> Counts:
-        """What is read of a document, head and end symbols of its sentences included, and what there is."""
-        rest = self.text.pieces(document.sentences[read.sentences :], self.piece).tokens
-        return count_source(document, len(read.tokens), len(read.tokens) + len(rest), read.sentences)
-
-    # Batches -----------------------------------------------------------------------------------------------------
-
     def collate(self, rows: list[dict[str, Any]]) -> ExtractiveBatch:
-        owner, heads = zip(*(by_token(len(row["tokens"]), row["starts"], row["owners"]) for row in rows))
         counts = torch.tensor([len(row["sentences"]) for row in rows])
         width = max(1, int(counts.max()))
         shared = torch.zeros(len(rows), width, width, dtype=torch.bool)
+        gains = torch.zeros(len(rows), width)
         for number, row in enumerate(rows):
             pairs = torch.tensor(row["shared"], dtype=torch.long).view(-1, 2)
             shared[number, pairs[:, 0], pairs[:, 1]] = shared[number, pairs[:, 1], pairs[:, 0]] = True
-        gains = torch.zeros(len(rows), width)
-        for number, row in enumerate(rows):
             gains[number, : len(row["gains"])] = torch.tensor(row["gains"])
         return ExtractiveBatch(
-            ids=[row["id"] for row in rows],
-            references=[row["references"] for row in rows],
-            tokens=pad([row["tokens"] for row in rows], self.text.pad),
-            lengths=torch.tensor([len(row["tokens"]) for row in rows]),
-            owner=pad(owner, -1),
-            heads=pad(heads).bool(),
+            **self.token_fields(rows),
             starts=[row["starts"] for row in rows],
             mask=torch.arange(width) < counts[:, None],
             candidates=pad([[*map(int, row["usable"])] for row in rows]).bool(),

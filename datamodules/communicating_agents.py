@@ -8,7 +8,7 @@ from torch import Tensor
 
 from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus
-from datamodules.extended_words import WordsData, cut, target_fields
+from datamodules.extended_words import WordsData, cut, word_target_fields
 from datamodules.text.vocabulary import PAD, UNK
 
 Split = Literal["even", "paragraphs"]
@@ -117,7 +117,7 @@ class CommunicatingAgentsData(WordsData):
             source_extended=extended,
             lengths=pad(parts),
             added=added,
-            **target_fields(targets, self.vocab_size),
+            **word_target_fields(targets, self.vocab_size),
         )
 
 

@@ -33,6 +33,11 @@ class Document:
         return [sentence for part in self.parts for sentence in part]
 
     @property
+    def reference(self) -> list[str]:
+        """The first reference, which the loss reads; empty if there is none."""
+        return self.references[0] if self.references else []
+
+    @property
     def text(self) -> str:
         """The whole document: sentences joined by a space, parts by a blank line."""
         return "\n\n".join(" ".join(part) for part in self.parts)

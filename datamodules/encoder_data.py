@@ -1,12 +1,11 @@
 """What the data of models over a pretrained encoder share: its tokenizer, or one that is trained on the corpus."""
 
-from pathlib import Path
 from typing import Any
 
 import datasets
 
 from datamodules.corpora.corpus import Corpus
-from datamodules.summarization import SummarizationData
+from datamodules.summarization import SummarizationData, all_texts
 from datamodules.text.encoder_text import EncoderText
 
 
@@ -21,6 +20,8 @@ class EncoderData(SummarizationData):
     The other arguments are those of `SummarizationData`.
     """
 
+    text_type = EncoderText
+
     def __init__(
         self, corpus: Corpus, vocab_size: int = 30_522, encoder: str | None = "minilm", **shared: Any
     ) -> None:
@@ -33,8 +34,4 @@ class EncoderData(SummarizationData):
     def build_text(self, train: datasets.Dataset) -> EncoderText:
         if self.encoder is not None:
             return EncoderText.of_checkpoint(self.encoder)
-        texts = (" ".join(sentence) for row in train for sentence in (*row["parts"], *row["references"]))
-        return EncoderText.build(texts, self.vocab_size)
-
-    def load_text(self, folder: Path) -> EncoderText:
-        return EncoderText.load(folder)
+        return EncoderText.build(all_texts(train), self.vocab_size)

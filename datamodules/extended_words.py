@@ -4,19 +4,18 @@ Ids below V are vocabulary words, V + k is the k-th word of a document that the 
 """
 
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any
 
 import datasets
 from torch import Tensor
 
-from datamodules.batch import pad
+from datamodules.batch import pad, target_fields
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
-from datamodules.summarization import SummarizationData
+from datamodules.summarization import SummarizationData, all_texts
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from datamodules.text.words import Tokenizer
-from datamodules.truncation import COLUMN, count_source, whole_units
+from datamodules.truncation import COLUMN, count_source, text_limits, whole_units
 
 
 class WordsData(SummarizationData):
@@ -33,6 +32,8 @@ class WordsData(SummarizationData):
 
     The other arguments are those of `SummarizationData`.
     """
+
+    text_type = Vocabulary
 
     def __init__(
         self,
@@ -55,16 +56,10 @@ class WordsData(SummarizationData):
         return {"size": self.vocab_size, "tokenizer": self.tokenizer, "lowercase": self.lowercase}
 
     def build_text(self, train: datasets.Dataset) -> Vocabulary:
-        texts = (" ".join(text) for row in train for text in (*row["parts"], *row["references"]))
-        return Vocabulary.build(texts, self.vocab_size, self.tokenizer, self.lowercase)
-
-    def load_text(self, folder: Path) -> Vocabulary:
-        return Vocabulary.load(folder)
+        return Vocabulary.build(all_texts(train), self.vocab_size, self.tokenizer, self.lowercase)
 
     def truncation_limits(self) -> dict[str, str]:
-        source = f"data.max_source {self.max_source}"
-        names = ("source_tokens", "source_sentences", "source_paragraphs")
-        return dict.fromkeys(names, source) | {"target_tokens": f"data.max_target {self.max_target}"}
+        return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
         return encode_words(self.text, document, self.vocab_size, self.max_source, self.max_target)
@@ -92,8 +87,7 @@ def encode_words(
     sentences = [words for part in parts for words in part]
     words = [word for sentence in sentences for word in sentence]
     source, added = text.extend(words[:max_source], vocab_size)
-    reference = document.references[0] if document.references else []
-    summary = [word for sentence in reference for word in text.tokenize(sentence)]
+    summary = [word for sentence in document.reference for word in text.tokenize(sentence)]
     target = [*text.target_ids(summary, added, vocab_size), STOP]
     # paragraph ends in the document as it is read
     ends = [0, *(min(end, max_source) for end in accumulate(sum(map(len, part)) for part in parts))]
@@ -123,12 +117,7 @@ def cut(
     return sources, targets, [row["added"][:k] for row, k in zip(rows, kept)]
 
 
-def target_fields(targets: list[list[int]], vocab_size: int) -> dict[str, Tensor]:
-    """Fields of a batch: `target_input` and `target` [B, T], `target_lengths` [B], `target_rows` [N]."""
-    target, inputs = pad(targets, PAD), pad([[START, *words[:-1]] for words in targets], PAD)
-    return {
-        "target_input": inputs.masked_fill(inputs >= vocab_size, UNK),
-        "target": target,
-        "target_lengths": pad([[len(words)] for words in targets]).squeeze(1),
-        "target_rows": (target != PAD).flatten().nonzero().squeeze(1),
-    }
+def word_target_fields(targets: list[list[int]], vocab_size: int) -> dict[str, Tensor]:
+    """Return `target_fields` and `target_input`, the words before them without the document's own, [B, T]."""
+    inputs = pad([[START, *words[:-1]] for words in targets], PAD)
+    return {"target_input": inputs.masked_fill(inputs >= vocab_size, UNK)} | target_fields(targets, PAD)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from datamodules.batch import Batch, on_host, pad
+from datamodules.batch import Batch, on_host, pad, target_fields
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.documents import CorpusError, Document
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, make_graph
@@ -21,7 +21,7 @@ from datamodules.parsing import NeedsParser, Parser
 from datamodules.summarization import SummarizationData
 from datamodules.text.subword_text import SubwordText
 from datamodules.text.subwords import encoder_path
-from datamodules.truncation import COLUMN, Counts, sentences_read
+from datamodules.truncation import COLUMN, Counts, sentences_read, truncate_target
 
 
 @dataclass
@@ -201,16 +201,15 @@ class GraphSumData(NeedsParser, SummarizationData):
         separator = self.text.paragraph if self.checkpoint is None else self.text.stop
         tokens = [self._tokens(" ".join(sentences)) for sentences in paragraphs.texts]
         source = [[*ids[: self.max_tokens - 1], separator] for ids, _ in tokens]
-        reference = document.references[0] if document.references else []
-        target = [[*self._tokens(sentence)[0], self.text.sentence] for sentence in reference]
-        flat = [token for sentence in target for token in sentence][:-1]  # a separator stands between two sentences
+        sentences = [[*self._tokens(sentence)[0], self.text.sentence] for sentence in document.reference]
+        flat = [token for sentence in sentences for token in sentence][:-1]  # a separator stands between two sentences
+        target, target_counts = truncate_target(flat, self.max_target, self.text.stop)
         return {
             "source": source,
             "graph": self.graph(paragraphs).flatten().tolist(),
-            "target": [*flat[: self.max_target - 1], self.text.stop],
+            "target": target,
             "length": len(source) * max(map(len, source)),
-            COLUMN: self._counts(paragraphs, tokens)
-            | {"target_tokens": [min(len(flat), self.max_target - 1), len(flat)]},
+            COLUMN: self._counts(paragraphs, tokens) | target_counts,
         }
 
     def _tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
@@ -268,7 +267,6 @@ class GraphSumData(NeedsParser, SummarizationData):
             mask[b, :size, :width] = real
             graph[b, :size, :size] = weights_of(row)
         places = [row.nonzero().squeeze(1) for row in mask.flatten(1)]
-        target = pad([row["target"] for row in rows], self.text.pad)                         # [B, T]
         inputs = pad([[self.text.start, *row["target"][:-1]] for row in rows], self.text.pad)
         return GraphSumBatch(
             ids=[row["id"] for row in rows],
@@ -279,9 +277,7 @@ class GraphSumData(NeedsParser, SummarizationData):
             places=pad_sequence(places, batch_first=True),
             lengths=torch.tensor([len(row) for row in places]),
             target_input=inputs,
-            target=target,
-            target_lengths=torch.tensor([len(row["target"]) for row in rows]),
-            target_rows=(target != self.text.pad).flatten().nonzero().squeeze(1),
+            **target_fields([row["target"] for row in rows], self.text.pad),
         )
 
 

@@ -16,7 +16,7 @@ from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.documents import CorpusError, Document
 from datamodules.encoder_data import EncoderData
 from datamodules.summarization import _digest
-from datamodules.truncation import COLUMN, count_source
+from datamodules.truncation import COLUMN, count_source, text_limits
 from lightning_modules.metrics.oracle import text_scores
 
 
@@ -187,7 +187,7 @@ class MatchSumData(EncoderData):
         }
 
     def truncation_limits(self) -> dict[str, str]:
-        return dict.fromkeys(("source_tokens", "source_sentences", "source_paragraphs"), "no limit")
+        return text_limits(None)
 
     def rows(self, sentences: list[str]) -> list[list[int]]:
         """A text as rows of tokens between a head and an end symbol."""

@@ -1,18 +1,17 @@
 """Data of a sequence-to-sequence Transformer: documents and summaries as subwords."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import datasets
 from torch import Tensor
 
-from datamodules.batch import Batch, pad
+from datamodules.batch import Batch, pad, target_fields
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
-from datamodules.summarization import SummarizationData
+from datamodules.summarization import SummarizationData, all_texts
 from datamodules.text.masked_text import MaskedText
-from datamodules.truncation import COLUMN, count_source, sentences_read
+from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
 
 
 @dataclass
@@ -50,7 +49,7 @@ class PegasusData(SummarizationData):
     The other arguments are those of `SummarizationData`. To fine-tune a pre-trained run give its text folder as `text`.
     """
 
-    batch_type = PegasusBatch
+    batch_type, text_type = PegasusBatch, MaskedText
 
     def __init__(
         self,
@@ -76,11 +75,7 @@ class PegasusData(SummarizationData):
     def build_text(self, train: datasets.Dataset) -> MaskedText:
         if self.checkpoint is not None:
             return MaskedText.of_checkpoint(self.checkpoint)
-        texts = (" ".join(sentence) for row in train for sentence in (*row["parts"], *row["references"]))
-        return MaskedText.build(texts, self.vocab_size)
-
-    def load_text(self, folder: Path) -> MaskedText:
-        return MaskedText.load(folder)
+        return MaskedText.build(all_texts(train), self.vocab_size)
 
     # Features ----------------------------------------------------------------------------------------------------
 
@@ -98,41 +93,33 @@ class PegasusData(SummarizationData):
         return self.text(self.source_prefix)[0] if self.source_prefix else []
 
     def truncation_limits(self) -> dict[str, str]:
-        source = f"data.max_source {self.max_source}"
-        names = ("source_tokens", "source_sentences", "source_paragraphs")
-        return dict.fromkeys(names, source) | {"target_tokens": f"data.max_target {self.max_target}"}
+        return text_limits(self.max_source, self.max_target)
 
     def framed(self, source: list[int], target: list[int]) -> dict[str, Any]:
         """Features of a document and a summary as ids, special symbols added, both cut."""
-        source_read, target_read = source[: self.room], target[: self.max_target - 1]
+        source_read = source[: self.room]
+        target, counts = truncate_target(target, self.max_target, self.text.stop)
         framed = [*self.text.opening, *self._prefix, *source_read, self.text.stop]
         return {
             "source": framed,
-            "target": [*target_read, self.text.stop],
+            "target": target,
             "length": len(framed),
-            COLUMN: {
-                "source_tokens": [len(source_read), len(source)],
-                "target_tokens": [len(target_read), len(target)],
-            },
+            COLUMN: {"source_tokens": [len(source_read), len(source)]} | counts,
         }
 
     def encode(self, document: Document) -> dict[str, Any]:
-        reference = document.references[0] if document.references else []
         ids, offsets = self.text(document.text)
-        features = self.framed(ids, self.text(" ".join(reference))[0])
+        features = self.framed(ids, self.text(" ".join(document.reference))[0])
         read = min(len(ids), self.room)
         features[COLUMN] |= count_source(document, read, len(ids), sentences_read(document, offsets, read))
         return features
 
     def collate(self, rows: list[dict[str, Any]]) -> PegasusBatch:
-        sources, targets = ([row[name] for row in rows] for name in ("source", "target"))
-        real = pad([[1] * len(target) for target in targets])                        # [B, T]
+        sources = [row["source"] for row in rows]
         return PegasusBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
             source=pad(sources, self.text.pad),
             source_mask=pad([[1] * len(source) for source in sources]).bool(),
-            target=pad(targets, self.text.pad),
-            target_lengths=real.sum(1),
-            target_rows=real.flatten().nonzero().squeeze(1),
+            **target_fields([row["target"] for row in rows], self.text.pad),
         )

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from datamodules.batch import Batch, on_host, pad
-from datamodules.extended_words import WordsData, cut, target_fields
+from datamodules.extended_words import WordsData, cut, word_target_fields
 from datamodules.text.vocabulary import PAD, UNK
 
 
@@ -50,5 +50,5 @@ class PointerGeneratorData(WordsData):
             source_extended=extended,
             lengths=pad([[len(source)] for source in sources]).squeeze(1),
             added=added,
-            **target_fields(targets, self.vocab_size),
+            **word_target_fields(targets, self.vocab_size),
         )

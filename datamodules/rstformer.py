@@ -18,9 +18,9 @@ from datamodules.discourse.distributions import encode as encode_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
-from datamodules.summarization import SummarizationData
+from datamodules.summarization import SummarizationData, all_texts
 from datamodules.text.subword_text import SubwordText
-from datamodules.truncation import COLUMN, count_source, sentences_read
+from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
 
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
 _BAND = 128  # of a parser that is given by its name, as in `precis parse`
@@ -94,7 +94,7 @@ class RSTformerData(NeedsParser, SummarizationData):
     The other arguments are those of `SummarizationData`.
     """
 
-    batch_type = RSTformerBatch
+    batch_type, text_type = RSTformerBatch, SubwordText
 
     def __init__(
         self,
@@ -157,11 +157,7 @@ class RSTformerData(NeedsParser, SummarizationData):
     def build_text(self, train: datasets.Dataset) -> SubwordText:
         if self.checkpoint is not None:
             return SubwordText.of_checkpoint(self.checkpoint)
-        texts = (" ".join(sentence) for row in train for sentence in (*row["parts"], *row["references"]))
-        return SubwordText.build(texts, self.vocab_size)
-
-    def load_text(self, folder: Path) -> SubwordText:
-        return SubwordText.load(folder)
+        return SubwordText.build(all_texts(train), self.vocab_size)
 
     # Features ----------------------------------------------------------------------------------------------------
 
@@ -170,27 +166,24 @@ class RSTformerData(NeedsParser, SummarizationData):
         return {"max_source": self.max_source, "max_target": self.max_target, "parser": by}
 
     def truncation_limits(self) -> dict[str, str]:
-        source = f"data.max_source {self.max_source}"
-        names = ("source_tokens", "source_sentences", "source_paragraphs")
-        return dict.fromkeys(names, source) | {"target_tokens": f"data.max_target {self.max_target}"}
+        return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
         all_ids, all_offsets = self.text(document.text)
         ids, offsets = all_ids[: self.max_source - 2], all_offsets[: self.max_source - 2]
-        reference = document.references[0] if document.references else []
-        whole_target = self.text(" ".join(reference))[0]
-        target = whole_target[: self.max_target - 1]
+        reference = self.text(" ".join(document.reference))[0]
+        target, target_counts = truncate_target(reference, self.max_target, self.text.stop)
         counts = count_source(document, len(ids), len(all_ids), sentences_read(document, all_offsets, len(ids)))
         request = ParseRequest.of(document)
         return {
             "source": [self.text.start, *ids, self.text.stop],
             "starts": [0, *(start for start, _ in offsets), 0],
             "ends": [0, *(end for _, end in offsets), 0],
-            "target": [*target, self.text.stop],
+            "target": target,
             # empty documents have no discourse
             "parse": "" if self.parser is None or request.empty else key_of(request, self.parser),
             "length": len(ids) + 2,
-            COLUMN: counts | {"target_tokens": [len(target), len(whole_target)]},
+            COLUMN: counts | target_counts,
         }
 
     def _alone(self) -> "RSTformerData":

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
@@ -64,6 +65,7 @@ class SummarizationData(LightningDataModule, ABC):
     """
 
     batch_type: ClassVar[type[Batch]] = Batch  # what `collate` makes
+    text_type: ClassVar[type[Text]]  # what `build_text` returns
     needs_references = True  # in training and validation
 
     def __init__(
@@ -102,9 +104,9 @@ class SummarizationData(LightningDataModule, ABC):
     def build_text(self, train: datasets.Dataset) -> Text:
         """Vocabulary or tokenizer of the training documents."""
 
-    @abstractmethod
     def load_text(self, folder: Path) -> Text:
         """What `Text.save` wrote."""
+        return self.text_type.load(folder)
 
     @abstractmethod
     def text_settings(self) -> dict[str, Any]:
@@ -272,6 +274,11 @@ class SummarizationData(LightningDataModule, ABC):
     def predict_dataloader(self) -> ResumableLoader:
         """Test documents in their order."""
         return self.test_dataloader()
+
+
+def all_texts(train: datasets.Dataset) -> Iterator[str]:
+    """Yield the paragraphs and references of documents, of which vocabularies and tokenizers are made."""
+    return (" ".join(sentences) for row in train for sentences in (*row["parts"], *row["references"]))
 
 
 def _encode_row(data: SummarizationData, row: dict[str, Any]) -> dict[str, Any]:

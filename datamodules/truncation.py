@@ -52,6 +52,19 @@ class TruncationRow:
         return self.left_out / self.total if self.total else 0.0
 
 
+def text_limits(max_source: int | None, max_target: int | None = None) -> dict[str, str]:
+    """Return the limits of what `count_source` and `truncate_target` count; None is no limit, or no target."""
+    source = "no limit" if max_source is None else f"data.max_source {max_source}"
+    limits = dict.fromkeys(("source_tokens", "source_sentences", "source_paragraphs"), source)
+    return limits if max_target is None else limits | {"target_tokens": f"data.max_target {max_target}"}
+
+
+def truncate_target(tokens: list[int], max_target: int, stop: int) -> tuple[list[int], Counts]:
+    """Return a summary as at most `max_target` tokens, the end symbol included, and how many are read of its own."""
+    read = tokens[: max_target - 1]
+    return [*read, stop], {"target_tokens": [len(read), len(tokens)]}
+
+
 def count_source(document: Document, tokens_read: int, tokens: int, sentences_read: int) -> Counts:
     """Counts of a document that is read from its beginning up to some token.
 

@@ -11,6 +11,8 @@ from jsonargparse._loaders_dumpers import yaml_load
 
 # Section -> keys that had an effect on speed alone and are gone.
 REMOVED = {"model": ("compile_network", "decoding.screening")}
+# Class -> keys that it took and had no use for.
+UNUSED = {"datamodules.BertSumAbsData": ("oracle_sentences", "min_words", "max_words")}
 # Section -> former name -> present name.
 RENAMED: dict[str, dict[str, str]] = {}
 
@@ -32,7 +34,7 @@ def upgrade(config: Any) -> Any:
         arguments = arguments.get("init_args") if isinstance(arguments, dict) else None
         if not isinstance(arguments, dict):
             continue
-        for key in REMOVED.get(section, ()):
+        for key in (*REMOVED.get(section, ()), *UNUSED.get(config[section].get("class_path"), ())):
             _remove(arguments, key)
         for former, present in RENAMED.get(section, {}).items():
             if former in arguments:

@@ -1,25 +1,24 @@
 """BertSumAbs and BertSumExtAbs: Liu and Lapata, EMNLP 2019 (arXiv 1908.08345), section 3.3."""
 
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 
 from datamodules.bertsum_abs import BertSumAbsBatch
 from datamodules.documents import CorpusError
-from datamodules.text.subwords import encoder_path
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
-from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder, encode_documents
+from lightning_modules.networks.passages import Reach, encode_documents
 from lightning_modules.networks.transformer import ensure_nonempty
-from lightning_modules.schedules import Schedule, two_rates
+from lightning_modules.schedules import Schedule
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 
 _READER = "network.reader."  # where BertSum keeps its encoder
 
 
-class BertSumAbs(SequenceToSequence):
+class BertSumAbs(SequenceToSequence, EncoderSummarizer):
     """A pretrained encoder and a Transformer decoder from scratch, each with a learning rate and a warm-up of its own.
 
     Loss term: `nll`, the mean over each summary of -log P(y_t). With `encoder_from` the encoder is that of a trained
@@ -81,24 +80,14 @@ class BertSumAbs(SequenceToSequence):
     ) -> None:
         usual = DecodingOptions(5, 1, 128, length_penalty="gnmt", alpha=0.95, no_repeat_ngram=3)
         super().__init__(vocab_size, decoding or usual, val_summaries)
-        self.rates = {"encoder_rate": encoder_learning_rate, "rate": learning_rate, "encoder_warm_up": encoder_warm_up}
-        self.rates |= {"schedule": schedule, "warm_up": warm_up, "weight_decay": weight_decay}
+        rates = (encoder_learning_rate, learning_rate, schedule, warm_up, weight_decay, encoder_warm_up)
+        self.set_rates(encoder, *rates)
         self.interval_segments, self.encoder_from = interval_segments, encoder_from
-        if encoder is None:
-            scratch = ScratchEncoder(vocab_size, hidden_size, heads, layers, 4 * hidden_size, dropout)
-            self.reader = Reader(scratch, hidden_size, None, 2)
-            self.rates["encoder_rate"] = learning_rate
-        else:
-            extend = positions if reach == "extend" else 0
-            self.reader = Reader.pretrained(encoder_path(encoder), dropout, attention_dropout, extend)
+        extended = positions if reach == "extend" else 0
+        self.reader = self.make_reader(encoder, hidden_size, heads, layers, dropout, attention_dropout, extended)
         size = self.reader.size
         self.decoder = EncoderDecoder(vocab_size, size, decoder_heads, 0, decoder_layers, decoder_size, dropout)
         self.decoder.encoder_norm = nn.Identity()  # it has no encoder
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        """AdamW with a rate and a warm-up for the encoder and others for the decoder."""
-        steps = int(self.trainer.estimated_stepping_batches) if self.rates["schedule"] == "linear" else 1
-        return two_rates(nn.ModuleList([self.reader, self.decoder]), self.reader, steps=steps, **self.rates)
 
     def setup(self, stage: str) -> None:
         """Takes the text, and before training the encoder to start from; a run that is resumed has its own.
@@ -118,10 +107,6 @@ class BertSumAbs(SequenceToSequence):
         if wrong:
             raise CorpusError(f"{path}: another encoder, at {min(wrong)}; give a run of BertSum with this one")
         self.reader.load_state_dict(found)
-
-    def export(self, folder: Path) -> dict[str, str]:
-        """Write a pretrained encoder; the decoder is the suite's own and has no such form."""
-        return self.reader.export(folder, self.text)
 
     # Documents ---------------------------------------------------------------------------------------------------
 

@@ -112,15 +112,10 @@ class Pegasus(SequenceToSequence):
         """The network, which writes as well."""
         return self.network
 
-    @property
-    def forbidden_tokens(self) -> set[int]:
-        """Tokens that are never generated, including those that begin every text."""
-        return {self.text.pad, self.text.start, *self.text.opening} - {self.text.stop}
+    def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
+        """Return the tokens that are never generated, including those that begin every text."""
+        return tuple({self.text.pad, self.text.start, *self.text.opening} - {self.text.stop})
 
     def encode(self, batch: PegasusBatch) -> tuple[Tensor, Tensor]:
         """States of documents [B, S, D], and a mask that is True at their tokens [B, S]."""
         return self.network.encode(batch.source, batch.source_mask), batch.source_mask
-
-    def source_ids(self, batch: PegasusBatch) -> Tensor:
-        """What the encoder reads, [B, S]."""
-        return batch.source

@@ -29,12 +29,18 @@ def warmed_up(optimizer: torch.optim.Optimizer, steps: int, warm_up: float = 0.1
         steps: of the whole training.
         warm_up: share of the steps that rise.
     """
-    rise = max(1, round(warm_up * steps))
-
-    def factor(step: int) -> float:
-        return min((step + 1) / rise, max(0.0, (steps - step) / max(1, steps - rise)))
-
+    factor = partial(rate_factor, schedule="linear", steps=steps, warm_up=warm_up)
     return scheduled(optimizer, [factor] * len(optimizer.param_groups))
+
+
+def adamw_with_encoder(
+    module: nn.Module, encoder: nn.Module | None, rate: float, encoder_rate: float, weight_decay: float, steps: int
+) -> dict[str, Any]:
+    """What `configure_optimizers` returns: AdamW with two rates, `warmed_up`; without an encoder all have `rate`."""
+    pretrained, others = split_parameters(module, encoder)
+    groups = [{"params": others, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
+    optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=weight_decay)
+    return warmed_up(optimizer, steps)
 
 
 def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:

@@ -1,6 +1,6 @@
 """Base class of encoder-decoders over one fixed vocabulary."""
 
-from abc import abstractmethod
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from datamodules.batch import Batch
 from datamodules.text.sentences import split_sentences
-from lightning_modules.decoding.beam_search import Hypotheses, beam_search
+from lightning_modules.decoding.beam_search import Hypotheses, State, Step, beam_search
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
@@ -29,62 +29,91 @@ class Targets(Protocol):
 class SequenceToSequence(Summarizer):
     """Likelihood, generation and rescoring of models that define `encode` and a `decoder`.
 
+    A model with another decoder defines `token_log_probs`, `distribution` and `begin` instead.
+
     Loss term: `nll`, the mean over each summary of -log P(y_t), then over the documents.
     """
 
     decoder: EncoderDecoder | PretrainedEncoderDecoder
 
-    @abstractmethod
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the states of the documents [B, S, H] and a mask that is True at their tokens [B, S]."""
-
-    @abstractmethod
-    def source_ids(self, batch: Batch) -> Tensor:
-        """Return the input ids of the encoder, [B, S]."""
+        raise NotImplementedError
 
     @property
     def start(self) -> int:
         """Token that decoding starts with."""
         return self.text.start
 
-    @property
-    def forbidden_tokens(self) -> set[int]:
-        """Tokens that are never generated."""
-        return {self.text.pad, self.text.start}
+    def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
+        """Return the tokens that are never generated."""
+        return self.text.pad, self.text.start
 
-    # Training ----------------------------------------------------------------------------------------------------
+    # Likelihood --------------------------------------------------------------------------------------------------
 
     def decoder_inputs(self, target: Tensor) -> Tensor:
         """Shift targets [..., T] right by the start symbol."""
         return torch.cat([torch.full_like(target[..., :1], self.start), target[..., :-1]], -1)
 
-    def _log_likelihood(self, states: Tensor, mask: Tensor, target: Tensor, rows: Tensor) -> Tensor:
-        """Return log P(y_t) of targets [B, T], 0 at padding; `rows` are the flat positions of the tokens, [N]."""
-        log_probs = self.decoder.log_prob(states, mask, self.decoder_inputs(target), target, rows, len(self.text))
-        return log_probs.new_zeros(target.numel()).index_copy(0, rows, log_probs).view(target.shape)
+    def _teacher_forced(self, batch: Batch, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return states [B K, S, H], their mask [B K, S] and decoder inputs [B K, T] for tokens [B, K, T]."""
+        states, mask = self.encode(batch)
+        if (count := tokens.shape[1]) > 1:
+            states, mask = states.repeat_interleave(count, 0), mask.repeat_interleave(count, 0)
+        return states, mask, self.decoder_inputs(tokens).flatten(0, 1)
+
+    def token_log_probs(self, batch: Batch, tokens: Tensor, rows: Tensor) -> Tensor:
+        """Return log P(y_t) of tokens [B, K, T] at the flat positions `rows`, [N]."""
+        states, mask, inputs = self._teacher_forced(batch, tokens)
+        return self.decoder.log_prob(states, mask, inputs, tokens.flatten(0, 1), rows, len(self.text))
+
+    def distribution(self, batch: Batch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
+        return self.decoder.distribution(*self._teacher_forced(batch, tokens), len(self.text))
+
+    def _log_likelihood(self, batch: Batch, tokens: Tensor, rows: Tensor) -> Tensor:
+        """Return log P(y_t) of tokens [B, K, T], 0 at positions that are not in `rows`."""
+        log_probs = self.token_log_probs(batch, tokens, rows)
+        return log_probs.new_zeros(tokens.numel()).index_copy(0, rows, log_probs).view(tokens.shape)
 
     def loss_terms(self, batch: Targets) -> dict[str, Tensor]:
         """Return `nll`: the mean over each target, then over documents."""
-        log_probs = self._log_likelihood(*self.encode(batch), batch.target, batch.target_rows)
+        log_probs = self._log_likelihood(batch, batch.target.unsqueeze(1), batch.target_rows).squeeze(1)
         return {"nll": -(log_probs.sum(1) / batch.target_lengths).mean()}
 
+    def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
+        """Return the log-probabilities of samples in one teacher-forced pass, [B, K, T]; 0 after `lengths`.
+
+        With `options` the distribution is the one that `sample` draws from with these options.
+        """
+        tokens, lengths = samples
+        if options is not None:
+            distribution = self.distribution(batch, tokens)
+            return rescore(distribution, tokens, lengths, self.text.stop, options, self.forbidden(options))
+        real = torch.arange(tokens.shape[-1], device=tokens.device) < lengths.unsqueeze(-1)  # [B, K, T]
+        return self._log_likelihood(batch, tokens, real.flatten().nonzero().squeeze(1))
+
     # Generation --------------------------------------------------------------------------------------------------
+
+    def begin(self, batch: Batch) -> tuple[Step, State, State]:
+        """Return the step function of decoding, its initial state, and the memory of the documents."""
+        state, memory = self.decoder.begin(*self.encode(batch))
+        return self.decoder.stepper(len(self.text)), state, memory
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
         """Run beam search or sampling."""
         with evaluating(self):
-            states, mask = self.encode(batch)
-            state, memory = self.decoder.begin(states, mask)
-            first = torch.full((len(mask),), self.start, device=mask.device)
+            step, state, memory = self.begin(batch)
+            first = torch.full((batch.batch_size,), self.start, device=next(iter(memory.values())).device)
             search = sample if options.sample else beam_search
             return search(
-                step=self.decoder.stepper(len(self.text)),
+                step=step,
                 state=state,
                 memory=memory,
                 start=first,
                 stop=self.text.stop,
                 options=options,
-                forbidden=tuple(self.forbidden_tokens),
+                forbidden=self.forbidden(options),
                 padding=self.text.pad,
             )
 
@@ -93,20 +122,9 @@ class SequenceToSequence(Summarizer):
         hypotheses = self.generate(batch, options)
         return Samples(hypotheses.tokens, hypotheses.lengths)
 
-    def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
-        """Return the log-probabilities of samples in one teacher-forced pass, [B, K, T]; 0 after `lengths`.
-
-        With `options` the distribution is the one that `sample` draws from with these options.
-        """
-        B, K, T = samples.tokens.shape
-        states, mask = (tensor.repeat_interleave(K, 0) for tensor in self.encode(batch))     # [B K, S, ..]
-        if options is not None:
-            inputs = self.decoder_inputs(samples.tokens).flatten(0, 1)                              # [B K, T]
-            distribution = self.decoder.distribution(states, mask, inputs, len(self.text))
-            return rescore(distribution, *samples, self.text.stop, options, tuple(self.forbidden_tokens))
-        real = torch.arange(T, device=mask.device) < samples.lengths.unsqueeze(-1)           # [B, K, T]
-        rows = real.flatten().nonzero().squeeze(1)
-        return self._log_likelihood(states, mask, samples.tokens.flatten(0, 1), rows).view(B, K, T)
+    def source_ids(self, batch: Batch) -> Tensor:
+        """Return the input ids of the encoder, [B, S]."""
+        return batch.source
 
     def texts(self, batch: Batch, samples: Samples) -> list[list[str]]:
         """Return the text of each sample; special symbols and tokens after `lengths` are left out."""

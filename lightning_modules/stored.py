@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -12,6 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from datamodules.documents import CorpusError
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
@@ -59,6 +61,27 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
     if wrong:
         raise CorpusError(f"{file}: weights do not fit config.json at {', '.join(sorted(wrong)[:5])}")
     model.load_state_dict(state, strict=False)
+
+
+def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Mapping[str, Any]) -> Model:
+    """Return the model that a folder holds, in eval mode.
+
+    Args:
+        kind: its class, with `state_to_keep`.
+        folder: that `save_weights` wrote.
+        noun: what the class is, for messages.
+        options: arguments that replace the stored ones.
+
+    Raises:
+        CorpusError: if the folder holds no such model, or its weights do not fit.
+    """
+    settings = read_settings(folder)
+    try:
+        model = kind(**settings | options)
+    except TypeError as error:
+        raise CorpusError(f"{folder}/config.json: not {noun}'s ({error})") from error
+    load_weights(folder, model, model.state_to_keep())
+    return model.eval()
 
 
 def digest(state: Mapping[str, Tensor], *others: object) -> str:

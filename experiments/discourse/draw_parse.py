@@ -2,7 +2,6 @@
 from pathlib import Path
 
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 
@@ -10,6 +9,7 @@ from datamodules.discourse.drawing import draw_svg, draw_text
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.text.lines import one_line
 from datamodules.text.printable import printable
+from experiments.pictures import drawing
 
 LARGEST_HEAT_MAP = 2000  # EDUs to each side
 
@@ -46,12 +46,10 @@ def summed(found: DiscourseParse) -> torch.Tensor:
 def heat_map(found: DiscourseParse) -> Figure:
     """EDU x EDU, with the nucleus's EDU downwards; grey where nothing is stored."""
     side = min(20.0, 3 + found.size / 8)
-    figure = Figure(figsize=(side + 1, side), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = drawing.new_figure(side + 1, side)
     axes = figure.add_subplot()
     axes.set_facecolor("0.8")
-    extent = (0.5, found.size + 0.5, found.size + 0.5, 0.5)
-    image = axes.imshow(summed(found).numpy(), vmin=0, vmax=1, cmap="viridis", extent=extent)
+    image = drawing.heat_map(axes, summed(found).numpy(), vmin=0, vmax=1, cmap="viridis")
     axes.set(xlabel="EDU", ylabel="is the nucleus of EDU")
     # An id with "$" in it is no formula.
     axes.set_title(f"{one_line(found.id)}: {found.size} EDUs", parse_math=False)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from experiments.evaluation.statistics import Interval
+from experiments.pictures.drawing import new_figure
 from lightning_modules.metrics.calibration import KINDS, LDDCalibration
 from lightning_modules.metrics.parseval import LEVELS
 
@@ -111,8 +111,7 @@ def reliability_plot(metrics: dict[str, LDDCalibration]) -> Figure:
     Args:
         metrics: of the systems that are drawn, by name.
     """
-    figure = Figure(figsize=(11, 7), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(11, 7)
     axes = figure.subplots(2, len(KINDS), height_ratios=(3, 1), sharex=True)
     for column, kind in enumerate(KINDS):
         upper, lower = axes[:, column]

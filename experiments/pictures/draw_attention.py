@@ -9,15 +9,14 @@ from tempfile import TemporaryDirectory
 
 import torch
 from jsonargparse import ArgumentParser
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from datamodules.corpora.corpus import as_document
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.drawing import draw_svg
 from datamodules.documents import CorpusError
 from datamodules.text.lines import cut
+from experiments.pictures.drawing import heat_map, html_page, new_figure
 from experiments.run_folder import load_run
 from experiments.texts import collect_texts
 from lightning_modules.rstformer.attention_maps import EduAttention, edu_attention
@@ -116,8 +115,7 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
     rows = [maps.with_discourse[layer, :, :most, :most], maps.without[layer, :, :most, :most]]
     rows.append(rows[0] - rows[1])
     heads, edus = rows[0].shape[:2]
-    figure = Figure(figsize=(2.6 * heads + 1.2, 8.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(2.6 * heads + 1.2, 8.2)
     axes = figure.subplots(3, heads, squeeze=False, sharex=True, sharey=True)
     titles = ("with discourse", "without", "difference")
     for head in range(heads):
@@ -125,10 +123,8 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
         widest = float(rows[2][head].abs().max()) or 1.0
         for number, values in enumerate(rows):
             scale = {"vmin": -widest, "vmax": widest, "cmap": "RdBu_r"} if number == 2 else {"vmin": 0, "vmax": top}
-            panel, extent = axes[number][head], (0.5, edus + 0.5, edus + 0.5, 0.5)
-            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-            panel.yaxis.set_major_locator(MaxNLocator(integer=True))
-            image = panel.imshow(values[head].numpy(), extent=extent, interpolation="nearest", **scale)
+            panel = axes[number][head]
+            image = heat_map(panel, values[head].numpy(), **scale)
             if number != 1:
                 cut_off = "max" if number == 0 and float(torch.stack(rows[:2])[:, head].max()) > top else "neither"
                 figure.colorbar(image, ax=axes[:2, head] if number == 0 else panel, shrink=0.8, extend=cut_off)
@@ -162,14 +158,7 @@ def page(
         f'<img alt="attention" src="data:image/png;base64,{picture}"><p>{escape(caption)}</p>'
         for picture, caption in zip_longest(pictures, captions, fillvalue="")
     )
-    style = (
-        "body{font:15px/1.5 sans-serif;margin:1.5em}main{display:flex;gap:2em;align-items:flex-start}"
-        "section{overflow-x:auto}.tree{flex:3}.summary{flex:1;min-width:16em;position:sticky;top:1em}"
-        "img{max-width:100%;display:block;margin:1em 0}h2{font-size:1.1em}"
-    )
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(name)}</title><style>{style}</style>'
-        f"<h1>{escape(name)}</h1><main><section class=tree><h2>Discourse</h2>{tree}</section>"
-        f"<section class=summary><h2>Summary</h2>{summary}<p>{escape(note)}</p></section></main>"
-        f"<h2>Attention between EDUs</h2>{maps}</html>\n"
-    )
+    beside = f'<section style="flex:3 1 20rem"><h2>Discourse</h2>{tree}</section>'
+    beside += f'<section style="flex:1 1 16rem"><h2>Summary</h2>{summary}<p class="small">{escape(note)}</p></section>'
+    body = f'<main style="display:flex;flex-wrap:wrap;gap:2rem">{beside}</main><h2>Attention between EDUs</h2>{maps}'
+    return html_page(name, body)

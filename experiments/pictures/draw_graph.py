@@ -6,14 +6,12 @@ from html import escape
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from datamodules.graphs.drawing import LEAST_LOOK, LINK, LINKS, checked_drawing, draw_svg, strongest
 from datamodules.text.lines import cut, one_line
+from experiments.pictures.drawing import heat_map, html_page, new_figure
 
 _LETTERS = 58  # of a text beside a heat map
 
@@ -57,18 +55,18 @@ def figure(drawn: Drawn) -> Figure:
     """
     looked = drawn.attention is not None and len(drawn.summary) > 0
     below = 1.2 + 0.3 * len(drawn.summary) if looked else 0.0
-    made = Figure(figsize=(13, 6.2 + below), layout="constrained")
-    FigureCanvasAgg(made)
+    made = new_figure(13, 6.2 + below)
     parts = made.subfigures(2, 1, height_ratios=[6.2, below]) if looked else [made]
     network, table = parts[0].subplots(1, 2)
     _network(network, drawn)
     labels = ("looked at: paragraph", "paragraph that looks")
-    image = _heat_map(table, drawn.weights, _ceiling(drawn.weights), "Blues", "equal")
+    image = heat_map(table, drawn.weights, vmin=0, vmax=_ceiling(drawn.weights), cmap="Blues")
     table.set(title="G (its diagonal is 1)", xlabel=labels[0], ylabel=labels[1])
     parts[0].colorbar(image, ax=table, label="weight", shrink=0.8)
     if looked:
         axes = parts[1].subplots()
-        image = _heat_map(axes, drawn.attention, float(drawn.attention.max()), "Oranges", "auto")
+        largest = float(drawn.attention.max())
+        image = heat_map(axes, drawn.attention, vmin=0, vmax=largest, cmap="Oranges", aspect="auto")
         names = [cut(one_line(sentence), _LETTERS) for sentence in drawn.summary]
         axes.set_yticks(range(1, len(names) + 1), names, parse_math=False)
         axes.set(xlabel="paragraph", title="attention of the summary's sentences")
@@ -76,15 +74,6 @@ def figure(drawn: Drawn) -> Figure:
     title = f"{one_line(drawn.id)}: graph {drawn.graph}, {len(drawn.texts)} paragraphs"
     made.suptitle(title, parse_math=False)  # an id with "$" in it is no formula
     return made
-
-
-def _heat_map(axes: Axes, values: NDArray, most: float, colors: str, aspect: str) -> AxesImage:
-    """A table of values with rows and columns numbered from 1."""
-    rows, columns = values.shape
-    extent = (0.5, columns + 0.5, rows + 0.5, 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    return axes.imshow(values, vmin=0, vmax=most, cmap=colors, aspect=aspect, extent=extent)
 
 
 def _ceiling(weights: NDArray) -> float:
@@ -114,24 +103,13 @@ def _network(axes: Axes, drawn: Drawn) -> None:
     axes.axis("off")
 
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1c2430; max-width: 1250px; margin: 0 auto; padding: 1rem; }
-section { border: 1px solid #d8dde6; border-radius: 8px; padding: 1rem; margin-bottom: 1.25rem; overflow-x: auto; }
-h2 { font-size: 1.1rem; margin: 0; } .small { color: #566072; font-size: .85rem; }
-table { border-collapse: collapse; } td { padding: .25rem .6rem; vertical-align: top; border-top: 1px solid #d8dde6; }
-"""
-
-
 def page(documents: Sequence[Drawn], title: str = "Paragraph graphs") -> str:
     """One HTML file that needs nothing else: every document with its picture, its texts and their weights.
 
     Raises:
         CorpusError: if sizes do not fit.
     """
-    sections = "\n".join(section(drawn) for drawn in documents)
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    body = f"<body><h1>{escape(title)}</h1>\n{sections}\n</body>"
-    return f"<!doctype html>\n<html lang=en><head>{head}</head>\n{body}</html>\n"
+    return html_page(title, "\n".join(map(section, documents)))
 
 
 def section(drawn: Drawn) -> str:

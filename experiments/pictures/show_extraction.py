@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset
 from jsonargparse import Namespace
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.text import Text
 
@@ -17,17 +15,10 @@ from callbacks.previews import marked
 from datamodules.documents import CorpusError
 from datamodules.text.lines import one_line
 from datamodules.text.printable import printable
+from experiments.pictures.drawing import html_page, new_figure
 from lightning_modules.extractive.matchsum import MatchSum
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.summarizer import Summarizer, Summary
-
-_STYLE = """body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
-mark { background: #ffe08a; } table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .2rem .6rem; vertical-align: top; border-bottom: 1px solid #ddd; text-align: left; }
-.number { text-align: right; }
-tr.selected { background: #fff6d6; } @media (prefers-color-scheme: dark) { body { background: #181818; color: #ddd; }
-mark { background: #7a6000; color: inherit; } tr.selected { background: #403510; } th, td { border-color: #444; } }"""
-
 
 _TABLE_HEAD = (
     '<tr><th scope="col" class="number">sentence</th><th scope="col" class="number">score</th>'
@@ -79,17 +70,16 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
         unread = sum(sizes) - len(sentences)
         note = f"<p>The model did not read the last {unread} of {sum(sizes)} sentences.</p>\n" if unread > 0 else ""
         table = _TABLE_HEAD + "\n".join(rows)
-        parts.append(f"<h2>{html.escape(summary.id)}</h2>\n{text}\n{note}<table>\n{table}\n</table>")
-    head = '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Selected sentences</title>'
-    return f"{head}\n<style>{_STYLE}</style>" + "\n" + "\n".join(parts) + "\n</html>\n"
+        title = f"<h2>{html.escape(summary.id)}</h2>"
+        parts.append(f"<section>{title}\n{text}\n{note}<table>\n{table}\n</table></section>")
+    return html_page("Selected sentences", "\n".join(parts))
 
 
 def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequence[int], title: str) -> None:
     """A PNG of attention between sentences, [L, L]: rows look at columns; the selected sentences are named in bold."""
     size = len(attention)
     side = min(20.0, 3 + size / 4)
-    figure = Figure(figsize=(side + 1, side), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(side + 1, side)
     axes = figure.add_subplot()
     image = axes.imshow(attention, cmap="Blues", vmin=0, interpolation="nearest")
     step = max(1, size // 40)

@@ -31,8 +31,8 @@ from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_defa
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
-from lightning_modules.schedules import warmed_up
-from lightning_modules.stored import digest, load_weights, read_settings, save_weights
+from lightning_modules.schedules import adamw_with_encoder
+from lightning_modules.stored import digest, load_model, save_weights
 from lightning_modules.summarizer import log_training, weighted_sum
 
 SMALL = "small"
@@ -313,13 +313,8 @@ class DiscourseParser(LightningModule):
         self._log_parseval("test")
 
     def configure_optimizers(self) -> dict[str, Any]:
-        rate, encoder_rate, decay = self.rates
-        pretrained = [p for p in self.encoder.parameters() if p.requires_grad] if self.subwords is not None else []
-        pretrained_ids = {id(parameter) for parameter in pretrained}
-        others = [p for p in self.parameters() if p.requires_grad and id(p) not in pretrained_ids]
-        groups = [{"params": others, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
-        optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=decay)
-        return warmed_up(optimizer, int(self.trainer.estimated_stepping_batches))
+        pretrained = None if self.subwords is None else self.encoder
+        return adamw_with_encoder(self, pretrained, *self.rates, int(self.trainer.estimated_stepping_batches))
 
     # Weights -----------------------------------------------------------------------------------------------------
 
@@ -355,13 +350,7 @@ class DiscourseParser(LightningModule):
             CorpusError: if the folder holds no parser, its weights do not fit, or its encoder is not installed.
         """
         folder = WEIGHTS / folder if str(folder) in ("minilm", SMALL) else Path(folder)
-        settings = read_settings(folder)
-        try:
-            model = cls(**settings | options)
-        except TypeError as error:
-            raise CorpusError(f"{folder}/config.json: not a discourse parser's ({error})") from error
-        load_weights(folder, model, model.state_to_keep())
-        return model.eval()
+        return load_model(cls, folder, "a discourse parser", options)
 
     @classmethod
     def from_checkpoint(cls, path: Path, **options: Any) -> Self:

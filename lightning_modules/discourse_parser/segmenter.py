@@ -18,8 +18,8 @@ from lightning_modules.discourse_parser.boundary_network import BEGIN, Segmentat
 from lightning_modules.discourse_parser.crf import AllenNLPCRF, LinearChainCRF
 from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
-from lightning_modules.schedules import warmed_up
-from lightning_modules.stored import load_weights, read_settings, save_weights
+from lightning_modules.schedules import adamw_with_encoder
+from lightning_modules.stored import load_model, save_weights
 from lightning_modules.summarizer import log_training
 
 SMALL = "small"
@@ -222,13 +222,8 @@ class EduSegmenter(LightningModule):
         self.f1[stage].reset()
 
     def configure_optimizers(self) -> dict[str, Any]:
-        rate, encoder_rate, decay = self.rates
-        pretrained = list(self.encoder.parameters()) if self.subwords is not None and not self._fixed else []
-        pretrained_ids = {id(parameter) for parameter in pretrained}
-        others = [p for p in self.parameters() if p.requires_grad and id(p) not in pretrained_ids]
-        groups = [{"params": others, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
-        optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=decay)
-        return warmed_up(optimizer, int(self.trainer.estimated_stepping_batches))
+        pretrained = None if self.subwords is None else self.encoder
+        return adamw_with_encoder(self, pretrained, *self.rates, int(self.trainer.estimated_stepping_batches))
 
     # Weights -----------------------------------------------------------------------------------------------------
 
@@ -255,13 +250,7 @@ class EduSegmenter(LightningModule):
             CorpusError: if the folder holds no segmenter, its weights do not fit, or its encoder is not installed.
         """
         folder = WEIGHTS / folder if str(folder) in ("minilm", SMALL) else Path(folder)
-        settings = read_settings(folder)
-        try:
-            model = cls(**settings)
-        except TypeError as error:
-            raise CorpusError(f"{folder}/config.json: not a segmenter's ({error})") from error
-        load_weights(folder, model, model.state_to_keep())
-        return model.eval()
+        return load_model(cls, folder, "a segmenter", {})
 
 
 def _batches_of_similar_length(lengths: Tensor) -> Iterator[Tensor]:

@@ -1,28 +1,27 @@
 """BertSum: Liu and Lapata, Text Summarization with Pretrained Encoders, EMNLP 2019 (arXiv 1908.08345)."""
 
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from torch import Tensor
 from torch.nn import functional as F
 
 from datamodules.bertsum import ExtractiveBatch
-from datamodules.text.subwords import encoder_path
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.extractive.scoring import Pooling, Scoring
 from lightning_modules.extractive.selection import Relations, SelectionOptions
 from lightning_modules.extractive.sentence_network import Encoding, ScoredSentences, SentenceNetwork
 from lightning_modules.extractive.summary import ExtractiveSummary, extract
 from lightning_modules.networks.output_layer import upcast_half
-from lightning_modules.networks.passages import Reach, Reader, ScratchEncoder
-from lightning_modules.schedules import Schedule, two_rates
-from lightning_modules.summarizer import Summarizer, evaluating
+from lightning_modules.networks.passages import Reach, Reader
+from lightning_modules.schedules import Schedule
+from lightning_modules.summarizer import evaluating
 
 Loss = Literal["labels", "soft_labels"]
 
 
-class BertSum(Summarizer):
+class BertSum(EncoderSummarizer):
     """Sentences scored over a Transformer encoder; the best ones are the summary.
 
     The paper's model (BertSumExt) is `pooling: cls`, `scoring: classifier`, `inter_layers: 2`, `loss: labels`, and
@@ -102,27 +101,24 @@ class BertSum(Summarizer):
             raise ValueError(f"model.temperature must be positive, got {temperature}")
         self.loss, self.temperature = loss, temperature
         self.selection = selection or SelectionOptions()
-        self.rates = {"encoder_rate": encoder_learning_rate, "rate": learning_rate}
-        self.rates |= {"schedule": schedule, "warm_up": warm_up, "weight_decay": weight_decay}
-        if encoder is None:
-            scratch = ScratchEncoder(vocab_size, hidden_size, heads, layers, 4 * hidden_size, dropout)
-            reader = Reader(scratch, hidden_size, None, 2)
-            self.rates["encoder_rate"] = learning_rate
-        else:
-            extend = positions if reach == "extend" else 0
-            reader = Reader.pretrained(encoder_path(encoder), dropout, attention_dropout, extend)
+        self.set_rates(encoder, encoder_learning_rate, learning_rate, schedule, warm_up, weight_decay)
+        extended = positions if reach == "extend" else 0
         self.network = SentenceNetwork(
-            reader, encoding, pooling, scoring, inter_layers, inter_heads, inter_size, dropout, interval_segments
+            reader=self.make_reader(encoder, hidden_size, heads, layers, dropout, attention_dropout, extended),
+            encoding=encoding,
+            pooling=pooling,
+            scoring=scoring,
+            layers=inter_layers,
+            heads=inter_heads,
+            feed_forward=inter_size,
+            dropout=dropout,
+            interval_segments=interval_segments,
         )
 
-    def configure_optimizers(self) -> dict[str, Any]:
-        """AdamW with a rate for the encoder and one for the rest."""
-        steps = int(self.trainer.estimated_stepping_batches) if self.rates["schedule"] == "linear" else 1
-        return two_rates(self.network, self.network.reader, steps=steps, **self.rates)
-
-    def export(self, folder: Path) -> dict[str, str]:
-        """Write a pretrained encoder."""
-        return self.network.reader.export(folder, self.text)
+    @property
+    def reader(self) -> Reader:
+        """The encoder."""
+        return self.network.reader
 
     # Training ----------------------------------------------------------------------------------------------------
 

@@ -1,27 +1,26 @@
 """MatchSum: Zhong et al., Extractive Summarization as Text Matching, ACL 2020 (arXiv 2004.08795)."""
 
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from datamodules.matchsum import MatchSumBatch
-from datamodules.text.subwords import encoder_path
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.extractive.scoring import Pooler, Pooling
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.networks.output_layer import upcast_half
-from lightning_modules.networks.passages import Passage, Reader, ScratchEncoder
-from lightning_modules.schedules import Schedule, two_rates
-from lightning_modules.summarizer import Summarizer, evaluating
+from lightning_modules.networks.passages import Passage
+from lightning_modules.schedules import Schedule
+from lightning_modules.summarizer import evaluating
 
 Loss = Literal["margin", "soft_labels"]
 _CHUNK = 4096  # tokens, padding included, that are read together
 
 
-class MatchSum(Summarizer):
+class MatchSum(EncoderSummarizer):
     """The candidate summary whose vector is nearest to the document's: s_c = cos(v(D), v(c)), one tied encoder.
 
     Loss terms, means over the documents, with candidates in the order of their mean ROUGE-1, -2 and -L F against the
@@ -89,25 +88,9 @@ class MatchSum(Summarizer):
             raise ValueError(f"model.margin {margin}, temperature {temperature}, scale {scale}: they must be positive")
         self.loss, self.margin, self.temperature, self.scale = loss, margin, temperature, scale
         self.proposal_weight, self.order = proposal_weight, order
-        self.rates = {"encoder_rate": encoder_learning_rate, "rate": learning_rate}
-        self.rates |= {"schedule": schedule, "warm_up": warm_up, "weight_decay": weight_decay}
-        if encoder is None:
-            scratch = ScratchEncoder(vocab_size, hidden_size, heads, layers, 4 * hidden_size, dropout, kinds=1)
-            self.reader = Reader(scratch, hidden_size, None, 1)
-            self.rates["encoder_rate"] = learning_rate
-        else:
-            self.reader = Reader.pretrained(encoder_path(encoder), dropout, attention_dropout)
+        self.set_rates(encoder, encoder_learning_rate, learning_rate, schedule, warm_up, weight_decay)
+        self.reader = self.make_reader(encoder, hidden_size, heads, layers, dropout, attention_dropout, segments=1)
         self.pooler = Pooler(pooling, self.reader.size)
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        """AdamW with a rate for the encoder and one for the rest."""
-        steps = int(self.trainer.estimated_stepping_batches) if self.rates["schedule"] == "linear" else 1
-        trained = torch.nn.ModuleList([self.reader, self.pooler])
-        return two_rates(trained, self.reader, steps=steps, **self.rates)
-
-    def export(self, folder: Path) -> dict[str, str]:
-        """Write a pretrained encoder."""
-        return self.reader.export(folder, self.text)
 
     # Matching ----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """GraphSum: Li, Xiao, Liu, Wu, Wang and Du, ACL 2020. Beside it the Hierarchical Transformer (Liu and Lapata, ACL 2019)
 and the flat Transformer."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,8 @@ from torch import Tensor
 
 from datamodules.graphsum import GraphSumBatch
 from datamodules.text.subwords import Subwords, encoder_path
-from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
+from lightning_modules.decoding.beam_search import State, Step
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.decoding.sampling import rescore, sample
 from lightning_modules.graphsum.encoder import Encoder, GraphSumNetwork, Memory, Source
 from lightning_modules.graphsum.graph_attention import GraphBias
 from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
@@ -21,7 +21,8 @@ from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.networks.transformer import KeyValues, Norm
 from lightning_modules.schedules import noam_factor, rate_factor, scheduled, split_parameters
-from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
+from lightning_modules.sequence_to_sequence import SequenceToSequence
+from lightning_modules.summarizer import Samples, Summary, evaluating
 
 MULTI_NEWS = DecodingOptions(
     beam_size=5, min_length=60, max_length=300, length_penalty="gnmt", alpha=0.6, no_repeat_ngram=3,
@@ -29,7 +30,7 @@ MULTI_NEWS = DecodingOptions(
 )  # fmt: skip
 
 
-class GraphSum(Summarizer):
+class GraphSum(SequenceToSequence):
     """Paragraphs, a graph between them, and a decoder that moves in the graph.
 
     Loss terms: `nll`, the mean over each summary of -log P(y_t), weighs 1 - epsilon; `smoothing`, the mean over the
@@ -211,6 +212,17 @@ class GraphSum(Summarizer):
         shares = shares[rows] / batch.batch_size                                             # [N]
         return {name: (term * shares).sum() for name, term in terms.items()}
 
+    def token_log_probs(self, batch: GraphSumBatch, tokens: Tensor, rows: Tensor) -> Tensor:
+        """Return log P(y_t) of tokens [B, K, T] at the flat positions `rows`, [N]."""
+        features = self._features(batch, self.decoder_inputs(tokens), rows)
+        return linear_log_prob(features, *self._output_layer(), tokens.flatten()[rows])
+
+    def distribution(self, batch: GraphSumBatch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
+        every = torch.arange(tokens.numel(), device=tokens.device)
+        features, layer = self._features(batch, self.decoder_inputs(tokens), every), self._output_layer()
+        return lambda rows: vocabulary_logits(features[rows], *layer).log_softmax(-1)
+
     # Generation --------------------------------------------------------------------------------------------------
 
     def _step(
@@ -230,47 +242,11 @@ class GraphSum(Summarizer):
         best = best_words(features, layer, count)
         return best.ids, best.log_probs
 
-    def generate(self, batch: GraphSumBatch, options: DecodingOptions) -> Hypotheses:
-        """Beam search or sampling."""
-        with evaluating(self):
-            network, text = self.network, self.text
-            memory = network.encode(self.source(batch)).tensors()
-            state = as_state(network.start(batch.batch_size, batch.source.device))
-            step = partial(self._step, layer=VocabularySlices.of(*self._output_layer()))
-            start = torch.full_like(batch.source[:, 0, 0], text.start)
-            decode = sample if options.sample else beam_search
-            return decode(step, state, memory, start, text.stop, options, self._forbidden, text.pad)
-
-    @property
-    def _forbidden(self) -> tuple[int, int]:
-        """Tokens that are never generated."""
-        return self.text.pad, self.text.start
-
-    def sample(self, batch: GraphSumBatch, options: DecodingOptions) -> Samples:
-        """Generated ids, [B, K, T], without gradient."""
-        hypotheses = self.generate(batch, options)
-        return Samples(hypotheses.tokens, hypotheses.lengths)
-
-    def _shifted(self, target: Tensor) -> Tensor:
-        """Decoder inputs of targets [..., T]: the start symbol in front."""
-        return torch.cat([torch.full_like(target[..., :1], self.text.start), target[..., :-1]], -1)
-
-    def log_probs(
-        self, batch: GraphSumBatch, samples: Samples, options: DecodingOptions | None = None
-    ) -> Tensor:
-        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind their lengths. With `options` the
-        distribution is the one that `sample` draws from with them."""
-        tokens = samples.tokens
-        if options is not None:
-            every = torch.arange(tokens.numel(), device=tokens.device)
-            features, layer = self._features(batch, self._shifted(tokens), every), self._output_layer()
-            distribution = lambda rows: vocabulary_logits(features[rows], *layer).log_softmax(-1)  # noqa: E731
-            return rescore(distribution, *samples, self.text.stop, options, self._forbidden)
-        places = torch.arange(tokens.shape[-1], device=tokens.device)
-        rows = (places < samples.lengths.unsqueeze(-1)).flatten().nonzero().squeeze(1)       # [N]
-        features = self._features(batch, self._shifted(tokens), rows)
-        log_probs = linear_log_prob(features, *self._output_layer(), tokens.flatten()[rows])
-        return log_probs.new_zeros(tokens.numel()).index_copy(0, rows, log_probs).view(tokens.shape)
+    def begin(self, batch: GraphSumBatch) -> tuple[Step, State, State]:
+        """Return the step function of decoding, its initial state, and the memory of the documents."""
+        step = partial(self._step, layer=VocabularySlices.of(*self._output_layer()))
+        memory = self.network.encode(self.source(batch)).tensors()
+        return step, as_state(self.network.start(batch.batch_size, batch.source.device)), memory
 
     # What was written --------------------------------------------------------------------------------------------
 
@@ -306,7 +282,7 @@ class GraphSum(Summarizer):
     def paragraph_attention(self, batch: GraphSumBatch, samples: Samples) -> Tensor:
         """How much each token of samples looked at each paragraph, mean over layers and heads: [B, K, T, L]."""
         with evaluating(self):
-            return self.network.paragraph_attention(self._shifted(samples.tokens), self.source(batch))
+            return self.network.paragraph_attention(self.decoder_inputs(samples.tokens), self.source(batch))
 
     def summarize(self, batch: GraphSumBatch) -> list[Summary]:
         """The best hypothesis of each document as sentences; `extra` has how much each looked at each paragraph."""

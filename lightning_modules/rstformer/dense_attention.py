@@ -14,20 +14,7 @@ SHORT = 192
 def dense_attention(
     q: Tensor, k: Tensor, v: Tensor, view: View, table: HeadTable | None, window: int, dropout: float = 0.0
 ) -> Tensor:
-    """The same as `chunked_attention`, with [B, H, T, T] scores.
-
-    Args:
-        q: queries, divided by sqrt(D), [B, H, T, D].
-        k: keys, [B, H, T, D].
-        v: values, [B, H, T, D].
-        view: who sees whom.
-        table: of discourse, None for plain attention.
-        window: tokens to each side.
-        dropout: share of the weights that are dropped.
-
-    Returns:
-        [B, H, T, D]; 0 at padding. Rows of global tokens are those that they would have as usual tokens.
-    """
+    """The same as `chunked_attention`, arguments included, with [B, H, T, T] scores."""
     with torch.autocast(q.device.type, enabled=False):
         scores = q @ k.transpose(-1, -2)                                              # [B, H, T, T]
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -117,17 +117,9 @@ def fused_attention(
     """The same as `chunked_attention.chunked_attention`, without dropout.
 
     Args:
-        q: queries, divided by sqrt(D), [B, H, T, D].
-        k: keys, [B, H, T, D].
-        v: values, [B, H, T, D].
-        view: who sees whom.
-        table: of discourse, None for plain attention.
-        window: tokens to each side.
+        q, k, v, view, table, window: as there.
         mask: `block_mask` of the view and window, where several layers share it.
         compiled: False for PyTorch's own slow reading of the same, which keeps all T^2 scores: for tests.
-
-    Returns:
-        [B, H, T, D]; 0 at padding. Rows of global tokens are those that they would have as usual tokens.
 
     Raises:
         RuntimeError: on a CPU, if gradients are asked for; if there are too many different shapes.

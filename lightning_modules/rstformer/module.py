@@ -1,5 +1,6 @@
 """RSTformer: Pu, Wang and Demberg, ACL 2023 (arXiv 2305.16784), a LED whose encoder attends with discourse."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,22 +15,21 @@ from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 from datamodules.discourse.relations import GUM, GUM_COUNTS
 from datamodules.documents import CorpusError
 from datamodules.rstformer import RSTformerBatch
-from datamodules.text.sentences import split_sentences
 from datamodules.text.subword_text import SubwordText
 from lightning_modules.decoding.hugging_face import ForbidTokens, generation_options
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.decoding.sampling import rescore
 from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection, head_relations
 from lightning_modules.rstformer.led import AttentionPath, Discourse, DiscourseLED
 from lightning_modules.rstformer.lora import DiscourseAdapters
 from lightning_modules.schedules import warmed_up
-from lightning_modules.summarizer import Samples, Summarizer, Summary, evaluating
+from lightning_modules.sequence_to_sequence import SequenceToSequence
+from lightning_modules.summarizer import Samples, evaluating
 
 _DISCOURSE = "network.injections."  # beta and the heads' relations
 
 
-class RSTformer(Summarizer):
+class RSTformer(SequenceToSequence):
     """A LED with labelled discourse distributions in its encoder's attention, in training and in decoding alike.
 
     Loss term: `nll`, the mean over each summary of -log P(y_t). The rows of the paper's ablation table are `ablation`.
@@ -305,24 +305,45 @@ class RSTformer(Summarizer):
         more = {"source": "model.positions", "target": "model.target_positions"}[side]
         return f"the model has {most} positions: lower data.max_{side}, or raise {more} of a model from scratch"
 
-    def _logits(self, states: Tensor, mask: Tensor, target: Tensor) -> Tensor:
-        """The decoder's logits at targets [B, T] that follow from the encoder's states [B, S, D]: [B, T, V]."""
-        if target.shape[1] > (most := self.network.led.config.max_decoder_position_embeddings):
-            raise CorpusError(f"a summary has {target.shape[1]} tokens, {self._remedy('target', most)}")
-        inputs = torch.cat([torch.full_like(target[:, :1], self.text.stop), target[:, :-1]], 1)
-        led = self.network.led
-        encoded = LEDEncoderBaseModelOutput(last_hidden_state=states)
-        return led(encoder_outputs=encoded, attention_mask=mask, decoder_input_ids=inputs, use_cache=False).logits
+    @property
+    def start(self) -> int:
+        """Token that decoding starts with."""
+        return self.text.stop
 
-    def _log_likelihood(self, states: Tensor, mask: Tensor, target: Tensor, real: Tensor) -> Tensor:
-        """log P(y_t) of targets [B, T]; 0 where not real."""
-        log_probs = self._logits(states, mask, target).float().log_softmax(-1)  # [B, T, V]
-        return log_probs.gather(2, target.unsqueeze(-1)).squeeze(-1).masked_fill(~real, 0)
+    def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
+        """Return the tokens that are never generated: start, padding, and rows of the output layer without a token."""
+        if options.allow_unknown:
+            return ()
+        return (self.text.start, self.text.pad, *range(len(self.text), self.network.led.config.vocab_size))
+
+    def _logits(self, batch: RSTformerBatch, tokens: Tensor) -> Tensor:
+        """Return the decoder's logits at tokens [B, K, T], teacher-forced: [B, K, T, V]."""
+        B, K, T = tokens.shape
+        most = self.network.led.config.max_decoder_position_embeddings
+        if most < T:
+            raise CorpusError(f"a summary has {T} tokens, {self._remedy('target', most)}")
+        states = self.encode(batch).last_hidden_state.repeat_interleave(K, 0)                # [B K, S, D]
+        return self.network.led(
+            encoder_outputs=LEDEncoderBaseModelOutput(last_hidden_state=states),
+            attention_mask=batch.source_mask.repeat_interleave(K, 0),
+            decoder_input_ids=self.decoder_inputs(tokens).flatten(0, 1),
+            use_cache=False,
+        ).logits.unflatten(0, (B, K))
+
+    def token_log_probs(self, batch: RSTformerBatch, tokens: Tensor, rows: Tensor) -> Tensor:
+        """Return log P(y_t) of tokens [B, K, T] at the flat positions `rows`, [N]."""
+        return self.distribution(batch, tokens)(rows).gather(1, tokens.flatten()[rows, None]).squeeze(1)
+
+    def distribution(self, batch: RSTformerBatch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
+        logits = self._logits(batch, tokens).flatten(0, 2)                                   # [B K T, V]
+        return lambda rows: logits[rows].float().log_softmax(-1)
 
     def loss_terms(self, batch: RSTformerBatch) -> dict[str, Tensor]:
         """`nll`: the mean over the target, then over the documents."""
-        states = self.encode(batch).last_hidden_state
-        log_probs = self._log_likelihood(states, batch.source_mask, batch.target, batch.target_mask != 0)
+        distribution = self._logits(batch, batch.target.unsqueeze(1)).squeeze(1).float().log_softmax(-1)  # [B, T, V]
+        log_probs = distribution.gather(2, batch.target.unsqueeze(-1)).squeeze(-1)           # [B, T]
+        log_probs = log_probs.masked_fill(batch.target_mask == 0, 0)
         return {"nll": -(log_probs.sum(1) / batch.target_mask.sum(1)).mean()}
 
     # Generation --------------------------------------------------------------------------------------------------
@@ -331,7 +352,7 @@ class RSTformer(Summarizer):
         """The best `count` hypotheses of a search, or so many drawn ones."""
         led = self.network.led
         never = torch.zeros(led.config.vocab_size, dtype=torch.bool, device=batch.source.device)
-        never[list(self._forbidden(options))] = True
+        never[list(self.forbidden(options))] = True
         only = LogitsProcessorList([ForbidTokens(never)])
         with evaluating(self):
             # Hugging Face repeats what it is given for each hypothesis, in place
@@ -347,20 +368,6 @@ class RSTformer(Summarizer):
         real = last.long().cumsum(-1) - last.long() == 0
         return Samples(tokens.masked_fill(~real, self.text.pad), real.sum(-1))
 
-    def _forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
-        """Tokens that are never generated: start and padding, and rows of the output layer without a token."""
-        if options.allow_unknown:
-            return ()
-        return (self.text.start, self.text.pad, *range(len(self.text), self.network.led.config.vocab_size))
-
-    def summarize(self, batch: RSTformerBatch) -> list[Summary]:
-        """The best hypothesis of each document as sentences."""
-        texts = self.texts(batch, self.generate(batch, self.decoding))
-        return [
-            Summary(name, split_sentences(text), references)
-            for name, (text,), references in zip(batch.ids, texts, batch.references)
-        ]
-
     def sample(self, batch: RSTformerBatch, options: DecodingOptions) -> Samples:
         """`options.beam_size` summaries a document, drawn or searched, without gradient, [B, K, T]."""
         count, parts = options.beam_size, []
@@ -372,27 +379,3 @@ class RSTformer(Summarizer):
         longest = max(part.tokens.shape[2] for part in parts)
         tokens = [pad(part.tokens, (0, longest - part.tokens.shape[2]), value=self.text.pad) for part in parts]
         return Samples(torch.cat(tokens, 1), torch.cat([part.lengths for part in parts], 1))
-
-    def log_probs(
-        self, batch: RSTformerBatch, samples: Samples, options: DecodingOptions | None = None
-    ) -> Tensor:
-        """log P of given ids in one teacher-forced pass, [B, K, T]; 0 behind `lengths`. With `options` the distribution
-        is the one that `sample` draws from with them."""
-        B, K, T = samples.tokens.shape
-        states = self.encode(batch).last_hidden_state.repeat_interleave(K, 0)  # [B K, S, D]
-        mask = batch.source_mask.repeat_interleave(K, 0)
-        if options is not None:
-            logits = self._logits(states, mask, samples.tokens.flatten(0, 1)).flatten(0, 1)  # [B K T, V]
-            distribution = lambda rows: logits[rows].float().log_softmax(-1)  # noqa: E731
-            return rescore(distribution, *samples, self.text.stop, options, self._forbidden(options))
-        real = torch.arange(T, device=mask.device) < samples.lengths.unsqueeze(-1)  # [B, K, T]
-        return self._log_likelihood(states, mask, samples.tokens.flatten(0, 1), real.flatten(0, 1)).view(B, K, T)
-
-    def texts(self, batch: RSTformerBatch, samples: Samples) -> list[list[str]]:
-        """Text of each sample, special symbols and tokens behind `lengths` left out."""
-        rows = zip(samples.tokens.tolist(), samples.lengths.tolist())
-        return [[self.text.decode(ids[:length]) for ids, length in zip(*row)] for row in rows]
-
-    def source_ids(self, batch: RSTformerBatch) -> Tensor:
-        """What the encoder reads, [B, S]."""
-        return batch.source

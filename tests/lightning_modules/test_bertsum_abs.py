@@ -5,6 +5,7 @@ from datamodules.bertsum_abs import BertSumAbsData
 from datamodules.corpora import Texts
 from datamodules.documents import CorpusError, Document
 from datamodules.text.encoder_text import EncoderText
+from experiments.earlier_configs import upgrade
 from lightning_modules.bertsum_abs import BertSumAbs
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.extractive.bertsum import BertSum
@@ -116,3 +117,13 @@ def test_rates_and_warm_ups_of_encoder_and_rest(schedule):
 def test_a_target_of_one_token_is_refused():
     with pytest.raises(ValueError, match="max_target must be at least 2, got 1"):
         BertSumAbsData(Texts([]), max_target=1)
+
+
+def test_features_hold_no_oracle_and_earlier_configs_still_load(text):
+    data = BertSumAbsData(Texts([]), 300, None)
+    data.text = text
+    assert not {"labels", "gains", "shared"} & data.encode(DOCUMENTS[1]).keys()
+    earlier = {"class_path": "datamodules.BertSumAbsData", "init_args": {"oracle_sentences": 3, "max_words": None}}
+    assert upgrade({"data": earlier})["data"]["init_args"] == {}
+    extractive = {"class_path": "datamodules.ExtractiveData", "init_args": {"oracle_sentences": 3}}
+    assert upgrade({"data": extractive})["data"]["init_args"] == {"oracle_sentences": 3}

@@ -1,12 +1,9 @@
-import math
-import pickle
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning_modules.metrics.novelty import Extraction, extraction, fragments, novelty, repetition
-from lightning_modules.metrics.novelty_metric import Novelty
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=12)
 
@@ -83,41 +80,3 @@ def test_shares_are_shares_and_a_copy_is_not_novel(summary, source):
 def test_other_scripts_count():
     assert novelty(["Привет мир"], ["мир"])["novel_1"] == 0.5
     assert novelty(["Привет мир"], ["мир"], tokenizer="rouge")["novel_1"] is None
-
-
-def test_metric_is_the_mean_over_documents_that_have_the_measure():
-    metric = Novelty(orders=(1, 2))
-    metric.update([["a b c"], ["x"]], [["a b d"], ["y z"]])
-    metric.update([[]], [["a"]])
-    means = {name: value.item() for name, value in metric.compute().items()}
-    assert means["novel_1"] == pytest.approx(100 * (1 / 3 + 1) / 2)
-    assert means["novel_2"] == pytest.approx(100 / 2)  # one document has bigrams
-    assert means["repeated_1"] == 0
-    assert means["coverage"] == pytest.approx(100 * (2 / 3 + 0) / 2)
-    assert means["density"] == pytest.approx((4 / 3 + 0) / 2)
-    assert means["compression"] == pytest.approx((1 + 2) / 2)
-    other = Novelty(orders=(5,))
-    other.update([["a"]], [["a"]])
-    assert math.isnan(other.compute()["novel_5"])
-
-
-def test_sums_do_not_depend_on_batches():
-    summaries = [[f"a b {index}", "c c"] for index in range(7)]
-    sources = [["a b c", str(index * 2)] for index in range(7)]
-    whole, parts = Novelty(), Novelty()
-    whole.update(summaries, sources)
-    for index in reversed(range(7)):
-        parts.update(summaries[index : index + 1], sources[index : index + 1])
-    assert whole.totals.equal(parts.totals) and whole.documents.equal(parts.documents)
-
-
-def test_a_copy_keeps_its_sums():
-    metric = Novelty(orders=(1,))
-    metric.update([["a b"]], [["a"]])
-    assert pickle.loads(pickle.dumps(metric)).compute()["novel_1"].item() == 50
-    assert metric.clone().compute()["novel_1"].item() == 50
-
-
-def test_unequal_lengths_are_refused():
-    with pytest.raises(ValueError, match="2 summaries but 1 sources"):
-        Novelty().update([["a"], ["b"]], [["a"]])
