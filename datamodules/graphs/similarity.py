@@ -1,6 +1,5 @@
 """Paragraphs that share words: cosines of their tf-idf vectors."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from datamodules.graphs.graph import ParagraphGraph
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.text.content_words import content_stems
+from datamodules.text.term_vectors import cosines, term_counts
 
 
 class Similarity(ParagraphGraph):
@@ -49,22 +49,3 @@ def scaled_to_one(weights: NDArray) -> NDArray:
     off_diagonal = weights * (1 - np.eye(len(weights)))
     largest = off_diagonal.max(initial=0)
     return (off_diagonal / largest if largest > 0 else off_diagonal) + np.eye(len(weights))
-
-
-def term_counts(texts: Sequence[Sequence[str]]) -> NDArray:
-    """How often each text has each term, [L, V] for L texts and the V terms that occur."""
-    columns: dict[str, int] = {}
-    rows, places = [], []
-    for row, terms in enumerate(texts):
-        rows += [row] * len(terms)
-        places += [columns.setdefault(term, len(columns)) for term in terms]
-    counts = np.zeros((len(texts), len(columns)))
-    np.add.at(counts, (rows, places), 1)
-    return counts
-
-
-def cosines(vectors: NDArray) -> NDArray:
-    """Cosines between rows, [L, V] -> [L, L]; 0 where a row is zero."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-    return unit @ unit.T

@@ -13,8 +13,8 @@ from scipy.special import psi
 from datamodules.documents import CorpusError
 from datamodules.graphs.graph import ParagraphGraph
 from datamodules.graphs.paragraphs import Paragraphs
-from datamodules.graphs.similarity import cosines, term_counts
 from datamodules.text.content_words import content_stems
+from datamodules.text.term_vectors import cosines, term_counts
 
 _EPSILON = 1e-12
 

@@ -8,12 +8,12 @@ from datasets import Dataset
 from jsonargparse import ArgumentParser, Namespace
 
 import datamodules.corpora
+from datamodules.atomic_write import atomic_file
 from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
 from datamodules.summarization import default_cache
 from datamodules.text.lines import json_line
-from experiments.evaluation.predictions import written_whole
 from experiments.load_classes import load_classes
 from experiments.run_folder import load_run
 from lightning_modules.extractive.baselines import BASELINES, predictions
@@ -45,7 +45,8 @@ def baseline(arguments: list[str]) -> None:
         documents = documents.select(range(min(options.documents, len(documents))))
     rows = predictions(map(as_document, documents), options.name, **given)
     target = Path(options.out)
-    with written_whole(target) as file, progress_bar() as progress:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(target) as file, progress_bar() as progress:
         for row in progress.track(rows, total=len(documents), description=options.name):
             file.write(json_line(row))
     print(f"{options.name}: {len(documents):,} summaries in {target}; score them with precis evaluate {target}")

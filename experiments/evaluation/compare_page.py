@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from datamodules.atomic_write import atomic_file
 from experiments.evaluation.comparison import Comparison, cell_lines
-from experiments.evaluation.predictions import written_whole
 from experiments.evaluation.systems import RunRecord, System, config_differences
 
 PAGE = Path(__file__).parent / "page"
@@ -34,7 +34,8 @@ def write_page(
     page = (PAGE / "compare.html").read_text(encoding="utf-8")
     for name, text in (("STYLE", "compare.css"), ("SCRIPT", "compare.js")):
         page = page.replace(f"/*{name}*/", (PAGE / text).read_text(encoding="utf-8"))
-    with written_whole(path) as file:  # half of a surrogate pair, which a model may write, is in no file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as file:  # half of a surrogate pair, which a model may write, is in no file
         file.write(page.replace("{DATA}", data.encode("utf-8", "replace").decode("utf-8")))
 
 

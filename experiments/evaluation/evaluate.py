@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from datamodules.atomic_write import atomic_file, atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.lines import json_line, one_line
 from experiments.evaluation.human import correlations
@@ -22,7 +23,6 @@ from experiments.evaluation.predictions import (
     read_predictions,
     scores_path,
     with_documents,
-    written_whole,
 )
 from experiments.evaluation.scorers import METRICS, ScoreOptions, Scores, lacking, score
 from experiments.evaluation.statistics import (
@@ -61,11 +61,11 @@ def evaluate(arguments: list[str]) -> None:
         "human": correlations(predictions, {name: found.values for name, found in scores.items()}),
         "left_out": evaluated.left_out,
     }
-    with written_whole(target) as file:
+    with atomic_file(target) as file:
         file.writelines(map(json_line, document_rows(predictions, scores)))
     signatures = {measure: found.signature for measure, found in scores.items()}
-    with written_whole(target.with_suffix(".signatures.json")) as file:  # what `precis compare` reads
-        file.write(json.dumps(signatures, ensure_ascii=False, indent=1) + "\n")
+    # what `precis compare` reads
+    atomic_write(target.with_suffix(".signatures.json"), json.dumps(signatures, ensure_ascii=False, indent=1) + "\n")
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:

@@ -1,12 +1,9 @@
-"""Files of summaries, the suite's or foreign ones: read with every record checked, and written whole or not at all."""
+"""Files of summaries, the suite's or foreign ones: read with every record checked."""
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, CorpusError
@@ -140,23 +137,6 @@ def read_lines(path: Path) -> list[str]:
         problem = f"not UTF-8 (byte 0x{content[error.start]:02x})"
         raise bad_record(f"{path}:{line}", problem, "convert the file (iconv -f latin1 -t utf-8)") from None
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[IO[str]]:
-    """A file to write to that takes its name when all went well, and goes when anything did not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            yield file
-        mask = os.umask(0)  # a temporary file is its maker's alone; this one is to be as any other
-        os.umask(mask)
-        os.chmod(partial, 0o666 & ~mask)
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
 
 
 def _read_plain(path: Path, names: FieldNames, cut: Cutter, human: Sequence[str]) -> list[Prediction]:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.documents import Document
-from lightning_modules.extractive.term_vectors import Matrix, cosine_matrix, term_counts, tf_idf
+from datamodules.text.term_vectors import cosines
+from lightning_modules.extractive.term_vectors import Matrix, term_counts, tf_idf
 from lightning_modules.metrics.oracle import greedy_oracle
 
 
@@ -71,7 +72,7 @@ def lexrank(document: Document, k: int = 3, threshold: float | None = 0.1, dampi
 
     The inverse document frequencies are counted over the document's own sentences, not over a corpus as in the paper.
     """
-    similarity = cosine_matrix(tf_idf(document))
+    similarity = cosines(tf_idf(document))
     return _highest(_pagerank(similarity if threshold is None else (similarity > threshold) * 1.0, damping), k)
 
 
@@ -85,8 +86,8 @@ def mmr(document: Document, k: int = 3, trade_off: float = 0.7) -> list[int]:
     """
     vectors = tf_idf(document)
     size = min(_checked(k), len(vectors))
-    relevance = cosine_matrix(np.vstack([vectors, vectors.sum(0, keepdims=True)]))[-1, :-1] if size else np.zeros(0)
-    similarity = cosine_matrix(vectors)
+    relevance = cosines(np.vstack([vectors, vectors.sum(0, keepdims=True)]))[-1, :-1] if size else np.zeros(0)
+    similarity = cosines(vectors)
     chosen: list[int] = []
     redundancy = np.zeros(len(vectors))
     for _ in range(size):

@@ -1,13 +1,17 @@
 """Values for the data that the model's would replace in silence."""
 
+import inspect
 from pathlib import Path
 
 import pytest
 import yaml
 
+import datamodules
+import lightning_modules
 from datamodules.documents import CorpusError
-from experiments.linked_arguments import check_linked
+from experiments.linked_arguments import LINKED, check_linked
 from experiments.training import fit_parser
+from lightning_modules.summarizer import Summarizer
 
 CONFIGS = "experiments/configs"
 
@@ -62,3 +66,21 @@ def test_a_sweep_names_the_point(precis, tiny_config, tmp_path):
 def test_the_help_of_the_data_says_what_is_given_for_the_model(precis):
     done = precis("fit", "--data.help", "RSTformerData")
     assert "given for the model alone (--model.NAME): vocab_size, encoder, inventory, ablation" in done.out
+
+
+def arguments_of(kind: type) -> set[str]:
+    """Return the arguments of a class and of its base classes, which it takes as keyword arguments."""
+    suite = ("datamodules.", "lightning_modules.")
+    constructors = [base.__init__ for base in kind.__mro__ if base.__module__.startswith(suite)]
+    return {name for one in constructors for name in inspect.signature(one).parameters} - {"self", "shared"}
+
+
+def test_every_argument_that_a_model_shares_with_its_data_is_linked():
+    models = [getattr(lightning_modules, name) for name in lightning_modules.__all__]
+    modules = [getattr(datamodules, name) for name in datamodules.__all__]
+    shared = set()
+    for model in models:
+        for data in modules:
+            fits = issubclass(model, Summarizer) and getattr(data, "batch_type", None) is model.batch_type
+            shared |= arguments_of(model) & arguments_of(data) if fits else set()
+    assert shared | {"inventory"} == set(LINKED)  # of discourse parsers, whose data has no batch type

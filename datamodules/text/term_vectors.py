@@ -1,0 +1,25 @@
+"""Texts as vectors of term counts, and their cosines."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def term_counts(texts: Sequence[Sequence[Hashable]]) -> NDArray:
+    """How often each text has each term, [L, V] for L texts and the V terms that occur."""
+    columns: dict[Hashable, int] = {}
+    rows, places = [], []
+    for row, terms in enumerate(texts):
+        rows += [row] * len(terms)
+        places += [columns.setdefault(term, len(columns)) for term in terms]
+    counts = np.zeros((len(texts), len(columns)))
+    np.add.at(counts, (rows, places), 1)
+    return counts
+
+
+def cosines(vectors: NDArray) -> NDArray:
+    """Cosines between rows, [L, V] -> [L, L]; 0 where a row is zero."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return unit @ unit.T
