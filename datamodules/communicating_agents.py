@@ -4,39 +4,17 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
-from torch import Tensor
-
-from datamodules.batch import Batch, on_host, pad
+from datamodules.batch import pad
 from datamodules.corpora.corpus import Corpus
-from datamodules.extended_words import WordsData, cut, word_target_fields
+from datamodules.extended_words import WordsBatch, WordsData, cut, word_target_fields
 from datamodules.text.vocabulary import PAD, UNK
 
 Split = Literal["even", "paragraphs"]
 
 
 @dataclass
-class CommunicatingAgentsBatch(Batch):
-    """Documents in parts and summaries as ids; id V + k is the k-th word of a document that the vocabulary lacks.
-
-    Attributes:
-        source: vocabulary ids, a row an agent, [B, M, I].
-        source_extended: extended ids, [B, M, I].
-        lengths: words of each agent, 0 for padding agents, which come last, [B, M], in the host's memory.
-        target_input: the start symbol and the summary, UNK where the vocabulary lacks a word, [B, T].
-        target: the summary in extended ids and the end symbol, [B, T].
-        target_lengths: tokens of each target, [B].
-        target_rows: flat positions of the target's real tokens in [B T], [N].
-        added: the words that extend the vocabulary, a list a document.
-    """
-
-    source: Tensor
-    source_extended: Tensor
-    lengths: Tensor = on_host()
-    target_input: Tensor
-    target: Tensor
-    target_lengths: Tensor
-    target_rows: Tensor
-    added: list[list[str]]
+class CommunicatingAgentsBatch(WordsBatch):
+    """Documents in parts, `source` [B, M, I] and `lengths` [B, M], padding agents last; see `WordsBatch`."""
 
 
 def even_parts(words: int, agents: int) -> list[int]:

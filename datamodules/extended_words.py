@@ -3,19 +3,45 @@
 Ids below V are vocabulary words, V + k is the k-th word of a document that the vocabulary lacks.
 """
 
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
 import datasets
 from torch import Tensor
 
-from datamodules.batch import pad, target_fields
+from datamodules.batch import Batch, on_host, pad, target_fields
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.summarization import SummarizationData, all_texts
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from datamodules.text.words import Tokenizer
 from datamodules.truncation import COLUMN, count_source, text_limits, whole_units
+
+
+@dataclass
+class WordsBatch(Batch):
+    """Base class of batches of documents and summaries as ids; id V + k is a document's k-th out-of-vocabulary word.
+
+    Attributes:
+        source: vocabulary ids, [B, S], or [B, M, I] in parts for M agents.
+        source_extended: extended ids, of the same shape.
+        lengths: words of each document [B] or part [B, M], 0 for padding, in the host's memory.
+        target_input: the start symbol and the summary, UNK where the vocabulary lacks a word, [B, T].
+        target: the summary in extended ids and the end symbol, [B, T].
+        target_lengths: tokens of each target, [B].
+        target_rows: flat positions of the target's real tokens in [B T], [N].
+        added: the words that extend the vocabulary, a list for each document.
+    """
+
+    source: Tensor
+    source_extended: Tensor
+    lengths: Tensor = on_host()
+    target_input: Tensor
+    target: Tensor
+    target_lengths: Tensor
+    target_rows: Tensor
+    added: list[list[str]]
 
 
 class WordsData(SummarizationData):
