@@ -135,14 +135,9 @@ def kendall(x: ArrayLike, y: ArrayLike) -> Array:
 
 def ranks(values: ArrayLike) -> Array:
     """Ranks from 1 along the last axis, equals with the mean of theirs, [..., N] -> [..., N]; nan among nan."""
-    values = np.asarray(values, dtype=np.float64)
-    rows = values.reshape(-1, values.shape[-1])
-    out = np.empty_like(rows)
-    for row, ranked in zip(rows, out):
-        _, places, times = np.unique(row, return_inverse=True, return_counts=True)
-        ranked[:] = (np.cumsum(times) - (times - 1) / 2)[places]
-    out[np.isnan(rows).any(1)] = np.nan
-    return out.reshape(values.shape)
+    from scipy import stats  # slow to import, and every command imports this module
+
+    return stats.rankdata(values, axis=-1, nan_policy="propagate")
 
 
 CORRELATIONS: dict[str, Callable[[ArrayLike, ArrayLike], Array]] = {
