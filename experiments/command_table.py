@@ -80,6 +80,9 @@ COMMANDS = {
     "push": Command(
         "use", "upload an exported model to the hub", "precis push FOLDER USER/MODEL", "experiments.hub:push"
     ),
+    "demo": Command(
+        "use", "summarize in a browser", "precis demo runs/ONE runs/OTHER", "experiments.demo.command:demo"
+    ),
     "evaluate": Command(
         "evaluate",
         "score any file of outputs",

@@ -3,10 +3,16 @@
 import copy
 import csv
 import json
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
+from cases import CASES
+from cases_extractive import ExtractiveCase, own_sentences
+
+from experiments.run_folder import build
 
 CONFIG = {
     "seed_everything": 1,
@@ -65,4 +71,37 @@ def write_sweep_folder(folder: Path, points: dict[str, list[dict[str, Any]]], mi
         described.append({"run": run, "label": label})
     described.append({"run": missing.replace(" ", "-"), "label": missing})
     (folder / "points.json").write_text(json.dumps({"points": described}), encoding="utf-8")
+    return folder
+
+
+def plain(values: dict) -> dict:
+    return {name: asdict(value) if is_dataclass(value) else value for name, value in values.items()}
+
+
+def write_run(folder: Path, name: str, files: dict[str, str], **changes: object) -> Path:
+    """A run folder of a model with random weights, without training it; `changes` are for model and data."""
+    (case,) = (case for case in CASES if case.name == name)
+    files = own_sentences(files) if isinstance(case, ExtractiveCase) else files
+    data = plain(case.data_args) | {"corpus": {"class_path": "datamodules.corpora.Files", "init_args": files}}
+    model = plain(case.model_args)
+    for key, value in changes.items():
+        for part, its in (("model", model), ("data", data)):
+            if key.startswith(f"{part}_"):
+                its[key.removeprefix(f"{part}_")] = value
+    config = {"model": {"class_path": case.model, "init_args": model}, "data": {"class_path": case.data}}
+    config["data"]["init_args"] = data
+    torch.manual_seed(1)
+    module, built = build(config)
+    built.prepare_splits(["train"])
+    module.use_text(built.text)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    (folder / "checkpoints").mkdir(parents=True)
+    built.save_text(folder / "text")
+    content = {"state_dict": module.state_dict(), "global_step": 3}
+    module.on_save_checkpoint(content)
+    torch.save(content, folder / "checkpoints" / "best.ckpt")
+    (folder / "config.yaml").write_text(yaml.safe_dump({"run_dir": str(folder), **config}), encoding="utf-8")
+    (folder / "environment.json").write_text(json.dumps({"seed": 1, "git_commit": "0" * 40}), encoding="utf-8")
     return folder

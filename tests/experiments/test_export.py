@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import threading
-from dataclasses import asdict, is_dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -13,9 +12,8 @@ from typing import ClassVar
 import pytest
 import torch
 import yaml
-from cases import CASES
-from cases_extractive import ExtractiveCase, own_sentences
 from huggingface_hub import constants
+from run_folders import write_run
 from safetensors import safe_open
 from transformers import (
     AutoModel,
@@ -35,47 +33,12 @@ import precis as api
 from datamodules.documents import CorpusError
 from datamodules.text.subword_text import SubwordText
 from experiments.hub import find_folder
-from experiments.run_folder import build
 from lightning_modules.checkpoints import read_checkpoint, write_exported
 from lightning_modules.exported import EXPORTED
 
-BY_NAME = {case.name: case for case in CASES}
 TEXT = "Boru is a heron from the old mill. Every morning it watches the river. Nobody else does it."
 SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
 SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
-
-
-def plain(values: dict) -> dict:
-    return {name: asdict(value) if is_dataclass(value) else value for name, value in values.items()}
-
-
-def write_run(folder: Path, name: str, files: dict[str, str], **changes: object) -> Path:
-    """A run folder of a model with random weights, without training it; `changes` are for model and data."""
-    case = BY_NAME[name]
-    files = own_sentences(files) if isinstance(case, ExtractiveCase) else files
-    data = plain(case.data_args) | {"corpus": {"class_path": "datamodules.corpora.Files", "init_args": files}}
-    model = plain(case.model_args)
-    for key, value in changes.items():
-        for part, its in (("model", model), ("data", data)):
-            if key.startswith(f"{part}_"):
-                its[key.removeprefix(f"{part}_")] = value
-    config = {"model": {"class_path": case.model, "init_args": model}, "data": {"class_path": case.data}}
-    config["data"]["init_args"] = data
-    torch.manual_seed(1)
-    module, built = build(config)
-    built.prepare_splits(["train"])
-    module.use_text(built.text)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
-    (folder / "checkpoints").mkdir(parents=True)
-    built.save_text(folder / "text")
-    content = {"state_dict": module.state_dict(), "global_step": 3}
-    module.on_save_checkpoint(content)
-    torch.save(content, folder / "checkpoints" / "best.ckpt")
-    (folder / "config.yaml").write_text(yaml.safe_dump({"run_dir": str(folder), **config}), encoding="utf-8")
-    (folder / "environment.json").write_text(json.dumps({"seed": 1, "git_commit": "0" * 40}), encoding="utf-8")
-    return folder
 
 
 @pytest.fixture(scope="module")

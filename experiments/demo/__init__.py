@@ -1,0 +1,1 @@
+"""The playground: trained models side by side in a browser."""
