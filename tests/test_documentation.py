@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("lightning_modules", "datamodules", "callbacks", "experiments", "benchmarks", "tests", "docs", "precis")
 PYTHON = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-PLAIN = ("cd", "source", "pip", "make", "python", "cat")  # other first words of commands in the pages
+PLAIN = ("cd", "source", "pip", "make", "python", "cat", "sbatch")  # other first words of commands in the pages
 
 # Commands that are run as they are printed, in a folder with the files that they name.
 EXECUTED = (
@@ -56,7 +56,8 @@ def commands(page: Path) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-EVERY = sorted({line for page in PAGES for line in commands(page)})
+EXAMPLES = {command.example for command in COMMANDS.values()}  # those that `--help` shows
+EVERY = sorted({line for page in PAGES for line in commands(page)} | EXAMPLES)
 
 
 @cache
@@ -104,7 +105,7 @@ def test_the_site_asks_no_other_server():
 
 
 @pytest.mark.parametrize("line", EVERY)
-def test_a_command_is_accepted_by_its_parser(line, monkeypatch):
+def test_a_command_is_accepted_by_its_parser(line, monkeypatch, tmp_path):
     program, *words = shlex.split(re.split(r" [<>|] ", line)[0])
     if program != "precis":
         assert program in PLAIN, line
@@ -113,9 +114,13 @@ def test_a_command_is_accepted_by_its_parser(line, monkeypatch):
         return
     if words == ["--help"]:
         return
-    command, *arguments = words
+    (tmp_path / "profile.yaml").write_text("minutes: 60\n", encoding="utf-8")
+    command, *arguments = [str(tmp_path / word) if word == "profile.yaml" else word for word in words]
     assert command in COMMANDS, line
-    monkeypatch.chdir(ROOT / "docs" / "examples" if "bag_of_words.BagOfWords" in line else ROOT)
+    monkeypatch.chdir(ROOT)
+    if "bag_of_words.BagOfWords" in line:
+        monkeypatch.chdir(ROOT / "docs" / "examples")
+        monkeypatch.syspath_prepend(Path.cwd())  # as the command does with the working folder
     if command in TRAINING and "--run" in arguments:
         at = arguments.index("--run")
         arguments = arguments[:at] + arguments[at + 2 :]  # a folder that is not here
