@@ -1,15 +1,35 @@
-"""What the data of models over a pretrained encoder share: its tokenizer, or one that is trained on the corpus."""
+"""What DataModules with subword tokenizers share: a pretrained tokenizer, or one that is trained on the corpus."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import datasets
 
 from datamodules.corpora.corpus import Corpus
-from datamodules.summarization import SummarizationData, all_texts
+from datamodules.summarization import SummarizationData, Text, all_texts
 from datamodules.text.encoder_text import EncoderText
 
 
-class EncoderData(SummarizationData):
+class TokenizerData(SummarizationData):
+    """Base class of DataModules whose `text_type` is a tokenizer with `of_checkpoint` and `build`.
+
+    A subclass sets `vocab_size` and the attribute that `checkpoint_argument` names, the pretrained model or None.
+    """
+
+    text_kind: ClassVar[str]  # part of the cache's key
+    checkpoint_argument: ClassVar[str] = "checkpoint"
+
+    def text_settings(self) -> dict[str, Any]:
+        name = self.checkpoint_argument
+        return {"kind": self.text_kind, "size": self.vocab_size, name: getattr(self, name)}
+
+    def build_text(self, train: datasets.Dataset) -> Text:
+        checkpoint = getattr(self, self.checkpoint_argument)
+        if checkpoint is not None:
+            return self.text_type.of_checkpoint(checkpoint)
+        return self.text_type.build(all_texts(train), self.vocab_size)
+
+
+class EncoderData(TokenizerData):
     """Documents as an encoder's tokens.
 
     Args:
@@ -20,18 +40,10 @@ class EncoderData(SummarizationData):
     The other arguments are those of `SummarizationData`.
     """
 
-    text_type = EncoderText
+    text_type, text_kind, checkpoint_argument = EncoderText, "encoder", "encoder"
 
     def __init__(
         self, corpus: Corpus, vocab_size: int = 30_522, encoder: str | None = "minilm", **shared: Any
     ) -> None:
         super().__init__(corpus, **shared)
         self.vocab_size, self.encoder = vocab_size, encoder
-
-    def text_settings(self) -> dict[str, Any]:
-        return {"kind": "encoder", "size": self.vocab_size, "encoder": self.encoder}
-
-    def build_text(self, train: datasets.Dataset) -> EncoderText:
-        if self.encoder is not None:
-            return EncoderText.of_checkpoint(self.encoder)
-        return EncoderText.build(all_texts(train), self.vocab_size)

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-import datasets
 from torch import Tensor
 
 from datamodules.batch import Batch, pad, target_fields
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
-from datamodules.summarization import SummarizationData, all_texts
+from datamodules.encoder_data import TokenizerData
 from datamodules.text.masked_text import MaskedText
 from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
 
@@ -33,7 +32,7 @@ class PegasusBatch(Batch):
     target_rows: Tensor
 
 
-class PegasusData(SummarizationData):
+class PegasusData(TokenizerData):
     """Documents cut to `max_source` subwords, first references to `max_target`.
 
     Validation and test score against all references; the loss reads the first one.
@@ -49,7 +48,7 @@ class PegasusData(SummarizationData):
     The other arguments are those of `SummarizationData`. To fine-tune a pre-trained run give its text folder as `text`.
     """
 
-    batch_type, text_type = PegasusBatch, MaskedText
+    batch_type, text_type, text_kind = PegasusBatch, MaskedText, "masked subwords"
 
     def __init__(
         self,
@@ -66,16 +65,6 @@ class PegasusData(SummarizationData):
             raise ValueError(f"data.max_source is at least 3, max_target 2; got {max_source}, {max_target}")
         self.vocab_size, self.checkpoint = vocab_size, checkpoint
         self.max_source, self.max_target, self.source_prefix = max_source, max_target, source_prefix
-
-    # Text --------------------------------------------------------------------------------------------------------
-
-    def text_settings(self) -> dict[str, Any]:
-        return {"kind": "masked subwords", "size": self.vocab_size, "checkpoint": self.checkpoint}
-
-    def build_text(self, train: datasets.Dataset) -> MaskedText:
-        if self.checkpoint is not None:
-            return MaskedText.of_checkpoint(self.checkpoint)
-        return MaskedText.build(all_texts(train), self.vocab_size)
 
     # Features ----------------------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from datamodules.discourse.distributions import Rows, band_gamma, decode, resize
 from datamodules.discourse.distributions import encode as encode_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
+from datamodules.encoder_data import TokenizerData
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
-from datamodules.summarization import SummarizationData, all_texts
 from datamodules.text.subword_text import SubwordText
 from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
 
@@ -69,7 +69,7 @@ class RSTformerBatch(Batch):
     target_mask: Tensor
 
 
-class RSTformerData(NeedsParser, SummarizationData):
+class RSTformerData(NeedsParser, TokenizerData):
     """Documents cut to `max_source` subwords, first references to `max_target`, and their discourse.
 
     Parses are taken from a folder, where `precis parse` leaves them. Where none is named, documents without a parse are
@@ -94,7 +94,7 @@ class RSTformerData(NeedsParser, SummarizationData):
     The other arguments are those of `SummarizationData`.
     """
 
-    batch_type, text_type = RSTformerBatch, SubwordText
+    batch_type, text_type, text_kind = RSTformerBatch, SubwordText, "subwords"
 
     def __init__(
         self,
@@ -148,16 +148,6 @@ class RSTformerData(NeedsParser, SummarizationData):
         if self._cache is None:
             self._cache = ParseCache(self.parses)
         return self._cache
-
-    # Text --------------------------------------------------------------------------------------------------------
-
-    def text_settings(self) -> dict[str, Any]:
-        return {"kind": "subwords", "size": self.vocab_size, "checkpoint": self.checkpoint}
-
-    def build_text(self, train: datasets.Dataset) -> SubwordText:
-        if self.checkpoint is not None:
-            return SubwordText.of_checkpoint(self.checkpoint)
-        return SubwordText.build(all_texts(train), self.vocab_size)
 
     # Features ----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """RST trees as dependencies between EDUs, and back."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -25,24 +25,6 @@ class Dependencies(NamedTuple):
     relations: tuple[str, ...]
     nuclearity: tuple[str, ...]
     depths: tuple[int, ...]
-
-
-def to_dependencies(tree: Tree) -> Dependencies:
-    """The dependencies between EDUs that a tree implies (see `Dependencies`)."""
-    head_of = {(edu, edu): edu for edu in range(tree.size)}
-    heads, relations = [-1] * tree.size, ["ROOT"] * tree.size
-    kinds, depths = ["root"] * tree.size, [0] * tree.size
-    level: Counter[int] = Counter()
-    for node in reversed(tree.nodes):  # inner nodes first
-        first = node.nuclearity.index("N")
-        children = [head_of[child] for child in node.children]
-        head = head_of[node.start, node.end] = children[first]
-        for place, child in enumerate(children):
-            if place != first:
-                heads[child], depths[child] = head, level[head]
-                relations[child], kinds[child] = node.relations[place], "ms"[node.nuclearity[place] == "S"]
-        level[head] += 1
-    return Dependencies(tuple(heads), tuple(relations), tuple(kinds), tuple(depths))
 
 
 def from_dependencies(dependencies: Dependencies) -> Tree:

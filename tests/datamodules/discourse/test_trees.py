@@ -7,10 +7,11 @@ from hypothesis import given
 from random_trees import trees
 
 from datamodules.discourse.baselines import right_branching
-from datamodules.discourse.dependencies import Dependencies, from_dependencies, to_dependencies
+from datamodules.discourse.dependencies import Dependencies, from_dependencies
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import SPAN, Node, Span, Tree, TreeError
+from tests.datamodules.discourse.treebank_writers import to_dependencies
 
 GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
 needs_gum = pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")

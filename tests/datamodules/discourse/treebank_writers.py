@@ -2,17 +2,36 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from datamodules.discourse.dependencies import to_dependencies
+from datamodules.discourse.dependencies import Dependencies
 from datamodules.discourse.formats.conllu import COLUMNS
 from datamodules.discourse.formats.dis import PARAGRAPH_END
 from datamodules.discourse.formats.rs3 import SPAN, Extent
 from datamodules.discourse.records import TreebankDocument, TreebankError
 from datamodules.discourse.trees import Tree
+
+
+def to_dependencies(tree: Tree) -> Dependencies:
+    """The dependencies between EDUs that a tree implies (see `Dependencies`)."""
+    head_of = {(edu, edu): edu for edu in range(tree.size)}
+    heads, relations = [-1] * tree.size, ["ROOT"] * tree.size
+    kinds, depths = ["root"] * tree.size, [0] * tree.size
+    level: Counter[int] = Counter()
+    for node in reversed(tree.nodes):  # inner nodes first
+        first = node.nuclearity.index("N")
+        children = [head_of[child] for child in node.children]
+        head = head_of[node.start, node.end] = children[first]
+        for place, child in enumerate(children):
+            if place != first:
+                heads[child], depths[child] = head, level[head]
+                relations[child], kinds[child] = node.relations[place], "ms"[node.nuclearity[place] == "S"]
+        level[head] += 1
+    return Dependencies(tuple(heads), tuple(relations), tuple(kinds), tuple(depths))
 
 
 def write_conllu(documents: Iterable[TreebankDocument]) -> str:
