@@ -43,7 +43,7 @@ def model_card(
     paper = (inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n")[0]
     about = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
     sections = [
-        f"# {name}\n\n`{kind.__name__}` of [Précis](https://pypi.org/project/precis-suite/): {about}\n\n{paper}",
+        f"# {name}\n\n`{kind.__name__}` of Précis (Python package `precis-suite`): {about}\n\n{paper}",
         _use(name, folder, note),
         _data(run, config),
         _scores(run, described),

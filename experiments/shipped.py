@@ -12,8 +12,10 @@ SWEEPS = Path(__file__).parent / "sweeps"
 def find_shipped(name: str, folder: Path) -> Path:
     """Return the path of a file that is named by its path, or by its short name in a folder of the suite.
 
+    Paths from the root of the repository, as the documentation shows them, work in every folder.
+
     Args:
-        name: a path, or a path below `folder` without `.yaml`. A file of that path wins.
+        name: a path, or a path below `folder` with or without `.yaml`. A file of that path wins.
         folder: `CONFIGS` or `SWEEPS`.
 
     Raises:
@@ -22,12 +24,13 @@ def find_shipped(name: str, folder: Path) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    for shipped in (folder / name, folder / f"{name}.yaml"):
+    short = name.removeprefix(f"experiments/{folder.name}/")
+    for shipped in (folder / short, folder / f"{short}.yaml"):
         if shipped.is_file() and shipped.resolve().is_relative_to(folder.resolve()):
             return shipped
     kind = folder.name.removesuffix("s")
     names = short_names(folder)
-    similar = get_close_matches(name.removesuffix(".yaml"), names, n=1)
+    similar = get_close_matches(short.removesuffix(".yaml"), names, n=1)
     hint = f"did you mean {similar[0]}? " if similar else ""
     raise CorpusError(f"{name}: no such {kind} file; {hint}see experiments/{folder.name} for those of the suite")
 

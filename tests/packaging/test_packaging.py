@@ -27,7 +27,15 @@ def test_every_config_and_sweep_has_a_short_name():
     assert {"pointer_generator_rows", "controls/pointer"} <= set(short_names(SWEEPS))
     for folder in (CONFIGS, SWEEPS):
         for name in short_names(folder):
-            assert find_shipped(name, folder) == folder / f"{name}.yaml" == find_shipped(f"{name}.yaml", folder)
+            path = folder / f"{name}.yaml"
+            assert find_shipped(name, folder) == path == find_shipped(f"{name}.yaml", folder)
+
+
+def test_paths_of_the_documentation_work_in_every_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = "experiments/configs/pointer_generator/docstrings.yaml"
+    assert find_shipped(shown, CONFIGS) == CONFIGS / "pointer_generator" / "docstrings.yaml"
+    assert find_shipped("experiments/sweeps/controls/pointer.yaml", SWEEPS) == SWEEPS / "controls" / "pointer.yaml"
 
 
 def test_an_existing_file_wins_over_a_short_name(tmp_path, monkeypatch):
