@@ -45,8 +45,9 @@ def upgrade(config: Any) -> Any:
 def _with_present_classes(value: Any) -> Any:
     if isinstance(value, dict):
         present = {key: _with_present_classes(inner) for key, inner in value.items()}
-        if present.get("class_path") in MOVED:
-            present["class_path"] = MOVED[present["class_path"]]
+        class_path = present.get("class_path")
+        if isinstance(class_path, str):
+            present["class_path"] = MOVED.get(class_path, class_path)
         return present
     if isinstance(value, list):
         return [_with_present_classes(inner) for inner in value]

@@ -22,6 +22,8 @@ def explain(message: str, command: str) -> str:
     classes = re.findall(r"given class_path '([^']+)'", message)
     where = f"{'.'.join(keys)}: " if keys else ""
     look = _HELP.format(command=command)
+    if "unhashable type: 'dict'" in message:
+        return f"{where}class_path has to be the dotted name of a class"
     if found := re.search(r"Importing '([^']+)' is not allowed", message):
         if find_spec(found[1].partition(".")[0]) is None:
             return f"{where}there is no class {found[1]}; {_suggest_class(found[1]) or look}"

@@ -133,6 +133,13 @@ def test_a_config_in_a_string_or_another_file_calls_nothing(tiny_config, tmp_pat
     refused(precis("fit", "--config", config), trap)
 
 
+@pytest.mark.parametrize("key", ["optimizer", "model"])
+def test_a_class_path_that_is_no_name_is_refused(key, tiny_config, tmp_path, trap, precis):
+    config = with_changes(tiny_config, tmp_path, {key: {"class_path": call(trap), "init_args": {}}})
+    done = precis("fit", "--config", config, "--run_dir", tmp_path / "run")
+    refused(done, trap, f"{key}: class_path has to be the dotted name of a class")
+
+
 def test_yaml_tags_make_no_objects(tiny_config, tmp_path, trap, precis):
     tag = f"!!python/object/apply:os.system ['{COMMAND.format(trap)}']"
     text = tiny_config.read_text(encoding="utf-8")
