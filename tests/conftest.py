@@ -26,7 +26,7 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("suite")
 # code that Inductor has compiled for this processor's own instructions is not for those of another setting
 if capability := os.environ.get("ATEN_CPU_CAPABILITY"):
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor-{os.getuid()}-{capability}")
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/inductor-{os.getuid()}-{capability}")
 # one thread unless the environment says otherwise, here and in the processes that a test starts
 torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))
 # a shell lets what it starts in the background ignore Ctrl-C, and so would the processes that a test interrupts
