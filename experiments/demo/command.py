@@ -96,8 +96,8 @@ def serve(page, host: str, port: int, inbrowser: bool = False, block: bool = Tru
             prevent_thread_lock=True, footer_links=[], enable_monitoring=False, ssr_mode=False, mcp_server=False,
             app_kwargs={"middleware": [Middleware(ContentPolicy)]},
         )  # fmt: skip
-    except OSError as error:
-        raise CorpusError(f"port {port} on {host} cannot be used ({error}); give another --port, or 0") from None
+    except OSError:  # of which Gradio says no more than that
+        raise CorpusError(f"port {port} on {host} cannot be used; give another --port, or 0 for a free one") from None
     if block:
         print(f"{address} (Ctrl-C ends it)", flush=True)
         page.block_thread()

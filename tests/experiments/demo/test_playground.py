@@ -11,6 +11,7 @@ import pytest
 from run_folders import write_run
 
 import precis as api
+from datamodules.documents import CorpusError
 from experiments.demo import command
 from experiments.demo.cards import card, copied_summary, error_box, picture
 from experiments.demo.playground import Playground
@@ -128,6 +129,12 @@ def address(playground):
     page = command.build(playground)
     yield command.serve(page, "127.0.0.1", 0, block=False)
     page.close()
+
+
+def test_a_port_that_is_taken_is_named(address, playground):
+    port = int(address.rstrip("/").rpartition(":")[2])
+    with pytest.raises(CorpusError, match=f"port {port} on 127.0.0.1 cannot be used; give another --port, or 0"):
+        command.serve(command.build(playground), "127.0.0.1", port, block=False)
 
 
 @pytest.fixture(scope="module")
