@@ -16,7 +16,7 @@ import wandb
 import yaml
 
 from experiments import run_folder as run_folder_module
-from experiments.cli import HELP, main
+from experiments.cli import main
 from experiments.training import fit_parser
 from lightning_modules.metrics.rouge import rouge_scores
 
@@ -327,13 +327,11 @@ def test_weights_and_biases_offline(tiny_config, tmp_path, precis):
 
 
 def test_help_is_whole(precis):
-    assert precis().out.strip() == precis("--help").out.strip() == HELP.strip()
+    assert precis().out == precis("--help").out
     done = precis("fit", "--help")
     assert done.status == 0 and "--run_dir" in done.out and "--data.help" in done.out
     done = precis("summarize", "--help")
     assert done.status == 0 and "--mark" in done.out and done.err == ""
-    for command in re.findall(r"^  (\w+) ", HELP, re.MULTILINE):
-        assert f"precis {command} " in HELP
 
 
 def test_the_command_is_installed():
