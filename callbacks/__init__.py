@@ -3,10 +3,9 @@
 Classes are imported on first use, so that commands which read predictions load neither torch nor Lightning.
 """
 
-from importlib import import_module
-from typing import Any
+from datamodules.lazy_import import lazy_classes
 
-_CLASSES = {
+__all__, __getattr__ = lazy_classes(__name__, {
     "BestCheckpoint": "callbacks.best_checkpoint",
     "CoverageAnnealing": "callbacks.coverage_annealing",
     "GracefulStop": "callbacks.graceful_stop",
@@ -19,12 +18,4 @@ _CLASSES = {
     "SelfCritical": "callbacks.self_critical",
     "StartFrom": "callbacks.start_from",
     "Throughput": "callbacks.monitors",
-}
-
-__all__ = list(_CLASSES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _CLASSES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_CLASSES[name]), name)
+})  # fmt: skip

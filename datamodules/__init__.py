@@ -1,9 +1,11 @@
-"""One module a paper: from corpus to batch."""
+"""One module for each paper: from corpus to batch.
 
-from importlib import import_module
-from typing import Any
+Classes are imported on first use, so that `datamodules.documents` and `datamodules.text` load without the papers.
+"""
 
-_HOMES = {
+from datamodules.lazy_import import lazy_classes
+
+__all__, __getattr__ = lazy_classes(__name__, {
     "CommunicatingAgentsData": "datamodules.communicating_agents",
     "GraphSumData": "datamodules.graphsum",
     "BertSumAbsData": "datamodules.bertsum_abs",
@@ -15,13 +17,4 @@ _HOMES = {
     "RSTformerData": "datamodules.rstformer",
     "SegmentationData": "datamodules.segmentation",
     "TreebankData": "datamodules.treebank",
-}
-
-__all__ = list(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    # on demand: `datamodules.documents` and `datamodules.text` can be had without the papers
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+})  # fmt: skip

@@ -3,10 +3,9 @@
 Classes are imported on first use, so that `lightning_modules.metrics` and other light parts load without the papers.
 """
 
-from importlib import import_module
-from typing import Any
+from datamodules.lazy_import import lazy_classes
 
-_CLASSES = {
+__all__, __getattr__ = lazy_classes(__name__, {
     "BertSum": "lightning_modules.extractive.bertsum",
     "BertSumAbs": "lightning_modules.bertsum_abs",
     "CommunicatingAgents": "lightning_modules.communicating_agents.module",
@@ -17,12 +16,4 @@ _CLASSES = {
     "Pegasus": "lightning_modules.pegasus",
     "PointerGenerator": "lightning_modules.pointer_generator.module",
     "RSTformer": "lightning_modules.rstformer.module",
-}
-
-__all__ = list(_CLASSES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _CLASSES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_CLASSES[name]), name)
+})  # fmt: skip

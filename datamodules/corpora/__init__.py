@@ -3,10 +3,9 @@
 Classes are imported on first use, so that the readers of files load without `datasets` and torch.
 """
 
-from importlib import import_module
-from typing import Any
+from datamodules.lazy_import import lazy_classes
 
-_CLASSES = {
+__all__, __getattr__ = lazy_classes(__name__, {
     "Corpus": "datamodules.corpora.corpus",
     "Docstrings": "datamodules.corpora.docstrings",
     "Files": "datamodules.corpora.files",
@@ -20,12 +19,4 @@ _CLASSES = {
     "PlantedNames": "datamodules.corpora.planted_names",
     "PlantedTrees": "datamodules.corpora.planted_trees",
     "Texts": "datamodules.corpora.texts",
-}
-
-__all__ = list(_CLASSES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _CLASSES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_CLASSES[name]), name)
+})  # fmt: skip
