@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -24,9 +23,6 @@ with suppress(ImportError):
 # on a busy machine an example may take seconds, and so may drawing it
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
-# code that Inductor has compiled for this processor's own instructions is not for those of another setting
-if capability := os.environ.get("ATEN_CPU_CAPABILITY"):
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/inductor-{os.getuid()}-{capability}")
 # one thread unless the environment says otherwise, here and in the processes that a test starts
 torch.set_num_threads(int(os.environ.setdefault("OMP_NUM_THREADS", "1")))
 # a shell lets what it starts in the background ignore Ctrl-C, and so would the processes that a test interrupts
@@ -41,21 +37,6 @@ BROWSER_FLAGS = (
     " --disable-component-update --disable-sync --enable-logging=stderr --window-size=1250,2600"
 )
 SIZES = {"train": 26, "val": 7, "test": 7}  # odd where documents are dealt out to two processes
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    """Skip tests of LSTMs in bfloat16 where oneDNN is told to do without what they need.
-
-    PyTorch asks the processor, not oneDNN, whether there are such LSTMs. On a processor that lacks the instructions it
-    takes its own.
-    """
-    try:
-        return (yield)
-    except RuntimeError as error:
-        if "ONEDNN_MAX_CPU_ISA" not in os.environ or "descriptor for the LSTM" not in str(error):
-            raise
-        pytest.skip("oneDNN, held to ONEDNN_MAX_CPU_ISA, has no LSTM in bfloat16")
 
 
 def made_up(number: int, rng: random.Random) -> dict[str, str]:
