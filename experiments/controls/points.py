@@ -20,7 +20,7 @@ from pytorch_lightning.cli import instantiate_class
 from datamodules.corpora import PlantedDuplicates
 from datamodules.corpora.control_sentences import standard_library
 from datamodules.corpora.corpus import make_document
-from experiments.controls.rst_extraction import ARMS, STEPS, train_arm
+from experiments.controls.rst_extraction import ARMS, train_arm
 from experiments.run_folder import build
 from experiments.sweeping.composition import compose
 from experiments.sweeping.grid import read_sweep
@@ -80,7 +80,7 @@ def extraction_points() -> Iterator[ControlPoint]:
     """Yield arms and seeds of `rst_extraction`."""
     for arm in ARMS:
         for seed in SEEDS:
-            yield ControlPoint("rst_extraction", arm.name, seed, {"arm": arm._asdict(), "steps": STEPS})
+            yield ControlPoint("rst_extraction", arm.name, seed, {"arm": arm._asdict()})
 
 
 def selection_points() -> Iterator[ControlPoint]:
