@@ -59,8 +59,10 @@ def compare(arguments: list[str]) -> None:
     found = compare_runs(paths, baseline, options.metric, options.split, options.resamples, options.seed)
     how = how_computed(found, options.resamples, options.seed)
     if options.html:
-        sources = source_texts(found) if options.sources else {}
+        sources, missing = source_texts(found) if options.sources else ({}, None)
         write_page(Path(str(options.html)), found, how, options.documents, sources)
+        if missing:  # after the page, so that an error is the only line
+            print(missing, file=sys.stderr)
     if options.json:
         print(json.dumps(as_json(found), ensure_ascii=False, indent=1))
     else:
@@ -93,14 +95,15 @@ def compare_runs(
     return compare_systems(systems, choose_measures(systems, metrics), index, resamples, seed)
 
 
-def source_texts(comparison: Comparison) -> dict[str, str]:
-    """Return the texts of the documents that are compared, by id, from the corpus of the first run that still has it.
+def source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
+    """Return the texts of the compared documents by id, from the corpus of the first run that still has it.
 
-    What cannot be read is left out, with a line that says why: the comparison itself needs run folders alone.
+    Returns:
+        The texts that can be read, and a line about those that cannot: the comparison itself needs run folders alone.
     """
     runs = [run for system in comparison.systems for run in system.runs if run.config]
     if not runs:
-        return {}
+        return {}, None
     from datamodules.corpora.corpus import as_document  # these import torch and Lightning
     from experiments.run_folder import run_documents
 
@@ -111,12 +114,11 @@ def source_texts(comparison: Comparison) -> dict[str, str]:
         texts = {row["id"]: as_document(row).text for row in run_documents(folder, split) if row["id"] in wanted}
     except (CorpusError, ArgumentError, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
-        print(f"{folder}: its documents are not shown in the page ({reason})", file=sys.stderr)
-        return {}
-    if len(texts) < len(wanted):
-        missing = f"{len(wanted) - len(texts)} of {len(wanted)} documents are not in the {split} split of its corpus"
-        print(f"{folder}: {missing}; the page shows them without their text", file=sys.stderr)
-    return texts
+        return {}, f"{folder}: its documents are not shown in the page ({reason})"
+    if len(texts) == len(wanted):
+        return texts, None
+    missing = f"{len(wanted) - len(texts)} of {len(wanted)} documents are not in the {split} split of its corpus"
+    return texts, f"{folder}: {missing}; the page shows them without their text"
 
 
 def as_json(found: Comparison) -> dict[str, Any]:
