@@ -27,7 +27,7 @@ def make(agents: int, device: str) -> tuple[CommunicatingAgents, CommunicatingAg
     """A model of the paper's size before training, and the documents dealt out to its agents."""
     torch.manual_seed(0)
     model = CommunicatingAgents(V, agents=agents, decoding=DecodingOptions(BEAM, min_length=T - 1, max_length=T))
-    model.use_text(Vocabulary([f"w{i}" for i in range(V - 4)]))
+    model.set_tokenizer(Vocabulary([f"w{i}" for i in range(V - 4)]))
     data = CommunicatingAgentsData(Texts([]), V, agents, max_source=S, max_target=T)
     return model.to(device), data.collate(ROWS).to(device)
 

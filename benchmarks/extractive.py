@@ -18,7 +18,7 @@ from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Texts
 from datamodules.corpora.parallel import mapper
 from datamodules.documents import Document
-from datamodules.text.encoder_text import EncoderText
+from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.selection import SelectionOptions
 from lightning_modules.extractive.zero_shot import ZeroShot
@@ -74,10 +74,10 @@ def on_processes(documents: list[Document], processes: int) -> float:
         return rate(len(documents), lambda: list(each(label, documents)), time.perf_counter)
 
 
-def batches(documents: list[Document], text: EncoderText, encoder: str | None, size: int = 8) -> list:
+def batches(documents: list[Document], tokenizer: EncoderTokenizer, encoder: str | None, size: int = 8) -> list:
     """Batches of documents of like length."""
-    data = ExtractiveData(Texts([]), len(text), encoder)
-    data.text = text
+    data = ExtractiveData(Texts([]), len(tokenizer), encoder)
+    data.tokenizer = tokenizer
     rows = [data.encode(d) | {"id": d.id, "references": d.references} for d in documents]
     rows.sort(key=lambda row: row["length"])
     return [data.collate(rows[at : at + size]) for at in range(0, len(rows), size)]
@@ -107,11 +107,11 @@ def labelling(documents: list[Document]) -> Iterator[list[str]]:
         yield [f"ours, {processes} process(es), wall time", f"{on_processes(documents, processes):.0f}"]
 
 
-def extraction(documents: list[Document], text: EncoderText, encoder: str | None) -> Iterator[list[str]]:
+def extraction(documents: list[Document], tokenizer: EncoderTokenizer, encoder: str | None) -> Iterator[list[str]]:
     """Rows of the table of BertSum."""
     model = BertSum(30_522, encoder, hidden_size=384, heads=12, attention_dropout=0.0)
-    model.use_text(text)
-    found = batches(documents, text, encoder)
+    model.set_tokenizer(tokenizer)
+    found = batches(documents, tokenizer, encoder)
     for name, precision in (("training, float32", torch.float32), ("training, bfloat16", torch.bfloat16)):
         yield [name, f"{train(model, found[len(found) // 2 :][:2], precision):,.0f}", ""]
     tokens = sum(int(batch.lengths.sum()) for batch in found)
@@ -143,7 +143,10 @@ def main() -> None:
     print(f"{len(documents):,} documents of {sentences:.0f} sentences on average\n")
     print_table(["oracle labels", "documents/s"], labelling(documents))
     encoder = None if arguments.encoder == "none" else arguments.encoder
-    text = EncoderText.of_checkpoint(encoder) if encoder else EncoderText.build((d.text for d in documents), 8000)
+    if encoder:
+        text = EncoderTokenizer.of_checkpoint(encoder)
+    else:
+        text = EncoderTokenizer.build((document.text for document in documents), 8000)
     some = documents[: max(8, len(documents) // 8)]
     print_table(["BertSum, batches of 8", "tokens/s", "documents/s"], extraction(some, text, encoder))
     print_table(["zero-shot extraction", "documents/s"], zero_shot(some, encoder))

@@ -103,7 +103,7 @@ def trainer():
     """A training step of PEGASUS, and its millions of parameters."""
     torch.manual_seed(0)
     model = Pegasus(V, **SHAPE)
-    model.text = range(V)  # whose length alone is asked for
+    model.tokenizer = range(V)  # whose length alone is asked for
     type(model).start = 0
     source, target = torch.randint(4, V, (B, S)), torch.randint(4, V, (B, T))
     batch = PegasusBatch(

@@ -111,7 +111,7 @@ def our_loss(model: GraphSum, batch: GraphSumBatch) -> Tensor:
 def uncached_search(model: GraphSum, batch: GraphSumBatch, options: DecodingOptions) -> Hypotheses:
     """Beam search in which every step decodes all that was written again; the state is what was written."""
     model.eval()
-    network, text = model.network, model.text
+    network, text = model.network, model.tokenizer
     layer = VocabularySlices.of(*model._output_layer())
 
     def step(tokens: Tensor, state: State, memory: State, count: int | None):
@@ -163,7 +163,7 @@ def made_model(**changes: object) -> GraphSum:
     """GraphSum as in the paper: 6 + 2 layers, 8 in the decoder, D = 256."""
     torch.manual_seed(0)
     model = GraphSum(vocab_size=V, **changes)
-    model.use_text(FixedText())
+    model.set_tokenizer(FixedText())
     return model
 
 

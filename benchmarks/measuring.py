@@ -120,7 +120,7 @@ def word_rows(documents: int, vocab_size: int, source_words: int, target_tokens:
         rows.append({
             "id": str(number), "references": [], "source": source.tolist(), "target": target.tolist(),
             "paragraphs": [source_words], "length": source_words,
-            "added": [f"own{k}" for k in range(int(unknown.sum()))],
+            "oov_words": [f"own{k}" for k in range(int(unknown.sum()))],
         })  # fmt: skip
     return rows
 

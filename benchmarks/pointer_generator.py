@@ -145,7 +145,7 @@ def make_model() -> PointerGenerator:
     """A model of the paper's size with coverage, before training."""
     torch.manual_seed(0)
     model = PointerGenerator(V, decoding=DecodingOptions(BEAM, min_length=T - 1, max_length=T))
-    model.use_text(Vocabulary([f"w{i}" for i in range(V - 4)]))
+    model.set_tokenizer(Vocabulary([f"w{i}" for i in range(V - 4)]))
     return model
 
 

@@ -37,8 +37,8 @@ def batch_with_references(model: PointerGenerator) -> PointerGeneratorBatch:
     """The batch with its targets as references, in sentences of equal length."""
     batch = make_batch()
     references = []
-    for ids, added in zip(batch.target.tolist(), batch.added):
-        words = model.text.decode([word for word in ids if word != STOP], added, V)
+    for ids, oov_words in zip(batch.target.tolist(), batch.oov_words):
+        words = model.tokenizer.decode([word for word in ids if word != STOP], oov_words, V)
         references.append([[" ".join(words[i : i + SENTENCE]) for i in range(0, len(words), SENTENCE)]])
     return replace(batch, references=references)
 
@@ -59,7 +59,7 @@ def steps(callbacks: dict[str, Timed | None]) -> dict[str, Callable[[], None]]:
     """A training step of each way, all on one model."""
     model = make_model()
     model.log = lambda *arguments, **options: None
-    model.text.end_ids = lambda marks: list(range(4, 9))  # about one word in seven of the targets
+    model.tokenizer.end_ids = lambda marks: list(range(4, 9))  # about one word in seven of the targets
     batch, optimizer = batch_with_references(model), model.configure_optimizers()
 
     def loss(callback: Timed | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""What happens during training, beside the model.
+"""Callbacks: mechanisms that change during training, and output of runs.
 
 Classes are imported on first use, so that commands which read predictions load neither torch nor Lightning.
 """

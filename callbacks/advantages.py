@@ -1,4 +1,4 @@
-"""From rewards to advantages: what each token of a sample is praised or blamed for. Tensors only, without gradient."""
+"""Advantages of tokens from rewards, for self-critical training; tensors only, without gradient."""
 
 from typing import Literal
 
@@ -10,12 +10,12 @@ Baseline = Literal["greedy", "leave_one_out"]
 
 
 def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
-    """Number, from 0, of the sentence that each token belongs to: how many sentences ended before it, [..., T].
+    """Return the index of the sentence of each token, the number of sentences that ended before it, [..., T].
 
-    It is known before the token is: also an end symbol behind the last sentence opens one of its own (which is empty).
+    It does not depend on the token itself, so an end symbol after the last sentence begins another, empty sentence.
 
     Args:
-        tokens: ids, [..., T].
+        tokens: token ids, [..., T].
         ends: ids that end a sentence, [n].
     """
     ended = torch.isin(tokens, ends).long()                                          # [..., T]
@@ -36,20 +36,22 @@ def beginnings(numbers: Tensor, lengths: Tensor) -> Tensor:
 
 
 def gains(rewards: Tensor) -> Tensor:
-    """What each sentence adds, R([o_1 .. o_q]) - R([o_1 .. o_q-1]), of the rewards of beginnings [..., Q]."""
+    """Return the gain of each sentence, R([o_1 .. o_q]) - R([o_1 .. o_q-1]), from rewards of prefixes [..., Q]."""
     return rewards.diff(dim=-1, prepend=torch.zeros_like(rewards[..., :1]))
 
 
 def advantages(gained: Tensor, credit: Credit, baseline: Baseline) -> Tensor:
-    """Value of each sentence of each sample, less the baseline's value of the sentence with its number, [B, K, Q].
+    """Return the value of each sentence of each sample minus that of the same sentence of the baseline, [B, K, Q].
 
-    The value of a sentence is its own gain (`myopic`: equation 14 of Celikyilmaz et al. 2018, biased), or that and all
-    later ones (`reward_to_go`, unbiased: what came before it does not depend on it). With Q = 1 both are the reward of
-    the whole text. Sentences that a text lacks count 0.
+    The value of a sentence is its gain (`myopic`: equation 14 of Celikyilmaz et al. 2018, biased), or the sum of its
+    gain and all later ones (`reward_to_go`, unbiased, because earlier gains do not depend on it). With Q = 1 both are
+    the reward of the whole text. Missing sentences count 0.
 
     Args:
-        gained: gains of each sentence. For `greedy` the first row is the greedy text's, [B, 1 + K, Q]; for
-            `leave_one_out` all rows are samples and each one's baseline is the mean of the others, [B, K, Q].
+        gained: gains of sentences. With the baseline `greedy`, the first row is the greedy text, [B, 1 + K, Q]; with
+            `leave_one_out`, all rows are samples, and the baseline is the mean over the other samples, [B, K, Q].
+        baseline: `greedy` or `leave_one_out`.
+        credit: `myopic` or `reward_to_go`.
     """
     values = gained if credit == "myopic" else gained.flip(-1).cumsum(-1).flip(-1)
     if baseline == "greedy":

@@ -24,7 +24,7 @@ class BestCheckpoint(ModelCheckpoint):
         return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Warns if the run is too short for its own schedule."""
+        """Warn if the run is too short for its schedules."""
         super().on_train_start(trainer, pl_module)
         steps = trainer.estimated_stepping_batches
         if self.monitor is None or not isfinite(steps):
@@ -53,6 +53,6 @@ class BestCheckpoint(ModelCheckpoint):
 
 
 def _pending(trainer: Trainer, step: int) -> str:
-    """Return what is not fully on at a step, for a message; empty if everything is."""
+    """Return a message with the mechanisms that are not fully on at a step; empty if all are."""
     states = all_switches(trainer, max(0, step)).items()
     return ", ".join(f"{name} {switch}" for name, switch in states if not switch.fully_on)

@@ -8,17 +8,17 @@ from callbacks.schedules import Scheduled, Switch, ramp
 
 
 class CoverageAnnealing(Scheduled):
-    """Opens the coverage gate at a step and ramps the weight of its loss.
+    """Switches coverage on at a step and increases the weight of its loss.
 
-    Mechanism and loss are two switches: before the start the gate is 0, so that attention does not see its past, and so
-    is the weight. w_c exists from the beginning (with a gradient of zero), so the optimizer's state stays whole. Gate
-    and weight are pure functions of the optimizer step: a resumed run continues exactly where it was.
+    Before the start, the gate of coverage and the weight of its loss are 0. The parameter w_c exists from the beginning
+    (with zero gradient), so that the optimizer state is complete. Gate and weight are pure functions of the optimizer
+    step, so that a resumed run continues exactly.
 
-    A model that was built without coverage (`--model.coverage false`) has neither: it trains as if this were not there.
+    It has no effect on a model without coverage (`--model.coverage false`).
 
     Args:
         start_step: optimizer step at which coverage is switched on.
-        start_epoch: the same as an epoch (its number, from 0); give one of the two.
+        start_epoch: epoch (from 0) at which coverage is switched on, as an alternative to `start_step`.
         ramp_steps: steps over which the loss weight grows linearly; 0 switches at once.
         weight: final lambda (1 in the paper).
 
@@ -40,7 +40,7 @@ class CoverageAnnealing(Scheduled):
         self.ramp_steps, self.weight = ramp_steps, weight
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Checks that there is something to switch on.
+        """Check that the model supports coverage.
 
         Raises:
             ValueError: if the model has no coverage.

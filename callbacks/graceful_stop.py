@@ -1,4 +1,4 @@
-"""The checkpoint that a run goes on from; Ctrl-C, SIGTERM and SIGUSR1: finish the step, save it, end."""
+"""Checkpoints for resuming, and graceful stop on Ctrl-C, SIGTERM and SIGUSR1."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ ENDED_EARLY = "early_stopping"  # of a checkpoint: why EarlyStopping ended train
 
 
 def validation_follows(trainer: Trainer) -> bool:
-    """Whether Lightning validates after the training step that has just been done."""
+    """Return whether Lightning validates after the current training step."""
     loop = trainer.fit_loop
     return any(trainer.num_val_batches) and loop.epoch_loop._should_check_val_fx(loop._data_fetcher)
 
@@ -41,30 +41,29 @@ class GracefulStop(Checkpoint):
     """Saves the last checkpoint: after each validation, every `save_every` steps, at the end, and on SIGINT, SIGTERM or
     SIGUSR1, which end the process.
 
-    A signal is answered at the next point from which a run resumes exactly: the end of an optimizer step (gradients
-    that are accumulated are in no checkpoint) or, where a validation follows or goes on, its end. The handler only sets
-    a flag; a second signal ends the process at once, without saving. It ends with 128 + the signal's number, as a shell
-    reports it.
-    Several ranks agree every `agree_every` steps, so that all stop after the same one.
+    A signal takes effect at the next point from which a run resumes exactly: the end of an optimizer step (accumulated
+    gradients are not part of a checkpoint) or, before and during a validation, its end. The handler only sets a flag; a
+    second signal ends the process at once, without saving. The exit status is 128 + the number of the signal. Several
+    ranks synchronize every `agree_every` steps, so that all stop after the same step.
 
-    A scheduler sends its signals to each process of a job and perhaps more than once: with `patient`, a second SIGTERM
-    is none, and a second SIGUSR1 never is one.
+    A scheduler sends signals to each process of a job, possibly repeatedly: with `patient`, a second SIGTERM is
+    ignored; a second SIGUSR1 always is.
 
-    A checkpoint that is due at a step whose validation follows is written when that validation starts, and says that it
-    is outstanding: a run that is killed in the validation goes on with it, and writes the best model and the row of
-    metrics.csv that it owes.
+    If a validation follows a step whose checkpoint is due, the checkpoint is written at the start of the validation and
+    marks it as outstanding: a run that is killed during the validation repeats it after resuming, so that its best
+    model and its row of metrics.csv are not lost.
 
-    A `Checkpoint`, so that Lightning calls it last: the best model is saved before. (`ModelCheckpoint` leaves out its
-    own last checkpoint where the model has not become better.)
+    This is a `Checkpoint`, so that Lightning calls it last, after the best model is saved. (`ModelCheckpoint` skips its
+    last checkpoint if the model has not improved.)
 
     Args:
-        path: of the checkpoint.
-        resume: the command that goes on from it, printed at the end.
-        agree_every: optimizer steps between agreements of several ranks.
-        save_every: optimizer steps between checkpoints; 0 for none but those after validations.
-        patient: whether a second SIGTERM is left unanswered.
-        on_stop: called on rank 0 once the checkpoint is there, after SIGTERM or SIGUSR1: it may put a job back into a
-            queue.
+        path: path of the checkpoint.
+        resume: command that resumes the run, printed at the end.
+        agree_every: number of optimizer steps between synchronizations of ranks.
+        save_every: number of optimizer steps between checkpoints; 0 for checkpoints after validations only.
+        patient: whether to ignore a second SIGTERM.
+        on_stop: function called on rank 0 after the checkpoint is written on SIGTERM or SIGUSR1, for example to
+            requeue a job.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class GracefulStop(Checkpoint):
         self._saved = -1  # step of the checkpoint
         self._ended_early: str | None = None  # in the last checkpoint
         self._save_at_validation = False  # a checkpoint is due when the validation of this step starts
-        self._outstanding = False  # the validation of this step: in a checkpoint, or in the one that was loaded
+        self._outstanding = False  # whether the validation of this step is outstanding, also in the loaded checkpoint
         self._max_steps: int | None = None  # of the trainer, while an outstanding validation is let through
         self._process = os.getpid()  # whose signals are answered
         self._before: dict[int, object] = {}
@@ -108,7 +107,7 @@ class GracefulStop(Checkpoint):
 
     def _listen(self) -> None:
         self._process = os.getpid()
-        # later than in `on_fit_start`: Lightning's own handler of SIGTERM would come on top, and end all ranks at once
+        # not in `on_fit_start`: Lightning's handler of SIGTERM would replace ours, and end all ranks at once
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             if number not in self._before:
                 self._before[number] = signal.signal(number, self._handle)
@@ -121,7 +120,7 @@ class GracefulStop(Checkpoint):
         if not self._outstanding:
             return
         if validation_follows(trainer):
-            # Lightning would take the validation for done, unless its loop says that it was left in the middle.
+            # Lightning would consider the validation complete unless the state of its loop says otherwise.
             trainer.fit_loop.epoch_loop.val_loop._restart_stage = RestartStage.RESTARTED_MID_EVALUATION
         else:  # validations have been switched off since
             self._outstanding = False
@@ -145,7 +144,7 @@ class GracefulStop(Checkpoint):
         checkpoint[ENDED_EARLY] = self._ended_early = early_stopping_reason(trainer)
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        self._outstanding = checkpoint.get(OUTSTANDING, False)  # those of earlier versions do not say
+        self._outstanding = checkpoint.get(OUTSTANDING, False)  # missing in earlier versions
         if trainer.strategy.restore_checkpoint_after_setup:  # and so after `on_fit_start`
             self._raise_max_steps(trainer)
 

@@ -6,16 +6,16 @@ from callbacks.schedules import Scheduled, Switch
 
 
 class LengthCurriculum(Scheduled):
-    """Grows the lengths that documents and summaries are cut to, in equal stages.
+    """Increases the maximal lengths of documents and summaries in equal stages.
 
-    Stage k of n, counted from 1, cuts to first + (last - first) (k - 1) / (n - 1); the last lengths are those of the
-    DataModule, `max_source` and `max_target`. The stage is a pure function of the optimizer step.
+    Stage k of n, from 1, truncates to first + (last - first) (k - 1) / (n - 1); the last lengths are `max_source` and
+    `max_target` of the DataModule. The stage is a pure function of the optimizer step.
 
     Args:
-        source: words of a document at the first stage.
-        target: tokens of a summary at the first stage.
+        source: maximal number of words of a document in the first stage.
+        target: maximal number of tokens of a summary in the first stage.
         stages: number of stages, the last one at full length.
-        steps: optimizer steps of each stage.
+        steps: number of optimizer steps of each stage.
 
     Raises:
         ValueError: if lengths are not positive, there are fewer than two stages, or stages have no steps.
@@ -30,16 +30,16 @@ class LengthCurriculum(Scheduled):
         self.source, self.target, self.steps, self.stages = source, target, steps, stages
 
     def lengths_at(self, step: int, last: tuple[int, int]) -> tuple[int, int]:
-        """Source and target length at an optimizer step, given those of the last stage."""
+        """Return source and target length at an optimizer step, from those of the last stage."""
         share = min(step // self.steps, self.stages - 1) / (self.stages - 1)
         first = (min(self.source, last[0]), min(self.target, last[1]))
         return tuple(round(a + (b - a) * share) for a, b in zip(first, last))
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Checks that the DataModule can cut.
+        """Check that the DataModule supports changing lengths.
 
         Raises:
-            ValueError: if it cannot, or if its loader has processes of its own, which would not see the change.
+            ValueError: if it does not, or its loader has worker processes, which would not notice the change.
         """
         data = trainer.datamodule
         if stage == "fit" and not hasattr(data, "lengths_now"):

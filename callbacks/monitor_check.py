@@ -14,7 +14,7 @@ class MonitorCheck(Callback):
     """Checks that the values which other callbacks monitor (`checkpoint.monitor`, `EarlyStopping`) are logged.
 
     Values of the validation are checked after Lightning's sanity check, those of training after the first optimizer
-    step, and all of them after the first validation, in case there is no sanity check. It has to come before the
+    step, and all of them after the first validation, in case there is no sanity check. It must come before the
     callbacks that it checks.
 
     Raises:
@@ -65,7 +65,7 @@ def check_at_validations(trainer: Trainer) -> None:
 
 
 def _monitors(trainer: Trainer) -> dict[str, str]:
-    """Return the names that callbacks monitor, each with the argument that says so."""
+    """Return the monitored names, each with the argument that sets it."""
     names: dict[str, str] = {}
     for callback in trainer.callbacks:
         monitor = getattr(callback, "monitor", None)

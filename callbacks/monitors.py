@@ -1,4 +1,4 @@
-"""What training looks like from outside: gradient norms and throughput."""
+"""Monitoring of gradient norms and throughput."""
 
 from time import monotonic
 
@@ -10,9 +10,9 @@ SHARDED = ("FSDPStrategy", "ModelParallelStrategy", "DeepSpeedStrategy")
 
 
 class GradientNorm(Callback):
-    """Logs train/grad_norm, the 2-norm of all gradients together before they are clipped, at each optimizer step.
+    """Logs train/grad_norm, the 2-norm of all gradients before clipping, at each optimizer step.
 
-    Ranks that hold the whole model have the same one. Nothing is logged where a rank holds a part of it (FSDP).
+    All ranks that hold the whole model have the same value. Nothing is logged for sharded models (FSDP).
     """
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: object) -> None:

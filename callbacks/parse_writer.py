@@ -1,4 +1,4 @@
-"""Writes what a discourse parser predicts into a cache of parses."""
+"""Callback that writes predicted parses to a cache."""
 
 import sys
 import time
@@ -14,17 +14,17 @@ from datamodules.parsing import add_answers, count_tokens
 
 
 class ParseWriter(Callback):
-    """Shards of parses, written while a parser predicts: every rank its own, by `documents`, size and time.
+    """Writes predicted parses to shards of a cache, one sequence of shards for each rank.
 
-    A run that is interrupted, or fails, writes what it has; one that is killed loses at most what it parsed since its
-    last shard. Progress in documents and EDUs per second: a bar on a terminal, else a line every `every` seconds. The
-    time left is estimated from the tokens that are left, as long documents come first.
+    A run that is interrupted or fails writes its buffer; a killed run loses at most the parses since its last shard.
+    Progress in documents and EDUs per second is a bar on terminals, else a line every `every` seconds. The remaining
+    time is estimated from the remaining tokens, because long documents come first.
 
     Args:
-        cache: where to.
-        progress: whether to show any.
-        every: seconds between lines.
-        limits: when a shard is written, see `ShardWriter`.
+        cache: cache to write to.
+        progress: whether to show progress.
+        every: seconds between lines of progress.
+        limits: limits of a shard, see `ShardWriter`.
     """
 
     def __init__(self, cache: ParseCache, progress: bool = True, every: float = 30, **limits: float) -> None:
@@ -69,7 +69,7 @@ class ParseWriter(Callback):
             print(f"parsing: {self.progress_line()}", file=sys.stderr, flush=True)
 
     def progress_line(self) -> str:
-        """Return how far this rank is, how fast, and the time left."""
+        """Return a line with the progress of this rank, its speed, and the remaining time."""
         seconds = max(1e-9, self.seconds)
         left = round(seconds * (self.total_tokens - self.tokens) / self.tokens) if self.tokens else 0
         time_left = f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"
@@ -94,5 +94,5 @@ class ParseWriter(Callback):
         self._end()
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing: what is done is in the cache."""
+        """Return an empty state, because the cache has the progress."""
         return {}

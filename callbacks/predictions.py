@@ -1,4 +1,4 @@
-"""Writes the outputs of a model: predictions.jsonl."""
+"""Callback that writes predictions.jsonl."""
 
 import json
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ from datamodules.text.lines import json_line
 class PredictionWriter(Callback):
     """Writes a line for each document: id, summary, references, scores.
 
-    Each rank writes its lines to a file of its own, batch by batch. At the end they become one file, in the order of
-    the documents. Beside `NAME.jsonl` it writes `NAME.signatures.json` (how each score was computed),
-    `NAME.checkpoint.json` (which weights were scored, if given) and `NAME.results.json` (the mean scores, with what
-    `source` says of the documents; of `predictions.jsonl` it is `results.json`). Nothing is written during training.
+    Each rank writes its lines to a separate file, batch by batch. At the end they are merged in the order of the
+    documents. Besides `NAME.jsonl`, it writes `NAME.signatures.json` (signatures of scores), `NAME.checkpoint.json`
+    (description of the weights, if given) and `NAME.results.json` (mean scores and `source`; `results.json` for
+    `predictions.jsonl`). Nothing is written during training.
 
     Args:
-        path: where `validate`, `test` and `predict` write, a name that ends in `.jsonl`.
-        checkpoint: plain values that describe the weights; no such file is written if not given.
-        source: plain values that say which documents were summarized, such as `split`; written with the mean scores.
+        path: output file of `validate`, `test` and `predict`; must end in `.jsonl`.
+        checkpoint: plain values that describe the weights, if any.
+        source: plain values that describe the documents, such as `split`; written with the mean scores.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class PredictionWriter(Callback):
     def _merge(self, world_size: int) -> None:
         """Make one file of the ranks' files."""
         parts = [self._part(rank) for rank in range(world_size)]
-        # Only a line feed ends a line; `str.splitlines` would also divide at separators inside of texts.
+        # Split at line feeds only; `str.splitlines` would also split at separators inside texts.
         shares = [part.read_text(encoding="utf-8").split("\n")[:-1] for part in parts]
         # Rank r of n has documents r, r + n, ...: dealt out in turn, they come back in turn.
         lines = [share[i] for i in range(max(map(len, shares))) for share in shares if i < len(share)]
@@ -73,7 +73,7 @@ class PredictionWriter(Callback):
             part.unlink()
 
     def _describe(self, trainer: Trainer) -> None:
-        """Write the files beside the predictions."""
+        """Write the files that accompany the predictions."""
         signatures = trainer.lightning_module.rouge["test"].signatures
         _write_json(self.path.with_suffix(".signatures.json"), signatures)
         if self.checkpoint is not None:
@@ -120,7 +120,7 @@ class PredictionWriter(Callback):
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let an error of the file system, such as a full disk, say which file was being written."""
+    """Add the name of the written file to errors of the file system, such as a full disk."""
     try:
         yield
     except OSError as error:

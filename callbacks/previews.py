@@ -1,4 +1,4 @@
-"""A look at the same few documents after every validation: text, copied words, attention and coverage."""
+"""Previews of summaries after each validation: text, copied words, attention and coverage."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from lightning_modules.summarizer import Summary
 
 
 def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
-    """The summary with runs of copied words between marks; its plain text where a model does not say."""
+    """Return the summary with marks around runs of copied words; plain text if copied words are unknown."""
     if summary.copied is None or summary.words is None:
         return " ".join(summary.sentences)
     pieces, inside = [], False
@@ -32,9 +32,9 @@ def marked(summary: Summary, opening: str = "[", closing: str = "]") -> str:
 def draw_attention(
     path: Path, source: list[str], target: list[str], attention: np.ndarray, coverage: np.ndarray
 ) -> None:
-    """One PNG: attention [T, S] as a heat map of summary words over document words, and the final coverage [S] below.
+    """Draw attention [T, S] as a heat map of summary words over document words, with the final coverage [S] below.
 
-    Words are written out where there is room for them.
+    Words are shown if there is enough space.
     """
     width = min(24.0, 2.0 + 0.16 * len(source))
     figure, (top, bottom) = pyplot.subplots(
@@ -57,13 +57,14 @@ def draw_attention(
 
 
 class Previews(Callback):
-    """After each validation in training, summaries of the first validation documents: a table in W&B, and heat maps
-    of attention and coverage in `folder`.
+    """Logs summaries of the first validation documents after each validation during training.
+
+    They go to a table in W&B; heat maps of attention and coverage go to `folder`.
 
     Args:
-        folder: heat maps go to `folder/step<N>/<number>.png`.
-        documents: how many documents.
-        heat_maps: how many of them are drawn; models without attention over words draw none.
+        folder: folder of the heat maps, `folder/step<N>/<number>.png`.
+        documents: number of documents.
+        heat_maps: number of heat maps; none for models without attention over words.
     """
 
     def __init__(self, folder: Path, documents: int = 5, heat_maps: int = 2) -> None:
@@ -108,7 +109,7 @@ class Previews(Callback):
 
 @contextmanager
 def whole_documents(data: LightningDataModule) -> Iterator[None]:
-    """Documents as long as they are read in validation, whatever `LengthCurriculum` cuts training to."""
+    """Use the full lengths of validation, regardless of `LengthCurriculum`."""
     now = getattr(data, "lengths_now", None)
     if now is not None:
         data.lengths_now = (data.max_source, data.max_target)

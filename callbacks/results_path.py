@@ -1,10 +1,10 @@
-"""Where the mean scores of predictions are written."""
+"""Path of the mean scores of predictions."""
 
 from pathlib import Path
 
 
 def results_path(predictions: Path) -> Path:
-    """Return where the mean scores of a file of predictions stand.
+    """Return the path of the mean scores of a file of predictions.
 
     `results.json` for `predictions.jsonl`, `results.val.json` for `predictions.val.jsonl`, and `NAME.results.json` for
     any other `NAME.jsonl`.

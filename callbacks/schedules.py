@@ -13,7 +13,7 @@ class Switch(NamedTuple):
 
     @property
     def fully_on(self) -> bool:
-        """Whether the final value is reached."""
+        """Whether the mechanism has its final value."""
         return self.value == self.final
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Scheduled(Callback):
 
         Args:
             trainer: during `fit`.
-            step: number of optimizer steps completed before the batch in question.
+            step: number of completed optimizer steps.
         """
         raise NotImplementedError
 
@@ -58,7 +58,7 @@ def all_switches(trainer: Trainer, step: int) -> dict[str, Switch]:
 
 
 def ramp(step: int, start: int, steps: int, last: float) -> float:
-    """0 before the start, then linear up to `last`, which is reached after so many steps; 0 steps switch at once."""
+    """Return 0 before the start, then increase linearly to `last` over `steps` steps; 0 steps switch at once."""
     if step < start:
         return 0.0
     return last if steps == 0 else last * min(1.0, (step - start + 1) / steps)

@@ -25,47 +25,47 @@ TERM = "self_critical"
 
 
 class SelfCritical(Scheduled):
-    """Adds the term -E[(r(sample) - baseline) log P(sample)], whose gradient is that of the negative expected reward
-    (Rennie et al. 2017, arXiv 1612.00563; for summaries Paulus et al. 2018, arXiv 1705.04304).
+    """Self-critical training: adds a loss term -E[(r(sample) - baseline) log P(sample)], a policy gradient.
 
-    The loss becomes gamma self_critical + (1 - gamma) (the model's own terms). gamma is a pure function of the
-    optimizer step. The term is a sum over the tokens of a sample, its end symbol included, and a mean over samples and
-    documents. The models' own `nll` is a mean over tokens: beside it, a gamma that was set for a sum over tokens weighs
-    the likelihood as many times less as a summary has tokens.
+    See Rennie et al. 2017 (arXiv 1612.00563) and, for summarization, Paulus et al. 2018 (arXiv 1705.04304).
 
-    Samples are drawn without gradient and rescored in one teacher-forced pass, both without dropout and both with the
-    constraints of the model's own `decoding`: what is forbidden when summaries are decoded (the unknown word, an end
-    before `min_length`, repeated n-grams) is neither drawn nor given probability, and the rest is renormalised. The
-    distribution that is drawn from is therefore the one that is learned and the one that is decoded from. Beams, the
-    length penalty and `prefer_finished` choose between whole hypotheses and are no part of it. The rescoring is started
-    before rewards are computed, so that an accelerator works meanwhile.
+    The loss becomes gamma self_critical + (1 - gamma) (terms of the model); gamma is a pure function of the optimizer
+    step. The term is a sum over the tokens of a sample, including the end symbol, and a mean over samples and
+    documents. The `nll` of models is a mean over tokens, so that, compared with a sum over tokens, the same gamma gives
+    the likelihood a weight that is smaller by the number of tokens.
+
+    Samples are drawn without gradient and rescored in one teacher-forced pass, both without dropout and with the
+    constraints of the model's `decoding`: forbidden tokens (the unknown word, an end before `min_length`, repeated
+    n-grams) have no probability, and the rest is renormalised. The distribution is therefore the same in sampling,
+    learning and decoding. Beams, length penalty and `prefer_finished`, which choose between whole hypotheses, do not
+    apply. Rescoring is started before rewards are computed, so that an accelerator works in parallel.
 
     Logged as train/: `reward`, `reward_baseline`, `advantage` (means), `advantage_positive` (share), `advantage_rms`,
-    `entropy` (estimated by the samples, nats a token), `sample_length`, `baseline_length`, `gamma`, and `reward_time`,
-    the share of the time of training steps with rewards that rewards took so far. With several ranks they are means of
-    the ranks' values, by the number of their documents.
+    `entropy` (estimated from samples, nats per token), `sample_length`, `baseline_length`, `gamma`, and `reward_time`,
+    the fraction of the time of training steps spent on rewards so far. With several ranks they are averaged, weighted
+    by the number of documents.
 
     Args:
-        reward: of a text; ROUGE-L F1 if not given.
-        samples: drawn for each document.
+        reward: reward of a text; ROUGE-L F1 by default.
+        samples: number of samples for each document.
         baseline: `greedy`, the reward of the greedy text; or `leave_one_out`, the mean reward of the other samples.
-        credit: `summary` gives every token the whole text's reward; `reward_to_go` what its sentence and later ones add
-            to the reward; `myopic` what its sentence adds (as Celikyilmaz et al. 2018; biased).
+        credit: `summary` assigns the reward of the whole text to every token; `reward_to_go` the gain of its sentence
+            and all later ones; `myopic` the gain of its sentence (as Celikyilmaz et al. 2018; biased).
         gamma: final weight of the term.
-        start_step: optimizer step at which it begins.
-        ramp_steps: steps over which gamma grows linearly; 0 switches at once.
-        max_length: tokens of a sample; the model's own decoding's if not given.
-        temperature: of the distribution that is drawn from and learned; the model's own decoding's (usually 1) if not
-            given. The greedy baseline does not depend on it.
-        sentence_ends: what ends a sentence, for `reward_to_go` and `myopic`.
-        collapse: a warning is given when `advantage_rms`, averaged over `window` batches, falls below this.
+        start_step: optimizer step at which the term is switched on.
+        ramp_steps: number of steps over which gamma increases linearly; 0 switches at once.
+        max_length: maximal number of tokens of a sample; by default that of the model's decoding.
+        temperature: temperature of sampling and learning; by default that of the model's decoding (usually 1). The
+            greedy baseline does not depend on it.
+        sentence_ends: words that end a sentence, for `reward_to_go` and `myopic`.
+        collapse: threshold of `advantage_rms`, averaged over `window` batches, below which a warning is logged.
         window: see `collapse`.
 
     Attributes:
-        seconds: that rewards and whole training steps took so far.
+        seconds: time spent on rewards, and on whole training steps.
 
     Raises:
-        ValueError: if an argument is out of range; in training for a model that does not write, or a reward that is not
+        ValueError: if an argument is out of range; in training, if the model is not generative or a reward is not
             finite.
     """
 
@@ -116,10 +116,10 @@ class SelfCritical(Scheduled):
     # The life of training ----------------------------------------------------------------------------------------
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Registers the term.
+        """Register the loss term.
 
         Raises:
-            ValueError: if the model does not write, or cannot give the documents that the reward reads, or if
+            ValueError: if the model is not generative, cannot provide the documents that the reward needs, or
                 `max_length` is below the `min_length` of its decoding.
         """
         if stage != "fit":
@@ -154,7 +154,7 @@ class SelfCritical(Scheduled):
     # The term ----------------------------------------------------------------------------------------------------
 
     def options(self, module: Generative) -> DecodingOptions:
-        """How samples are drawn and rescored: with the constraints of the model's own decoding.
+        """Return the options of sampling and rescoring, with the constraints of the model's decoding.
 
         Raises:
             ValueError: if `max_length` is not above the `min_length` of that decoding.
@@ -192,10 +192,11 @@ class SelfCritical(Scheduled):
         return -(advantage * log_probs).sum(-1).mean()
 
     def advantages(self, module: Generative, batch: Batch, made: Samples) -> Tensor:
-        """Advantage of every token of the samples, [B, K, T], on the host and without gradient.
+        """Return the advantage of every token of the samples, [B, K, T], on the host and without gradient.
 
         Args:
-            made: on the host; where the greedy text is the baseline, it comes first.
+            batch: the batch.
+            made: samples on the host; with the baseline `greedy`, the first is the greedy text.
         """
         started = time.perf_counter()
         tokens, lengths = made
@@ -214,12 +215,12 @@ class SelfCritical(Scheduled):
         return by_sentence.gather(-1, numbers[:, first:].clamp_max(by_sentence.shape[-1] - 1))
 
     def _end_ids(self, module: Generative) -> Tensor:
-        """Tokens that end a sentence.
+        """Return the ids of tokens that end a sentence.
 
         Raises:
             ValueError: if there is none.
         """
-        ends = module.text.end_ids(self.sentence_ends)
+        ends = module.tokenizer.end_ids(self.sentence_ends)
         if not ends:
             raise ValueError(
                 f"SelfCritical: no token ends with one of {' '.join(self.sentence_ends)}, so there are no sentences to "
@@ -269,7 +270,7 @@ class SelfCritical(Scheduled):
             log_training(module, name, value, batch)
 
     def _log_rewards(self, module: Generative, batch: Batch, rewards: Tensor) -> None:
-        """Of the rewards of whole texts [B, K], the greedy one first where it is the baseline."""
+        """Log rewards of whole texts [B, K]; with the baseline `greedy`, the first is that of the greedy text."""
         advantage = advantages(rewards.unsqueeze(-1), "summary", self.baseline).squeeze(-1)
         drawn = rewards[:, -advantage.shape[1] :]
         spread = float(advantage.square().mean().sqrt())
@@ -301,10 +302,10 @@ class SelfCritical(Scheduled):
 
 @contextmanager
 def without_dropout(module: nn.Module) -> Iterator[None]:
-    """Eval mode, in which gradients are computed none the less; the modes before are restored.
+    """Disable dropout while gradients are computed; the previous modes are restored.
 
-    Some modules need training mode: cuDNN refuses the gradient of a recurrent layer in eval mode, and `transformers`
-    keeps all activations there, whatever it was told of checkpoints. Those stay in training, with a dropout of 0.
+    Modules are set to eval mode, except those that need training mode, which get a dropout of 0: cuDNN computes no
+    gradient of recurrent layers in eval mode, and `transformers` ignores activation checkpointing there.
     """
     modes = [(part, part.training) for part in module.modules()]
     stay = [p for p in module.modules() if isinstance(p, nn.RNNBase) or getattr(p, "gradient_checkpointing", False)]
@@ -324,7 +325,7 @@ def without_dropout(module: nn.Module) -> Iterator[None]:
 
 
 def _complaint(reward: Reward, written: Written, values: Sequence[float]) -> str:
-    """What is wrong with a reward's numbers."""
+    """Return the problem of invalid reward values."""
     name = f"SelfCritical: the reward {type(reward).__name__}"
     if len(values) != len(written.texts):
         return f"{name} gave {len(values)} numbers for {len(written.texts)} texts; it has to give one for each"

@@ -1,4 +1,4 @@
-"""Starts training from the weights of another run."""
+"""Callback that starts training from the weights of another run."""
 
 from pathlib import Path
 
@@ -10,15 +10,15 @@ from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 
 
 class StartFrom(Callback):
-    """Puts the weights of a run into the model before training; optimizer, schedules and steps start afresh.
+    """Loads the weights of a run into the model before training; optimizer, schedules and steps start from zero.
 
-    The text of both runs is compared. What callbacks switch (loss weights, the coverage gate) is not taken over: it is
-    as the model's own arguments say, until callbacks of this run change it. A run that is resumed goes on with its own
-    checkpoint.
+    The tokenizers of both runs must be equal. State that callbacks control (loss weights, the coverage gate) is not
+    loaded: it has the values of the model's arguments until callbacks of this run change it. A resumed run continues
+    from its own checkpoint.
 
     Args:
-        run: a run folder, whose best checkpoint is taken, or a checkpoint. The data needs its text, so that ids mean
-            the same words; `precis fit --start_from` sees to that.
+        run: run folder, whose best checkpoint is used, or a checkpoint. The data must use its tokenizer, which
+            `precis fit --start_from` ensures.
 
     Raises:
         CorpusError: in training, if there is no checkpoint, it does not fit the model, or the model is sharded (FSDP).

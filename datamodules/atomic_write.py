@@ -1,4 +1,4 @@
-"""Files that appear under their name with their whole content, or stay as they were."""
+"""Atomic writing of files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""`Batch`: what a DataModule hands to its model."""
+"""`Batch`: output of DataModules and input of models."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -12,21 +12,23 @@ T = TypeVar("T")
 
 
 def on_host() -> Any:
-    """A dataclass field whose tensor stays in the host's memory: lengths that steer Python or packing need no
-    synchronisation there."""
+    """Return a dataclass field whose tensor stays in host memory, such as lengths for packing or control flow.
+
+    Reading them on the host needs no synchronization with the device.
+    """
     return field(metadata={"host": True})
 
 
 @dataclass
 class Batch:
-    """Base of all batches: a dataclass of tensors and of plain lists that belong to them.
+    """Base class of batches: a dataclass of tensors and lists.
 
     Attributes:
-        ids: the documents' ids.
+        ids: ids of the documents.
         references: reference summaries of each document, each a list of sentences.
-        weight: of this rank's loss, in training on several ranks: number of its documents, times ranks, divided by the
-            documents of all ranks. With it the mean over ranks is the mean over documents. It is 0 for a rank that has
-            none of an epoch's last few documents and repeats another rank's.
+        weight: weight of the loss of this rank in training on several ranks: its number of documents times the number
+            of ranks, divided by the documents of all ranks, so that the mean over ranks is the mean over documents. It
+            is 0 for a rank that has none of the last documents of an epoch and repeats others.
     """
 
     ids: list[str]
@@ -48,16 +50,16 @@ class Batch:
         return type(self)(**values | moved)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
-        """A copy on a device; fields marked `on_host` stay."""
+        """Return a copy on a device, except fields marked `on_host`."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
-        """A copy in page-locked memory, for asynchronous transfer."""
+        """Return a copy in page-locked memory, for asynchronous transfer."""
         return self._map(Tensor.pin_memory)
 
 
 def pad(rows: list[list[int]], value: int = 0) -> Tensor:
-    """Rows of ids as one tensor, filled up on the right: [B, longest row], at least one column."""
+    """Pad rows of ids on the right to a tensor [B, longest row] with at least one column."""
     width = max(1, *(len(row) for row in rows)) if rows else 1
     return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=torch.long)
 

@@ -10,7 +10,7 @@ from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import EncoderData
-from datamodules.text.encoder_text import by_token
+from datamodules.text.encoder_tokenizer import by_token
 from datamodules.text.trigrams import sharing
 from datamodules.text.words import tokenize
 from datamodules.truncation import COLUMN, count_source, text_limits
@@ -23,8 +23,8 @@ class SentenceBatch(Batch):
 
     Attributes:
         tokens: [CLS] sentence [SEP] [CLS] sentence [SEP] .., [B, T].
-        lengths: tokens of each document, [B], in the host's memory.
-        owner: the sentence of each token, -1 for padding, [B, T].
+        lengths: number of tokens of each document, [B], in host memory.
+        owner: index of the sentence of each token, -1 for padding, [B, T].
         heads: True at [CLS], [B, T].
     """
 
@@ -41,7 +41,7 @@ class SentenceData(EncoderData):
         vocab_size: tokens of a tokenizer that is trained on the corpus, 260 or more; with `encoder` its tokenizer's
             tokens are at most as many.
         encoder: pretrained encoder whose tokenizer is used, see `BertSum`.
-        max_source: tokens of a document, at most; only whole sentences are read. None reads everything, however long.
+        max_source: maximal number of tokens of a document, in whole sentences; None for no limit.
         piece: tokens of a sentence between two head symbols; a longer one is read in several pieces, all of them its
             own.
 
@@ -79,9 +79,9 @@ class SentenceData(EncoderData):
         return {"version": 1, "max_source": self.max_source, "piece": self.piece}
 
     def encode(self, document: Document) -> dict[str, Any]:
-        read = self.text.pieces(document.sentences, self.piece, self.max_source)
+        read = self.tokenizer.pieces(document.sentences, self.piece, self.max_source)
         # what is read of a document, head and end symbols of its sentences included, and what there is
-        rest = self.text.pieces(document.sentences[read.sentences :], self.piece).tokens
+        rest = self.tokenizer.pieces(document.sentences[read.sentences :], self.piece).tokens
         counts = count_source(document, len(read.tokens), len(read.tokens) + len(rest), read.sentences)
         return {
             "tokens": read.tokens,
@@ -101,7 +101,7 @@ class SentenceData(EncoderData):
         return {
             "ids": [row["id"] for row in rows],
             "references": [row["references"] for row in rows],
-            "tokens": pad([row["tokens"] for row in rows], self.text.pad),
+            "tokens": pad([row["tokens"] for row in rows], self.tokenizer.pad),
             "lengths": torch.tensor([len(row["tokens"]) for row in rows]),
             "owner": pad(owner, -1),
             "heads": pad(heads).bool(),
@@ -113,12 +113,12 @@ class ExtractiveBatch(SentenceBatch):
     """Documents as sentences, with what extraction learns from.
 
     Attributes:
-        starts: first tokens of the pieces of each document (a sentence is one piece if it is not too long).
+        starts: first tokens of the pieces of each document; a long sentence has several pieces.
         mask: True at sentences, [B, L].
         candidates: True at sentences that may be selected, [B, L].
         labels: 1 for the sentences of the oracle summary, [B, L].
-        gains: each sentence's own (ROUGE-1 F + ROUGE-2 F) / 2, [B, L].
-        shared: True where two sentences have a trigram in common, [B, L, L].
+        gains: (ROUGE-1 F + ROUGE-2 F) / 2 of each sentence alone, [B, L].
+        shared: True for pairs of sentences that share a trigram, [B, L, L].
         sentences: the sentences of each document.
     """
 
@@ -138,9 +138,9 @@ class ExtractiveData(SentenceData):
 
     Args:
         vocab_size, encoder, max_source, piece: as in `SentenceData`.
-        oracle_sentences: sentences of the oracle summary, at most; None leaves the number to the score.
-        min_words: a shorter sentence is read, but neither labelled nor selected, unless all are shorter.
-        max_words: the same for a longer one.
+        oracle_sentences: maximal number of sentences of the oracle summary; None for no limit.
+        min_words: shorter sentences are read, but neither labelled nor selected, unless all are shorter.
+        max_words: the same for longer sentences.
 
     The other arguments are those of `SummarizationData`.
 
@@ -174,7 +174,7 @@ class ExtractiveData(SentenceData):
         words = [tokenize(sentence) for sentence in sentences]
         usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]
         usable = usable if any(usable) else [True] * len(sentences)
-        # what may not be selected has no words for the oracle, so that it keeps its place and is never taken
+        # Sentences that may not be selected are empty for the oracle, so that indices stay the same.
         offered = [sentence if good else "" for sentence, good in zip(sentences, usable)]
         references = [reference for reference in document.references if any(map(str.split, reference))]
         chosen = greedy_oracle(offered, references, self.oracle_sentences) if references else []

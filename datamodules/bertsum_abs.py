@@ -61,11 +61,11 @@ class BertSumAbsData(SentenceData):
         return super().feature_settings() | {"max_target": self.max_target}
 
     def encode(self, document: Document) -> dict[str, Any]:
-        features, reference = super().encode(document), self.text(" ".join(document.reference))[0]
-        features["target"], counts = truncate_target(reference, self.max_target, self.text.stop)
+        features, reference = super().encode(document), self.tokenizer(" ".join(document.reference))[0]
+        features["target"], counts = truncate_target(reference, self.max_target, self.tokenizer.stop)
         features[COLUMN] |= counts
         return features
 
     def collate(self, rows: list[dict[str, Any]]) -> BertSumAbsBatch:
-        targets = target_fields([row["target"] for row in rows], self.text.pad)
+        targets = target_fields([row["target"] for row in rows], self.tokenizer.pad)
         return BertSumAbsBatch(**self.token_fields(rows), **targets)

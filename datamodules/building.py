@@ -1,4 +1,4 @@
-"""Building of caches: what is built appears whole, and what killed builders left is removed by the next one."""
+"""Atomic building of caches, with removal of leftovers of killed builders."""
 
 import errno
 import fcntl
@@ -12,14 +12,14 @@ from uuid import uuid4
 
 from datamodules.documents import CorpusError
 
-BUILDING = ".building-"  # beginning of the names of what is not whole yet
+BUILDING = ".building-"  # prefix of the names of incomplete folders
 LOCK = ".builders.lock"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of the disk, of a quota, of the size that a file may have
 _held: set[int] = set()  # descriptors of locks, which a forked worker must not keep when its parent dies
 
 
 def _in_forked_worker() -> None:
-    """Leaves locks, and the answer to Ctrl-C, to the builder that has forked this process."""
+    """Leave locks and the handling of Ctrl-C to the parent process."""
     if _held:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     for handle in _held:
@@ -34,17 +34,17 @@ os.register_at_fork(after_in_child=_in_forked_worker)
 def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
     """Hold the lock that all builders in a folder share; a builder that is alone first removes leftovers.
 
-    A lock is freed when its owner dies, however it dies: leftovers are what is there while nobody holds the lock.
+    A lock is freed when its owner dies in any way, so that everything incomplete is a leftover if no lock is held.
 
     Args:
-        folder: made if it is not there.
-        prefix: beginning of the names of leftovers.
+        folder: folder of the cache, created if needed.
+        prefix: prefix of the names of leftovers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
     _held.add(handle)
     try:
-        with suppress(PermissionError):  # whoever may write to a shared cache may lock it
+        with suppress(PermissionError):  # all users who may write to a shared cache may lock it
             os.fchmod(handle, folder.stat().st_mode & 0o666)
         # Refused where another builder is at work. A file system without locks refuses it, too, to everybody.
         with suppress(OSError):
@@ -68,7 +68,7 @@ def _remove_leftovers(folder: Path, prefix: str) -> None:
 
 @contextmanager
 def building_folder(parent: Path) -> Iterator[Path]:
-    """A temporary folder to build in, removed at the end; what is whole is moved out of it.
+    """Yield a temporary folder for building, which is removed at the end; the caller moves complete files out of it.
 
     Raises:
         CorpusError: if the disk is full.
@@ -84,7 +84,7 @@ def building_folder(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def appearing_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into that takes its name when all went well, and goes when anything did not.
+    """Yield a temporary folder that is renamed to its final name on success and removed on failure.
 
     Raises:
         CorpusError: if the disk is full.
@@ -93,14 +93,14 @@ def appearing_folder(folder: Path) -> Iterator[Path]:
         yield building
         try:
             building.rename(folder)
-        except OSError:  # another process was first: its folder holds the same
+        except OSError:  # another process was first, with the same content
             if not folder.is_dir():
                 raise
 
 
 @contextmanager
 def naming_full_disk(place: Path) -> Iterator[None]:
-    """Name what was to be written in the error of a full disk, which does not say it itself.
+    """Add the path to errors of a full disk, which do not have it.
 
     Raises:
         CorpusError: if the disk is full.

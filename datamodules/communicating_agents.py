@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from datamodules.batch import pad
 from datamodules.corpora.corpus import Corpus
-from datamodules.extended_words import WordsBatch, WordsData, cut, word_target_fields
+from datamodules.extended_words import WordsBatch, WordsData, truncate, word_target_fields
 from datamodules.text.vocabulary import PAD, UNK
 
 Split = Literal["even", "paragraphs"]
@@ -24,13 +24,14 @@ def even_parts(words: int, agents: int) -> list[int]:
 
 
 def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
-    """Lengths of contiguous parts of whole paragraphs, one part a paragraph if there are not more of them than agents.
+    """Return the lengths of contiguous parts of whole paragraphs.
 
-    Otherwise each cut stands at that end of a paragraph which is nearest to where an even split would cut, and every
-    agent has a paragraph.
+    If there are at most as many paragraphs as agents, each is a part. Otherwise each boundary is the end of a paragraph
+    that is closest to that of an even split, such that every agent has a paragraph.
 
     Args:
-        paragraphs: words of each, at least 1.
+        paragraphs: number of words of each paragraph, at least 1.
+        agents: number of agents.
     """
     agents = min(agents, len(paragraphs))
     ends = [0, *accumulate(paragraphs)]
@@ -44,10 +45,10 @@ def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
 
 
 class CommunicatingAgentsData(WordsData):
-    """Documents cut to `max_source` words and dealt out to `agents`, first references cut to `max_target` tokens.
+    """Documents split into parts for `agents`; documents and first references are truncated.
 
-    Paragraphs without a word are left out. A document with fewer words (or paragraphs) than agents has one for each of
-    the first agents; the others are padding and change nothing. One without any word is an unknown word.
+    Paragraphs without words are left out. If a document has fewer words (or paragraphs) than agents, the first agents
+    have one each, and the others are padding without effect. A document without words becomes one unknown word.
 
     Args:
         agents: M, 1 or more; the model's.
@@ -76,14 +77,14 @@ class CommunicatingAgentsData(WordsData):
         self.agents, self.split = agents, split
 
     def parts(self, words: int, paragraphs: list[int]) -> list[int]:
-        """Words of each agent of a document that is cut to so many words."""
+        """Return the number of words of each agent for a document truncated to `words`."""
         if self.split == "even":
             return even_parts(words, self.agents)
         ends = [0, *(min(end, words) for end in accumulate(paragraphs))]
         return paragraph_parts([b - a for a, b in pairwise(ends) if b > a], self.agents)
 
     def collate(self, rows: list[dict[str, Any]]) -> CommunicatingAgentsBatch:
-        sources, targets, added = cut(rows, *self.lengths_now, self.vocab_size)
+        sources, targets, oov_words = truncate(rows, *self.lengths_now, self.vocab_size)
         parts = [self.parts(len(source), row["paragraphs"]) for source, row in zip(sources, rows)]
         parts = [sizes + [0] * (self.agents - len(sizes)) for sizes in parts]
         dealt = [piece for source, sizes in zip(sources, parts) for piece in _pieces(source, sizes)]
@@ -94,12 +95,12 @@ class CommunicatingAgentsData(WordsData):
             source=extended.masked_fill(extended >= self.vocab_size, UNK),
             source_extended=extended,
             lengths=pad(parts),
-            added=added,
+            oov_words=oov_words,
             **word_target_fields(targets, self.vocab_size),
         )
 
 
 def _pieces(source: list[int], sizes: list[int]) -> list[list[int]]:
-    """A source cut into pieces of these sizes."""
+    """Split a source into pieces of the given sizes."""
     ends = [0, *accumulate(sizes)]
     return [source[before:after] for before, after in pairwise(ends)]

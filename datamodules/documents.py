@@ -1,4 +1,4 @@
-"""`Document`: the one record that every corpus becomes, and what goes wrong on the way there."""
+"""`Document`: common record of all corpora, and errors of corpora."""
 
 from dataclasses import dataclass, field
 
@@ -10,17 +10,17 @@ MEND_OR_SKIP = f"mend it, {OR_SKIP}"
 
 
 class CorpusError(ValueError):
-    """A corpus that cannot be used: one line with what is wrong, where, and what to do."""
+    """Error of a corpus: one line with problem, place and remedy."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """What is to be summarized, and its summaries.
+    """A document or set of documents to summarize, with its reference summaries.
 
     Attributes:
-        id: unique within the corpus's split.
+        id: id, unique within a split.
         parts: paragraphs of one document, or several source documents; each a list of sentences.
-        references: reference summaries, each a list of sentences; empty where a split has none.
+        references: reference summaries, each a list of sentences; possibly empty.
     """
 
     id: str
@@ -29,7 +29,7 @@ class Document:
 
     @property
     def sentences(self) -> list[str]:
-        """The sentences of all parts, in order."""
+        """Sentences of all parts, in order."""
         return [sentence for part in self.parts for sentence in part]
 
     @property
@@ -39,31 +39,31 @@ class Document:
 
     @property
     def text(self) -> str:
-        """The whole document: sentences joined by a space, parts by a blank line."""
+        """Text of the document: sentences joined by spaces, parts by blank lines."""
         return "\n\n".join(" ".join(part) for part in self.parts)
 
     @property
     def sentence_ends(self) -> list[int]:
-        """Where each sentence ends in `text`, in characters."""
+        """End of each sentence in characters of `text`."""
         ends, at = [], 0
         for part in self.parts:
             for sentence in part:
                 at += len(sentence)
                 ends.append(at)
                 at += 1  # a space
-            at += 1  # parts stand two line ends apart
+            at += 1  # parts are separated by two line ends
         return ends
 
 
 @dataclass(frozen=True)
 class Record:
-    """A document as its source gives it: text that may still have to be split into sentences.
+    """A raw record of a corpus, whose texts may not be split into sentences yet.
 
     Attributes:
-        id: unique within the split.
-        parts: a text a paragraph or source document, or its sentences where the source has them.
-        references: a text a reference, or its sentences.
-        where: file and line, or another place that a person can look up.
+        id: id, unique within a split.
+        parts: paragraphs or source documents, each a text or a list of sentences.
+        references: references, each a text or a list of sentences.
+        where: file and line, or another location, for messages.
     """
 
     id: str
@@ -77,7 +77,7 @@ class BadRecord:
     """A record that cannot become a document.
 
     Attributes:
-        where: file and line, or dataset and row; with the id if it has one.
+        where: file and line, or dataset and row, with the id if there is one.
         problem: what is wrong with it.
         remedy: what to do.
     """

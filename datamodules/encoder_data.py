@@ -6,11 +6,11 @@ import datasets
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.summarization import SummarizationData, Text, all_texts
-from datamodules.text.encoder_text import EncoderText
+from datamodules.text.encoder_tokenizer import EncoderTokenizer
 
 
 class TokenizerData(SummarizationData):
-    """Base class of DataModules whose `text_type` is a tokenizer with `of_checkpoint` and `build`.
+    """Base class of DataModules whose `tokenizer_type` is a tokenizer with `of_checkpoint` and `build`.
 
     A subclass sets `vocab_size` and the attribute that `checkpoint_argument` names, the pretrained model or None.
     """
@@ -18,15 +18,15 @@ class TokenizerData(SummarizationData):
     text_kind: ClassVar[str]  # part of the cache's key
     checkpoint_argument: ClassVar[str] = "checkpoint"
 
-    def text_settings(self) -> dict[str, Any]:
+    def tokenizer_settings(self) -> dict[str, Any]:
         name = self.checkpoint_argument
         return {"kind": self.text_kind, "size": self.vocab_size, name: getattr(self, name)}
 
-    def build_text(self, train: datasets.Dataset) -> Text:
+    def build_tokenizer(self, train: datasets.Dataset) -> Text:
         checkpoint = getattr(self, self.checkpoint_argument)
         if checkpoint is not None:
-            return self.text_type.of_checkpoint(checkpoint)
-        return self.text_type.build(all_texts(train), self.vocab_size)
+            return self.tokenizer_type.of_checkpoint(checkpoint)
+        return self.tokenizer_type.build(all_texts(train), self.vocab_size)
 
 
 class EncoderData(TokenizerData):
@@ -40,7 +40,7 @@ class EncoderData(TokenizerData):
     The other arguments are those of `SummarizationData`.
     """
 
-    text_type, text_kind, checkpoint_argument = EncoderText, "encoder", "encoder"
+    tokenizer_type, text_kind, checkpoint_argument = EncoderTokenizer, "encoder", "encoder"
 
     def __init__(
         self, corpus: Corpus, vocab_size: int = 30_522, encoder: str | None = "minilm", **shared: Any

@@ -1,6 +1,6 @@
-"""Data over a vocabulary that each document extends by its own words.
+"""Data with a vocabulary that is extended by the OOV words of each document.
 
-Ids below V are vocabulary words, V + k is the k-th word of a document that the vocabulary lacks.
+Ids below V are words of the vocabulary; V + k is the k-th OOV word of a document.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.summarization import SummarizationData, all_texts
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
-from datamodules.text.words import Tokenizer
+from datamodules.text.words import WordTokenization
 from datamodules.truncation import COLUMN, count_source, text_limits, whole_units
 
 
@@ -26,12 +26,12 @@ class WordsBatch(Batch):
     Attributes:
         source: vocabulary ids, [B, S], or [B, M, I] in parts for M agents.
         source_extended: extended ids, of the same shape.
-        lengths: words of each document [B] or part [B, M], 0 for padding, in the host's memory.
+        lengths: words of each document [B] or part [B, M], 0 for padding, in host memory.
         target_input: the start symbol and the summary, UNK where the vocabulary lacks a word, [B, T].
         target: the summary in extended ids and the end symbol, [B, T].
         target_lengths: tokens of each target, [B].
         target_rows: flat positions of the target's real tokens in [B T], [N].
-        added: the words that extend the vocabulary, a list for each document.
+        oov_words: words of each document that extend the vocabulary.
     """
 
     source: Tensor
@@ -41,25 +41,25 @@ class WordsBatch(Batch):
     target: Tensor
     target_lengths: Tensor
     target_rows: Tensor
-    added: list[list[str]]
+    oov_words: list[list[str]]
 
 
 class WordsData(SummarizationData):
-    """Documents as words, over the most frequent of which there is a vocabulary.
+    """Documents as words, with a vocabulary of the most frequent words.
 
     Validation and test score against all references; the loss reads the first one.
 
     Args:
-        vocab_size: V, four special symbols included; a corpus with fewer words fills what it has.
+        vocab_size: V, including four special symbols; a corpus may have fewer words.
         max_source: words of a document that are read.
         max_target: tokens of a summary in the loss, end symbol included.
-        tokenizer: `words`, or `whitespace` for text that is tokenised already.
-        lowercase: fold case.
+        tokenizer: `words`, or `whitespace` for tokenized text.
+        lowercase: convert text to lower case.
 
     The other arguments are those of `SummarizationData`.
     """
 
-    text_type = Vocabulary
+    tokenizer_type = Vocabulary
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class WordsData(SummarizationData):
         vocab_size: int = 50_000,
         max_source: int = 400,
         max_target: int = 100,
-        tokenizer: Tokenizer = "words",
+        tokenizer: WordTokenization = "words",
         lowercase: bool = True,
         **shared: Any,
     ) -> None:
@@ -75,52 +75,53 @@ class WordsData(SummarizationData):
         if max_source < 1 or max_target < 2:
             raise ValueError(f"data.max_source must be at least 1 and max_target 2; got {max_source}, {max_target}")
         self.vocab_size, self.max_source, self.max_target = vocab_size, max_source, max_target
-        self.tokenizer, self.lowercase = tokenizer, lowercase
+        self.tokenization, self.lowercase = tokenizer, lowercase
         self.lengths_now = (max_source, max_target)  # LengthCurriculum lowers these
 
-    def text_settings(self) -> dict[str, Any]:
-        return {"size": self.vocab_size, "tokenizer": self.tokenizer, "lowercase": self.lowercase}
+    def tokenizer_settings(self) -> dict[str, Any]:
+        return {"size": self.vocab_size, "tokenizer": self.tokenization, "lowercase": self.lowercase}
 
-    def build_text(self, train: datasets.Dataset) -> Vocabulary:
-        return Vocabulary.build(all_texts(train), self.vocab_size, self.tokenizer, self.lowercase)
+    def build_tokenizer(self, train: datasets.Dataset) -> Vocabulary:
+        return Vocabulary.build(all_texts(train), self.vocab_size, self.tokenization, self.lowercase)
 
     def truncation_limits(self) -> dict[str, str]:
         return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
-        return encode_words(self.text, document, self.vocab_size, self.max_source, self.max_target)
+        return encode_words(self.tokenizer, document, self.vocab_size, self.max_source, self.max_target)
 
     def feature_settings(self) -> dict[str, Any]:
         return {"vocab_size": self.vocab_size, "max_source": self.max_source, "max_target": self.max_target}
 
 
 def encode_words(
-    text: Vocabulary, document: Document, vocab_size: int, max_source: int, max_target: int
+    vocabulary: Vocabulary, document: Document, vocab_size: int, max_source: int, max_target: int
 ) -> dict[str, Any]:
-    """Features of a document: `source` and `target` as extended ids, the words `added`, the source's `length`, how many
-    words are read of each of its `paragraphs` (those without a word left out), and what is cut off.
+    """Return the features of a document.
 
-    A document without a word is one unknown word long, so that attention has where to go.
+    They are `source` and `target` as extended ids, `oov_words`, the `length` of the source, the number of words that
+    are read of each non-empty paragraph (`paragraphs`), and counts of truncation. A document without words becomes one
+    unknown word, so that attention has a position to attend to.
 
     Args:
-        text: the vocabulary.
+        vocabulary: fixed vocabulary.
         document: its first reference is the target.
         vocab_size: V.
         max_source: words of the document that are read.
         max_target: tokens of the target, the end symbol included.
     """
-    parts = [[text.tokenize(sentence) for sentence in part] for part in document.parts]
+    parts = [[vocabulary.tokenize(sentence) for sentence in part] for part in document.parts]
     sentences = [words for part in parts for words in part]
     words = [word for sentence in sentences for word in sentence]
-    source, added = text.extend(words[:max_source], vocab_size)
-    summary = [word for sentence in document.reference for word in text.tokenize(sentence)]
-    target = [*text.target_ids(summary, added, vocab_size), STOP]
-    # paragraph ends in the document as it is read
+    source, oov_words = vocabulary.extend(words[:max_source], vocab_size)
+    summary = [word for sentence in document.reference for word in vocabulary.tokenize(sentence)]
+    target = [*vocabulary.target_ids(summary, oov_words, vocab_size), STOP]
+    # ends of paragraphs in the truncated document
     ends = [0, *(min(end, max_source) for end in accumulate(sum(map(len, part)) for part in parts))]
     whole = whole_units([len(sentence) for sentence in sentences], max_source)
     return {
         "source": source or [UNK],
-        "added": added,
+        "oov_words": oov_words,
         "target": target[:max_target],
         "length": max(1, len(source)),
         "paragraphs": [after - before for before, after in pairwise(ends) if after > before] or [1],
@@ -129,18 +130,20 @@ def encode_words(
     }
 
 
-def cut(
-    rows: list[dict[str, Any]], most_source: int, most_target: int, vocab_size: int
+def truncate(
+    rows: list[dict[str, Any]], max_source: int, max_target: int, vocab_size: int
 ) -> tuple[list[list[int]], list[list[int]], list[list[str]]]:
-    """Sources, targets and added words of encoded documents, cut to so many tokens: words that only stand behind the
-    cut of a source no longer extend the vocabulary."""
-    sources = [row["source"][:most_source] for row in rows]
-    # the words that a cut-off source still adds come first: extended ids are given in order of appearance
+    """Truncate sources and targets of encoded documents; return them with the remaining OOV words.
+
+    Words that only occur in the truncated end of a source no longer extend the vocabulary.
+    """
+    sources = [row["source"][:max_source] for row in rows]
+    # Extended ids follow the order of appearance, so the remaining OOV words come first.
     kept = [max(0, max(source) - vocab_size + 1) for source in sources]
     targets = [
-        [UNK if word >= vocab_size + k else word for word in row["target"][:most_target]] for row, k in zip(rows, kept)
+        [UNK if word >= vocab_size + k else word for word in row["target"][:max_target]] for row, k in zip(rows, kept)
     ]
-    return sources, targets, [row["added"][:k] for row, k in zip(rows, kept)]
+    return sources, targets, [row["oov_words"][:k] for row, k in zip(rows, kept)]
 
 
 def word_target_fields(targets: list[list[int]], vocab_size: int) -> dict[str, Tensor]:

@@ -19,54 +19,54 @@ from datamodules.text.gap_selection import Selection, select
 
 
 def cuts(sizes: list[int], room: int) -> list[int]:
-    """Where a document is cut into pieces, each as long as there is room for.
+    """Return the boundaries of the pieces of a document, each as long as possible.
 
-    A piece that would be a single sentence takes one of a neighbour that has more than two, if there is room.
+    A piece of a single sentence takes one from a neighbour with more than two, if it fits.
 
     Args:
-        sizes: of the sentences, in tokens.
-        room: tokens of a piece; only a sentence that is longer has a longer piece, alone.
+        sizes: number of tokens of each sentence.
+        room: maximal number of tokens of a piece; a longer sentence is a piece by itself.
 
     Returns:
-        The first sentence of each piece, and the number of sentences.
+        First sentence of each piece, and the number of sentences.
     """
-    found, held = [0], 0
+    boundaries, held = [0], 0
     for i, size in enumerate(sizes):
         if held and held + size > room:
-            found.append(i)
+            boundaries.append(i)
             held = 0
         held += size
-    found.append(len(sizes))
-    for k in range(len(found) - 1):
-        start, end = found[k], found[k + 1]
+    boundaries.append(len(sizes))
+    for k in range(len(boundaries) - 1):
+        start, end = boundaries[k], boundaries[k + 1]
         if end - start > 1:
             continue
-        if k and start - found[k - 1] > 2 and sum(sizes[start - 1 : end]) <= room:
-            found[k] -= 1
-        elif k + 2 < len(found) and found[k + 2] - end > 2 and sum(sizes[start : end + 1]) <= room:
-            found[k + 1] += 1
-    return found
+        if k and start - boundaries[k - 1] > 2 and sum(sizes[start - 1 : end]) <= room:
+            boundaries[k] -= 1
+        elif k + 2 < len(boundaries) and boundaries[k + 2] - end > 2 and sum(sizes[start : end + 1]) <= room:
+            boundaries[k + 1] += 1
+    return boundaries
 
 
 class GapSentenceData(PegasusData):
-    """Documents without some of their sentences, and these as pseudo-summaries (Zhang et al. 2020, section 3.1).
+    """Documents with masked gap sentences, which are the pseudo-summaries (Zhang et al. 2020, section 3.1).
 
-    The gap sentences are chosen by `gap_selection.select`; each is replaced by one mask, and the target is all of them
-    in the order of the document. References, if the corpus has any, are not read; the gap sentences are the references
-    of validation and test. A document of more than `max_source` tokens is read in pieces of whole sentences, each an
-    example with `#` and its number behind the document's id. At least one sentence of a piece is chosen and one is
-    left; a piece of a single sentence (a document of one, or a sentence that is longer than `max_source`) has no gap:
-    training and validation leave it out and say so, test keeps it with nothing to generate.
+    Gap sentences are selected by `gap_selection.select`; each is replaced by a mask, and the target is all of them in
+    the order of the document. References of the corpus are not read; gap sentences are the references of validation and
+    test. Documents of more than `max_source` tokens are split into pieces of whole sentences, which are examples with
+    the id of the document, `#` and a number. At least one sentence of a piece is selected and one is not. A piece of a
+    single sentence has no gap: training and validation leave it out with a warning, test keeps it without target.
 
-    All draws are a function of `draw_seed` and the piece's id.
+    Random choices depend only on `draw_seed` and the id of the piece.
 
     Args:
-        ratio: share of a piece's sentences that are chosen, rounded.
-        max_ratio: the share is drawn for each piece between `ratio` and this, 0.15 to 0.45 in the paper's last models.
+        ratio: fraction of the sentences of a piece to select, rounded.
+        max_ratio: if set, the fraction is drawn for each piece between `ratio` and `max_ratio`; 0.15 to 0.45 in the
+            last models of the paper.
         selection: `ind-orig`, `ind-uniq`, `seq-orig`, `seq-uniq`, `random` or `lead`.
-        unchanged: probability that a chosen sentence stays in the document as well; 0.2 in the released models.
-        noise: of the selection's scores, 0.2 in the paper's last models.
-        draw_seed: of the draws.
+        unchanged: probability that a selected sentence is not masked; 0.2 in the released models.
+        noise: noise of the scores of selection; 0.2 in the last models of the paper.
+        draw_seed: seed of the random choices.
 
     The other arguments are those of `PegasusData`.
 
@@ -101,7 +101,7 @@ class GapSentenceData(PegasusData):
         select([], 0, selection)
 
     def truncation_limits(self) -> dict[str, str]:
-        # documents are read in pieces; only a sentence that is longer than the encoder reads is cut
+        # Documents are split into pieces; only sentences that are longer than the encoder can read are truncated.
         limits = super().truncation_limits()
         return {name: limits[name] for name in ("source_tokens", "target_tokens")}
 
@@ -112,7 +112,7 @@ class GapSentenceData(PegasusData):
     # Features ----------------------------------------------------------------------------------------------------
 
     def features(self, split: str) -> datasets.Dataset:
-        """The encoded pieces of a split, encoded if the cache lacks them.
+        """Return the encoded pieces of a split, from the cache if possible.
 
         Raises:
             CorpusError: if no piece has two sentences.
@@ -128,20 +128,20 @@ class GapSentenceData(PegasusData):
         Raises:
             CorpusError: if the text has no mask.
         """
-        if self.text.mask is None:
+        if self.tokenizer.mask is None:
             raise CorpusError("model.checkpoint: its tokenizer has no mask; name one of PEGASUS, BART or T5")
         encode = partial(_encode_rows, self._alone())
         columns = documents.column_names
         return documents.map(encode, batched=True, batch_size=64, remove_columns=columns, **caching)
 
     def places(self, document: Document) -> tuple[list[int], list[int]]:
-        """The document's tokens, and which sentence each is in; a space in front of a sentence belongs to it."""
-        ids, offsets = self.text(document.text)
+        """Return the tokens of a document and the sentence of each; the space before a sentence belongs to it."""
+        ids, offsets = self.tokenizer(document.text)
         ends = document.sentence_ends
         return ids, [min(bisect_left(ends, end), len(ends) - 1) for _, end in offsets]
 
     def pieces(self, document: Document) -> Iterator[Document]:
-        """The document in pieces of whole sentences that the encoder can read."""
+        """Split a document into pieces of whole sentences that the encoder can read."""
         ids, places = self.places(document)
         if len(ids) <= self.room:
             yield document
@@ -166,9 +166,9 @@ class GapSentenceData(PegasusData):
             if place not in masked:
                 source.append(token)
             elif place != before[0]:
-                source.append(self.text.mask)
+                source.append(self.tokenizer.mask)
         gaps = [sentences[i] for i in chosen]
-        target = self.text(" ".join(gaps))[0]
+        target = self.tokenizer(" ".join(gaps))[0]
         features = {"id": document.id, "references": [gaps] if gaps else [], "gaps": len(gaps)}
         return features | self.framed(source, target)
 
@@ -180,10 +180,10 @@ def _encode_rows(data: GapSentenceData, rows: dict[str, list]) -> dict[str, list
 
 
 def with_gaps(pieces: datasets.Dataset, split: str) -> datasets.Dataset:
-    """The pieces that have a gap; what is left out is counted and named in a warning.
+    """Return the pieces with a gap, and warn about the others.
 
     Raises:
-        CorpusError: if none has.
+        CorpusError: if no piece has one.
     """
     there = np.asarray(pieces["gaps"][:]) > 0
     if there.all():

@@ -19,7 +19,7 @@ from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, make_gr
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.parsing import NeedsParser, Parser
 from datamodules.summarization import SummarizationData
-from datamodules.text.subword_text import SubwordText
+from datamodules.text.subword_tokenizer import SubwordTokenizer
 from datamodules.text.subwords import encoder_path
 from datamodules.truncation import COLUMN, Counts, sentences_read, truncate_target
 
@@ -32,8 +32,8 @@ class GraphSumBatch(Batch):
         source: tokens of paragraphs, the last of each a separator, [B, L, n].
         source_mask: True at tokens, [B, L, n].
         graph: G in [0, 1], 0 at padding, [B, L, L].
-        places: where in [L n] a document's tokens stand, one after the other, 0 behind the last, [B, S].
-        lengths: tokens of each document, [B], in the host's memory.
+        places: index in [L n] of each token of the concatenated document, padded with 0, [B, S].
+        lengths: number of tokens of each document, [B], in host memory.
         target_input: the start symbol and the summary, [B, T].
         target: the summary, a separator between sentences, and the end symbol, [B, T].
         target_lengths: tokens of each target, [B].
@@ -51,11 +51,11 @@ class GraphSumBatch(Batch):
     target_rows: Tensor
 
 
-class GraphText(SubwordText):
-    """Subwords, and what the graph learned from the training documents, so that a run keeps both.
+class GraphTokenizer(SubwordTokenizer):
+    """Subword tokenizer that also stores the learned state of the graph.
 
     Attributes:
-        graph: plain values, see `ParagraphGraph.state`; empty where nothing is learned.
+        graph: plain values, see `ParagraphGraph.state`; empty if nothing is learned.
     """
 
     graph_file = "graph.json"
@@ -66,34 +66,34 @@ class GraphText(SubwordText):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        text = super().from_state(state)
-        text.graph = state.get("graph", {})
-        return text
+        tokenizer = super().from_state(state)
+        tokenizer.graph = state.get("graph", {})
+        return tokenizer
 
     def save(self, folder: Path) -> None:
-        """Writes tokenizer.json, and graph.json where something was learned."""
+        """Write tokenizer.json, and graph.json if something was learned."""
         super().save(folder)
         if self.graph:
             (folder / self.graph_file).write_text(json.dumps(self.graph), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """What `save` wrote.
+        """Load what `save` wrote.
 
         Raises:
-            CorpusError: if there is no tokenizer, or a file is broken.
+            CorpusError: if there is no tokenizer, or a file is invalid.
         """
-        text, path = super().load(folder), Path(folder) / cls.graph_file
+        tokenizer, path = super().load(folder), Path(folder) / cls.graph_file
         if path.is_file():
             try:
-                text.graph = json.loads(path.read_text(encoding="utf-8"))
+                tokenizer.graph = json.loads(path.read_text(encoding="utf-8"))
             except ValueError as error:
                 raise CorpusError(f"{path}: broken: {error}; prepare the data anew") from None
-        return text
+        return tokenizer
 
 
 class _Documents(Sequence[Document]):
-    """The documents of a table, each made when it is asked for."""
+    """Sequence of the documents of a table, converted on access."""
 
     def __init__(self, table: datasets.Dataset) -> None:
         self.table = table
@@ -106,20 +106,20 @@ class _Documents(Sequence[Document]):
 
 
 class GraphSumData(NeedsParser, SummarizationData):
-    """Documents as at most so many paragraphs of at most `max_tokens` subwords, and the graph between them.
+    """Documents as paragraphs of at most `max_tokens` subwords, with the graph between them.
 
     Validation and test score against all references; the loss reads the first one.
 
     Args:
-        vocab_size: subwords that are learned from the corpus, 262 or more; with `checkpoint` at least as many as its
-            tokenizer has, and two separators.
+        vocab_size: size of a tokenizer trained on the corpus, at least 262; with `checkpoint` at least the size of its
+            tokenizer plus two separators.
         checkpoint: Hugging Face name or folder of a pretrained encoder whose tokenizer is used; or `minilm`.
-        graph: `similarity`, `topic`, `discourse`, `rst` or `none`; or a graph with settings of its own.
-        parser: whose parses the graph `rst` is made from: a parser, or its name as in `precis parse --parser`.
-        parses: folder of parses; `parses` in the cache if not given.
-        paragraphs: what the paragraphs of a document are, and which are kept of too many.
-        max_tokens: n, tokens of a paragraph, its separator included.
-        max_target: tokens of a summary in the loss, end symbol included.
+        graph: name of a graph (`similarity`, `topic`, `discourse`, `rst` or `none`), or a graph with other settings.
+        parser: parser of the graph `rst`, or its name as in `precis parse --parser`.
+        parses: folder of parses; by default `parses` in the cache.
+        paragraphs: definition and selection of paragraphs.
+        max_tokens: maximal number of tokens of a paragraph n, separator included.
+        max_target: maximal number of tokens of a summary in the loss, end symbol included.
 
     The other arguments are those of `SummarizationData`.
     """
@@ -155,7 +155,7 @@ class GraphSumData(NeedsParser, SummarizationData):
 
     @cached_property
     def graph(self) -> ParagraphGraph:
-        """The graph between paragraphs. A parser that is given by name is loaded on first use.
+        """Graph between paragraphs; a parser named by a string is loaded on first use.
 
         Raises:
             CorpusError: if there is no parser of that name.
@@ -165,29 +165,30 @@ class GraphSumData(NeedsParser, SummarizationData):
             parser = self.parser_named(parser)
         return make_graph(self._graph, parser, self._parses)
 
-    # Text --------------------------------------------------------------------------------------------------------
+    # Tokenizer ---------------------------------------------------------------------------------------------------
 
-    def text_settings(self) -> dict[str, Any]:
+    def tokenizer_settings(self) -> dict[str, Any]:
         graph = [self.graph.name, self.graph.settings(), asdict(self.paragraphs)]
         return {"kind": "paragraphs", "size": self.vocab_size, "checkpoint": self.checkpoint, "graph": graph}
 
-    def build_text(self, train: datasets.Dataset) -> GraphText:
+    def build_tokenizer(self, train: datasets.Dataset) -> GraphTokenizer:
         if self.checkpoint is not None:
-            text = GraphText.of_checkpoint(encoder_path(self.checkpoint), separators=True)
+            text = GraphTokenizer.of_checkpoint(encoder_path(self.checkpoint), separators=True)
         else:
             texts = (text for row in train for text in (*row["parts"], *row["references"]))
             sentences = (f" {sentence}" for text in texts for sentence in text)
-            text = GraphText.build(sentences, self.vocab_size, separators=True)
+            text = GraphTokenizer.build(sentences, self.vocab_size, separators=True)
         self.graph.fit(self.paragraphs(document) for document in _Documents(train))
         text.graph = self.graph.state()
         return text
 
-    def load_text(self, folder: Path) -> GraphText:
-        text = GraphText.load(folder)
-        if text.sentence is None:
-            raise CorpusError(f"{folder}: its tokenizer has no separators <p> and <q>; take the text of a GraphSum run")
-        self.graph.load_state(text.graph)
-        return text
+    def load_tokenizer(self, folder: Path) -> GraphTokenizer:
+        tokenizer = GraphTokenizer.load(folder)
+        if tokenizer.sentence is None:
+            problem = "its tokenizer has no separators <p> and <q>"
+            raise CorpusError(f"{folder}: {problem}; give the folder `text` of a GraphSum run")
+        self.graph.load_state(tokenizer.graph)
+        return tokenizer
 
     # Features ----------------------------------------------------------------------------------------------------
 
@@ -198,12 +199,12 @@ class GraphSumData(NeedsParser, SummarizationData):
     def encode(self, document: Document) -> dict[str, Any]:
         paragraphs = self.paragraphs(document)
         # a pretrained encoder has no vector for our separator
-        separator = self.text.paragraph if self.checkpoint is None else self.text.stop
+        separator = self.tokenizer.paragraph if self.checkpoint is None else self.tokenizer.stop
         tokens = [self._tokens(" ".join(sentences)) for sentences in paragraphs.texts]
         source = [[*ids[: self.max_tokens - 1], separator] for ids, _ in tokens]
-        sentences = [[*self._tokens(sentence)[0], self.text.sentence] for sentence in document.reference]
+        sentences = [[*self._tokens(sentence)[0], self.tokenizer.sentence] for sentence in document.reference]
         flat = [token for sentence in sentences for token in sentence][:-1]  # a separator stands between two sentences
-        target, target_counts = truncate_target(flat, self.max_target, self.text.stop)
+        target, target_counts = truncate_target(flat, self.max_target, self.tokenizer.stop)
         return {
             "source": source,
             "graph": self.graph(paragraphs).flatten().tolist(),
@@ -213,15 +214,17 @@ class GraphSumData(NeedsParser, SummarizationData):
         }
 
     def _tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Subwords and their characters. The first word has a space before it, as all others have, so that a word has
-        the same tokens wherever it stands."""
+        """Return subwords and character offsets.
+
+        A space is added before the first word, so that a word has the same tokens in all positions.
+        """
         if not text.strip():
             return [], []
-        ids, offsets = self.text(f" {text}")
+        ids, offsets = self.tokenizer(f" {text}")
         return ids, [(start - 1, end - 1) for start, end in offsets]
 
     def _counts(self, paragraphs: Paragraphs, tokens: list[tuple[list[int], list[tuple[int, int]]]]) -> Counts:
-        """What is read of the parts, paragraphs, sentences and tokens of a document, and what there is."""
+        """Count parts, paragraphs, sentences and tokens of a document before and after truncation."""
         parts, most = len(paragraphs.document.parts), self.max_tokens - 1
         counted = [
             sentences_read(Document("", [sentences]), offsets, most)
@@ -247,7 +250,7 @@ class GraphSumData(NeedsParser, SummarizationData):
         }
 
     def prepare_splits(self, splits: list[str]) -> None:
-        """Text and features as in `SummarizationData`, before them what the graph needs."""
+        """Prepare the inputs of the graph, then tokenizer and features as `SummarizationData` does."""
         for split in splits:
             self.graph.prepare(_Documents(self.documents(split)))
         super().prepare_splits(splits)
@@ -256,18 +259,18 @@ class GraphSumData(NeedsParser, SummarizationData):
 
     def collate(self, rows: list[dict[str, Any]]) -> GraphSumBatch:
         L, n = (max(sizes) for sizes in zip(*((len(row["source"]), max(map(len, row["source"]))) for row in rows)))
-        source = torch.full((len(rows), L, n), self.text.pad)
+        source = torch.full((len(rows), L, n), self.tokenizer.pad)
         mask = torch.zeros(len(rows), L, n, dtype=torch.bool)
         graph = torch.zeros(len(rows), L, L)
         for b, row in enumerate(rows):
             paragraphs, size = pad(row["source"], -1), len(row["source"])
             real = paragraphs >= 0
             width = paragraphs.shape[1]
-            source[b, :size, :width] = paragraphs.masked_fill(~real, self.text.pad)
+            source[b, :size, :width] = paragraphs.masked_fill(~real, self.tokenizer.pad)
             mask[b, :size, :width] = real
             graph[b, :size, :size] = weights_of(row)
         places = [row.nonzero().squeeze(1) for row in mask.flatten(1)]
-        inputs = pad([[self.text.start, *row["target"][:-1]] for row in rows], self.text.pad)
+        inputs = pad([[self.tokenizer.start, *row["target"][:-1]] for row in rows], self.tokenizer.pad)
         return GraphSumBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
@@ -277,20 +280,20 @@ class GraphSumData(NeedsParser, SummarizationData):
             places=pad_sequence(places, batch_first=True),
             lengths=torch.tensor([len(row) for row in places]),
             target_input=inputs,
-            **target_fields([row["target"] for row in rows], self.text.pad),
+            **target_fields([row["target"] for row in rows], self.tokenizer.pad),
         )
 
 
 def weights_of(row: dict[str, Any]) -> Tensor:
-    """The graph of an encoded document, [L, L].
+    """Return the graph of an encoded document, [L, L].
 
     Raises:
-        CorpusError: if it has another size than the document has paragraphs, or leaves [0, 1]; with the document's id.
+        CorpusError: if its size is not that of the document, or a weight is outside [0, 1]; the message has the id.
     """
     weights, size = torch.tensor(row["graph"]), len(row["source"])
     if weights.numel() != size * size:
-        found = f"its graph has {weights.numel()} weights, not {size} x {size}"
-        raise CorpusError(f"document {row['id']!r}: {found}; prepare the data anew")
+        problem = f"its graph has {weights.numel()} weights, not {size} x {size}"
+        raise CorpusError(f"document {row['id']!r}: {problem}; prepare the data anew")
     if not ((weights >= 0) & (weights <= 1)).all():  # so written, NaN is wrong too
         raise CorpusError(f"document {row['id']!r}: its graph has weights outside [0, 1]; scale them")
     return weights.view(size, size)

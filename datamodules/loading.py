@@ -1,4 +1,4 @@
-"""Order and resumption: which documents make a batch, and where an interrupted epoch goes on."""
+"""Batching and order of documents, and resumption within an epoch."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -8,28 +8,28 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 
 def order_seed(seed: int | None) -> int:
-    """Return the seed of the training order: the given one, else the run's own (`seed_everything`), else 0."""
+    """Return the seed of the training order: the argument, else that of the run (`seed_everything`), else 0."""
     return int(os.environ.get("PL_GLOBAL_SEED", 0)) if seed is None else seed
 
 
 class BatchSampler(Sampler[list[int]]):
     """Batches of documents of similar length, in an order that is a pure function of seed and epoch.
 
-    Each global batch of batch_size x num_replicas documents is dealt out to the ranks, so that r ranks with batch size
-    b see in every step the documents that one rank with batch size r b sees. With shuffling, the shuffled documents are
-    cut into pools of `pool` global batches, each pool is sorted by length and cut into batches, and the batches are
-    shuffled. Nothing is dropped: the last global batch is smaller, and the ranks' shares of it differ by one at most.
-    In training, where every rank takes part in every step, `weights` makes up for that, and a rank without a share
-    repeats a document with a weight of 0.
+    Each global batch of batch_size x num_replicas documents is split over the ranks, so that r ranks with batch size b
+    process the same documents per step as one rank with batch size r b. With shuffling, the shuffled documents are
+    split into pools of `pool` global batches, each pool is sorted by length and split into batches, and the batches are
+    shuffled. Nothing is dropped: the last global batch is smaller, and the shares of ranks differ by at most one. In
+    training, where every rank takes part in every step, `weights` compensates for that, and a rank without documents
+    repeats one with weight 0.
 
     Args:
-        lengths: of the documents; only their order matters.
-        batch_size: documents per rank and batch.
-        shuffle: training order; otherwise the documents' own.
-        seed: of the order.
-        pool: global batches that are sorted together; 0 leaves lengths mixed.
+        lengths: lengths of the documents; only their order matters.
+        batch_size: number of documents per rank and batch.
+        shuffle: whether to shuffle, for training.
+        seed: seed of the order.
+        pool: number of global batches that are sorted together; 0 for no sorting.
         num_replicas: number of ranks.
-        rank: this one.
+        rank: this rank.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class BatchSampler(Sampler[list[int]]):
         self.epoch = 0
         self._training_order: tuple[int, list[list[int]]] = (-1, [])  # epoch, its global batches
         self.start = 0  # batches to leave out of the next iteration
-        self.sampler = self  # where Lightning looks for set_epoch
+        self.sampler = self  # Lightning calls its set_epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the order."""
@@ -101,9 +101,10 @@ class BatchSampler(Sampler[list[int]]):
 
 
 class ResumableLoader:
-    """Batches that Lightning saves in checkpoints: an epoch goes on after the last one that was handed out.
+    """Loader whose position is part of checkpoints, so that an epoch resumes after its last batch.
 
-    It has a DataLoader and is none: Lightning would make that anew for `predict`, with a sampler of its own.
+    It wraps a DataLoader instead of being one, because Lightning would re-instantiate it with another sampler for
+    `predict`.
     """
 
     def __init__(
@@ -133,9 +134,9 @@ class ResumableLoader:
             yield batch
 
     def state_dict(self) -> dict[str, int]:
-        """How many batches of the epoch are done; 0 at its end."""
+        """Return the number of processed batches of the epoch, 0 at its end."""
         return {"batches": self.delivered % max(1, len(self))}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Leaves out what is done, once."""
+        """Skip the processed batches of the resumed epoch."""
         self.batch_sampler.start = state["batches"]

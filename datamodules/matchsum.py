@@ -1,4 +1,4 @@
-"""Data of MatchSum: documents, and candidate summaries made of the sentences that a scorer puts first."""
+"""Data of MatchSum: documents, and candidate summaries from the sentences with the highest scores."""
 
 import json
 import os
@@ -21,42 +21,44 @@ from lightning_modules.metrics.oracle import text_scores
 
 
 class SentenceScorer(Protocol):
-    """What proposes sentences: the run of an extractive model (`experiments.run_scorer.RunScorer`), or one that nothing
-    was learned for (`lightning_modules.extractive.zero_shot.ZeroShot`).
+    """Interface of scorers that propose sentences.
+
+    Implementations are the run of an extractive model (`experiments.run_scorer.RunScorer`) and untrained extraction
+    (`lightning_modules.extractive.zero_shot.ZeroShot`).
 
     Attributes:
-        fingerprint: digest of all that its scores depend on.
+        fingerprint: digest of everything that scores depend on.
     """
 
     fingerprint: str
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
-        """Scores for the sentences of each document, higher for better ones, in the order of the documents.
+        """Yield the scores of the sentences of each document, in order; higher is better.
 
-        Documents are to be read one after another, so that not all of a corpus are held in memory.
+        Documents should be read one by one, so that the corpus is not held in memory.
         """
 
 
 @dataclass
 class MatchSumBatch(Batch):
-    """Texts as rows of tokens; a text that is longer than the encoder is several rows.
+    """Texts as rows of tokens; a text that exceeds the encoder has several rows.
 
     Attributes:
         documents: rows of documents, [N, S].
-        document_sizes: tokens of each row, [N], in the host's memory.
-        document_of: the document of each row, [N].
+        document_sizes: number of tokens of each row, [N], in host memory.
+        document_of: index of the document of each row, [N].
         texts: rows of candidates and references, [M, T].
-        text_sizes: tokens of each row, [M], in the host's memory.
-        text_of: the text of each row, [M]; texts are all candidates, document by document, then the references.
-        slots: the text of each candidate, [B, C]; 0 where there is none.
+        text_sizes: number of tokens of each row, [M], in host memory.
+        text_of: index of the text of each row, [M]; texts are the candidates of all documents, then the references.
+        slots: index of the text of each candidate, [B, C]; 0 for none.
         mask: True at candidates, [B, C].
-        gold: the text of the first reference, [B]; 0 where there is none.
-        has_gold: whether there is one, [B].
-        gains: each candidate's mean ROUGE-1, -2 and -L F against the first reference, [B, C].
-        prior: the mean score that the proposer gave a candidate's sentences, [B, C].
-        choices: sentences of each candidate.
-        sentences: of each document.
-        proposed: the proposer's scores of all sentences.
+        gold: index of the text of the first reference, [B]; 0 for none.
+        has_gold: whether there is a reference, [B].
+        gains: mean ROUGE-1, -2 and -L F of each candidate against the first reference, [B, C].
+        prior: mean score of the sentences of each candidate by the proposing model, [B, C].
+        choices: indices of the sentences of each candidate.
+        sentences: sentences of each document.
+        proposed: scores of all sentences by the proposing model.
     """
 
     documents: Tensor
@@ -77,19 +79,18 @@ class MatchSumBatch(Batch):
 
 
 class MatchSumData(EncoderData):
-    """Documents with candidate summaries: all subsets, of given sizes, of the sentences that a scorer puts first.
+    """Documents with candidate summaries: all subsets of given sizes of the sentences with the highest scores.
 
-    A document with fewer sentences than `keep` keeps them all; sizes that it cannot have are left out, and if it can
-    have none, its one candidate is the whole document.
+    A document with fewer than `keep` sentences keeps them all; larger sizes are left out, and if none is left, the only
+    candidate is the whole document.
 
     Args:
-        scorer: proposes sentences; its scores are computed once and kept in the cache.
-        vocab_size: tokens of a tokenizer that is trained on the corpus; with `encoder` its tokenizer's are at most as
-            many.
+        scorer: scorer of sentences; its scores are cached.
+        vocab_size: size of a tokenizer trained on the corpus; with `encoder` at least that of its tokenizer.
         encoder: pretrained encoder whose tokenizer is used, see `MatchSum`.
-        keep: sentences of each document that candidates are made of.
-        sizes: sentences of a candidate.
-        piece: tokens of a text that are read at once; a longer one is read in several pieces.
+        keep: number of sentences of each document from which candidates are formed.
+        sizes: numbers of sentences of candidates.
+        piece: maximal number of tokens that are read at once; longer texts are split into pieces.
 
     The other arguments are those of `SummarizationData`.
 
@@ -132,7 +133,7 @@ class MatchSumData(EncoderData):
         return super().features(split)
 
     def proposals(self, split: str) -> dict[str, list[float]]:
-        """The scorer's scores of all sentences of a split by the document's id, from the cache if they are there.
+        """Return the scores of all sentences of a split by document id, from the cache if possible.
 
         Raises:
             CorpusError: if the scorer does not score each sentence.
@@ -142,18 +143,18 @@ class MatchSumData(EncoderData):
         if path.is_file():
             return json.loads(path.read_text(encoding="utf-8"))
         rows = self.documents(split)
-        found: dict[str, list[float]] = {}
+        scores_of: dict[str, list[float]] = {}
         for row, scores in zip(rows, self.scorer.sentence_scores(map(as_document, rows)), strict=True):
             document = as_document(row)
             if len(scores) != len(document.sentences):
                 name = type(self.scorer).__name__
                 raise CorpusError(f"{name} gave document {document.id!r} {len(scores)} scores for its sentences")
-            found[document.id] = scores
+            scores_of[document.id] = scores
         path.parent.mkdir(parents=True, exist_ok=True)
         building = path.with_name(f".{path.name}.{os.getpid()}")
-        building.write_text(json.dumps(found), encoding="utf-8")
+        building.write_text(json.dumps(scores_of), encoding="utf-8")
         building.replace(path)
-        return found
+        return scores_of
 
     def _alone(self) -> "MatchSumData":
         alone = super()._alone()
@@ -161,11 +162,13 @@ class MatchSumData(EncoderData):
         return alone
 
     def choices(self, scores: list[float]) -> list[list[int]]:
-        """Candidates of a document, each as sentences in the document's order; of equal scores the first counts. With
-        fewer sentences than the smallest size, the one candidate is all of them, be it none."""
+        """Return the candidates of a document, each as indices of sentences in order; ties go to the first sentence.
+
+        A document with fewer sentences than the smallest size has one candidate with all of them.
+        """
         best = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: self.keep]
-        found = [list(choice) for size in self.sizes for choice in combinations(sorted(best), size)]
-        return found or [list(range(len(scores)))]
+        choices = [list(choice) for size in self.sizes for choice in combinations(sorted(best), size)]
+        return choices or [list(range(len(scores)))]
 
     def encode(self, document: Document) -> dict[str, Any]:
         scores = self._scores[document.id]
@@ -190,8 +193,9 @@ class MatchSumData(EncoderData):
         return text_limits(None)
 
     def rows(self, sentences: list[str]) -> list[list[int]]:
-        """A text as rows of tokens between a head and an end symbol."""
-        return self.text.wrapped([token for sentence in sentences for token in self.text(sentence)[0]], self.piece)
+        """Return a text as rows of tokens between special symbols."""
+        tokens = [token for sentence in sentences for token in self.tokenizer(sentence)[0]]
+        return self.tokenizer.wrapped(tokens, self.piece)
 
     # Batches -----------------------------------------------------------------------------------------------------
 
@@ -210,10 +214,10 @@ class MatchSumData(EncoderData):
         return MatchSumBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
-            documents=pad(documents, self.text.pad),
+            documents=pad(documents, self.tokenizer.pad),
             document_sizes=torch.tensor([len(row) for row in documents]),
             document_of=torch.tensor(document_of),
-            texts=pad(texts, self.text.pad),
+            texts=pad(texts, self.tokenizer.pad),
             text_sizes=torch.tensor([len(row) for row in texts]),
             text_of=torch.tensor(text_of),
             slots=pad([list(range(first, first + count)) for first, count in zip(firsts, counts)]),
@@ -229,13 +233,13 @@ class MatchSumData(EncoderData):
 
 
 def _flat(texts: list[list[list[int]]]) -> tuple[list[list[int]], list[int]]:
-    """All rows of all texts, and the text of each."""
+    """Return the rows of all texts, and the index of the text of each."""
     return [row for text in texts for row in text], [number for number, text in enumerate(texts) for _ in text]
 
 
 def _floats(rows: list[list[float]]) -> Tensor:
-    """Rows of numbers, filled up with zeros: [B, longest row], at least one column."""
-    found = torch.zeros(len(rows), max(1, *(len(row) for row in rows)) if rows else 1)
+    """Pad rows of numbers with zeros to a tensor [B, longest row] with at least one column."""
+    padded = torch.zeros(len(rows), max(1, *(len(row) for row in rows)) if rows else 1)
     for number, row in enumerate(rows):
-        found[number, : len(row)] = torch.tensor(row)
-    return found
+        padded[number, : len(row)] = torch.tensor(row)
+    return padded

@@ -1,4 +1,4 @@
-"""`ParsingData`: the documents that a cache of parses lacks, for a parser to predict."""
+"""`ParsingData`: DataModule of documents whose parse is missing in a cache."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
@@ -19,12 +19,12 @@ from datamodules.documents import CorpusError, Document
 
 
 class Parser(Protocol):
-    """What a parser is to everybody else: a LightningModule with this besides.
+    """Interface of discourse parsers, which are LightningModules.
 
     Attributes:
-        fingerprint: digest of the weights and of the code's version: what its answers depend on.
-        rows: reading of the LDD.
-        band: half-width of the band that it gives; narrower where the document has not so many EDUs.
+        fingerprint: digest of everything that a parse depends on: weights and version of the code.
+        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
+        band: half-width of the LDD band; smaller for documents with fewer EDUs.
     """
 
     fingerprint: str
@@ -38,13 +38,13 @@ ParserLoader = Callable[[str, Rows, int], Parser]
 
 
 class NeedsParser:
-    """Mix-in of DataModules whose parser may be given by name.
+    """Mix-in of DataModules whose parser can be named by a string.
 
-    Models are unknown to this package, so whoever builds the DataModule sets `load_parser`; `precis` sets
+    This package does not import models, so the code that builds the DataModule sets `load_parser`; `precis` sets
     `experiments.discourse.parsers.load_parser`.
 
     Attributes:
-        load_parser: loads a parser by its name, reading of the LDD, and half-width of the band.
+        load_parser: function from the name of a parser, `rows` and `band` to the parser.
     """
 
     load_parser: ParserLoader | None = None
@@ -64,7 +64,7 @@ class NeedsParser:
 
 
 def key_of(request: ParseRequest, parser: Parser) -> str:
-    """The key of a parser's answer in a cache."""
+    """Return the cache key of the parse of a request by a parser."""
     return parse_key(request, parser.fingerprint, parser.rows, parser.band)
 
 
@@ -74,14 +74,14 @@ def count_tokens(text: str) -> int:
 
 
 class CorpusDocuments(Sequence[Document]):
-    """The documents of some splits of a corpus, one behind the other; none is kept in memory.
+    """Concatenated documents of several splits of a corpus, read from disk on access.
 
     Args:
-        corpus: where they come from.
-        splits: which; all there are if not given.
-        cache_dir: where `build_documents` keeps them.
+        corpus: corpus to read.
+        splits: names of the splits; all by default.
+        cache_dir: folder of the document cache, see `build_documents`.
         on_bad_record: as in `build_documents`.
-        num_proc: processes that split sentences.
+        num_proc: number of processes for sentence splitting.
 
     Raises:
         CorpusError: as `build_documents`.
@@ -113,24 +113,24 @@ class CorpusDocuments(Sequence[Document]):
 
 
 class ParsingData(LightningDataModule):
-    """Batches of documents that a cache lacks, long ones with long ones, the longest first.
+    """Batches of documents whose parse is missing in a cache, grouped by length, longest first.
 
-    Who parses what depends on the corpus alone, not on what is there already: the documents, sorted by length, are
-    dealt out to the tasks of an array and to the ranks of each. So processes that start and stop at different times
-    neither do the same work nor leave any undone. A rank for which nothing is left repeats one document, as all have to
-    take part in the run.
+    The assignment of documents to processes depends only on the corpus, not on the state of the cache: documents,
+    sorted by length, are distributed over the tasks of an array and the ranks of each task. Processes that start and
+    stop at different times therefore neither duplicate nor omit work. A rank without missing documents repeats one, as
+    all ranks must take part in a distributed run.
 
     Args:
-        documents: to parse; those with the same text count once, empty ones are left out and named in `empty`.
-        cache: where parses are.
-        parser: whose parses.
-        batch_size: documents a batch, at most.
-        batch_characters: characters a batch, at most, counted as its longest document's times their number; a document
-            that is longer is a batch by itself.
-        shard: which of how many tasks this one is, from 1.
+        documents: documents to parse; duplicates of a text are parsed once, empty documents are listed in `empty`.
+        cache: cache of parses.
+        parser: parser to use.
+        batch_size: maximal number of documents in a batch.
+        batch_characters: maximal number of characters in a batch, padding included; a longer document is a batch by
+            itself.
+        shard: number of this task, from 1, and number of tasks.
 
     Raises:
-        ValueError: if a size is below 1, or there is no such task.
+        ValueError: if a size is below 1, or the shard does not exist.
     """
 
     def __init__(
@@ -150,78 +150,78 @@ class ParsingData(LightningDataModule):
         self.documents, self.cache, self.parser = documents, cache, parser
         self.batch_size, self.batch_characters, self.shard = batch_size, batch_characters, shard
         self.empty: list[str] = []
-        self.repeated = 0  # documents with the text of another
+        self.repeated = 0  # number of documents with the text of another
         self.keys: dict[str, int] = {}  # key -> index of the document, longest first
-        self._lengths: dict[str, int] = {}  # characters
+        self._lengths: dict[str, int] = {}  # key -> characters
         self.tokens: dict[str, int] = {}  # key -> tokens
         self._surveyed = False
 
     def setup(self, stage: str | None = None) -> None:
-        """Looks at all documents, once."""
+        """Compute the keys and lengths of all documents, once."""
         if self._surveyed:
             return
-        found: dict[str, int] = {}
+        indices: dict[str, int] = {}
         for index in range(len(self.documents)):
             request = self.request(index)
             if request.empty:
                 self.empty.append(request.id)
                 continue
             key = key_of(request, self.parser)
-            self.repeated += key in found
-            found.setdefault(key, index)
+            self.repeated += key in indices
+            indices.setdefault(key, index)
             self._lengths[key] = len(request.text)
             self.tokens[key] = count_tokens(request.text)
-        self.keys = {key: found[key] for key in sorted(found, key=lambda key: -self._lengths[key])}
+        self.keys = {key: indices[key] for key in sorted(indices, key=lambda key: -self._lengths[key])}
         self._surveyed = True
 
     def request(self, index: int) -> ParseRequest:
-        """What a parser is asked about a document."""
+        """Return the parse request of a document."""
         return ParseRequest.of(self.documents[index])
 
     def task(self) -> list[str]:
-        """Keys of this task's documents, all ranks together."""
+        """Return the keys of the documents of this task, for all ranks."""
         self.setup()
         number, tasks = self.shard
         return list(self.keys)[number - 1 :: tasks]
 
     def missing(self) -> list[str]:
-        """Keys of this task's documents that the cache lacks."""
+        """Return the keys of the documents of this task that are missing in the cache."""
         return self.cache.missing(self.task())
 
     def predict_dataloader(self) -> "Requests":
-        """This rank's share of what is missing."""
+        """Return the batches of this rank."""
         rank, ranks = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         share = self.task()[rank::ranks]
-        left = self.cache.missing(share) or (self.task()[:1] if ranks > 1 else [])
+        missing = self.cache.missing(share) or (self.task()[:1] if ranks > 1 else [])
         batches: list[list[str]] = []
-        for key in left:
+        for key in missing:
             longest = self._lengths[batches[-1][0]] if batches else 0
-            room = self.batch_characters // max(1, longest)
-            if batches and len(batches[-1]) < min(self.batch_size, room):
+            max_documents = self.batch_characters // max(1, longest)
+            if batches and len(batches[-1]) < min(self.batch_size, max_documents):
                 batches[-1].append(key)
             else:
                 batches.append([key])
         return Requests(self, batches)
 
     def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
-        """Text stays where it is."""
+        """Return the batch unchanged: requests are text."""
         return batch
 
 
 class Requests:
-    """Batches of requests, made when they are wanted. No DataLoader: Lightning would make that anew to predict."""
+    """Lazy batches of requests. Not a DataLoader, because Lightning would re-instantiate one for prediction."""
 
     def __init__(self, data: ParsingData, batches: list[list[str]]) -> None:
         self.data, self.batches = data, batches
 
     @property
     def documents(self) -> int:
-        """How many there are in all batches."""
+        """Number of documents in all batches."""
         return sum(map(len, self.batches))
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are in all batches, see `count_tokens`."""
+        """Number of tokens in all batches, see `count_tokens`."""
         return sum(self.data.tokens[key] for batch in self.batches for key in batch)
 
     def __len__(self) -> int:
@@ -233,16 +233,16 @@ class Requests:
 
 
 def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Parser, batch_size: int = 16) -> int:
-    """Parses what a cache lacks, in this process: what a DataModule calls in `prepare_data`.
+    """Parse the documents that are missing in a cache, in this process; for `prepare_data` of a DataModule.
 
     Args:
-        documents: all that are wanted.
-        cache: where to.
-        parser: on the device where it is to run; a module is moved to a GPU, where there is one, and back.
-        batch_size: documents a batch, at most.
+        documents: all documents whose parses are needed.
+        cache: cache to write to.
+        parser: parser to use; a module is moved to a GPU, if available, and back.
+        batch_size: maximal number of documents in a batch.
 
     Returns:
-        How many documents were parsed.
+        Number of parsed documents.
     """
     data = ParsingData(documents, cache, parser, batch_size)
     batches = data.predict_dataloader()
@@ -259,14 +259,14 @@ def parse_missing(documents: Sequence[Document], cache: ParseCache, parser: Pars
 
 
 def add_answers(add: Any, batch: list[ParseRequest], answers: list[DiscourseParse], parser: Parser) -> None:
-    """Hands a batch's parses on with their keys: `add(key, parse)`.
+    """Call `add(key, parse)` for each parse of a batch.
 
     Raises:
-        ValueError: if the parser did not answer each request, in order, about the text and in the reading asked for.
+        ValueError: if the parses do not match the requests in id and order, or have another `rows` or half-width.
     """
-    wanted, given = [request.id for request in batch], [parse.id for parse in answers]
-    if given != wanted:
-        raise ValueError(f"{type(parser).__name__} was asked for {wanted[:3]} ..., and answered {given[:3]} ...")
+    requested, answered = [request.id for request in batch], [parse.id for parse in answers]
+    if answered != requested:
+        raise ValueError(f"{type(parser).__name__} was asked for {requested[:3]} ..., and answered {answered[:3]} ...")
     for request, parse in zip(batch, answers):
         if parse.rows != parser.rows or parse.half_width != min(parser.band, parse.size - 1):
             got = f"rows {parse.rows}, {parse.half_width} EDUs to each side of {parse.size}"

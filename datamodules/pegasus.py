@@ -9,7 +9,7 @@ from datamodules.batch import Batch, pad, target_fields
 from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import TokenizerData
-from datamodules.text.masked_text import MaskedText
+from datamodules.text.masking_tokenizer import MaskingTokenizer
 from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
 
 
@@ -18,11 +18,11 @@ class PegasusBatch(Batch):
     """Documents and summaries as ids.
 
     Attributes:
-        source: what the encoder reads, [B, S].
+        source: input of the encoder, [B, S].
         source_mask: True at tokens, [B, S].
         target: the summary and the end symbol, [B, T].
-        target_lengths: tokens of each target, [B].
-        target_rows: flat positions of the target's real tokens in [B T], [N].
+        target_lengths: number of tokens of each target, [B].
+        target_rows: flat positions of target tokens, without padding, in [B T], [N].
     """
 
     source: Tensor
@@ -38,17 +38,18 @@ class PegasusData(TokenizerData):
     Validation and test score against all references; the loss reads the first one.
 
     Args:
-        vocab_size: tokens of a byte-level BPE that is trained on the corpus, 261 or more; with `checkpoint` its
-            tokenizer's tokens are at most as many.
+        vocab_size: size of a byte-level BPE trained on the corpus, at least 261; with `checkpoint` at least that of its
+            tokenizer.
         checkpoint: name or folder of a pretrained encoder-decoder whose tokenizer is used.
-        max_source: tokens of a document, special symbols included; at most the model's positions.
-        max_target: tokens of a summary in the loss, end symbol included.
+        max_source: maximal number of tokens of a document with special symbols; at most the positions of the model.
+        max_target: maximal number of tokens of a summary in the loss, end symbol included.
         source_prefix: text before each document, such as `summarize: ` for T5.
 
-    The other arguments are those of `SummarizationData`. To fine-tune a pre-trained run give its text folder as `text`.
+    The other arguments are those of `SummarizationData`. To fine-tune a pre-trained run, give its
+    folder `text` as `tokenizer_dir`.
     """
 
-    batch_type, text_type, text_kind = PegasusBatch, MaskedText, "masked subwords"
+    batch_type, tokenizer_type, text_kind = PegasusBatch, MaskingTokenizer, "masked subwords"
 
     def __init__(
         self,
@@ -74,21 +75,21 @@ class PegasusData(TokenizerData):
 
     @property
     def room(self) -> int:
-        """Tokens of a document that the encoder reads beside special symbols and the prefix."""
-        return self.max_source - len(self.text.opening) - len(self._prefix) - 1
+        """Maximal number of tokens of a document, without special symbols and prefix."""
+        return self.max_source - len(self.tokenizer.opening) - len(self._prefix) - 1
 
     @property
     def _prefix(self) -> list[int]:
-        return self.text(self.source_prefix)[0] if self.source_prefix else []
+        return self.tokenizer(self.source_prefix)[0] if self.source_prefix else []
 
     def truncation_limits(self) -> dict[str, str]:
         return text_limits(self.max_source, self.max_target)
 
     def framed(self, source: list[int], target: list[int]) -> dict[str, Any]:
-        """Features of a document and a summary as ids, special symbols added, both cut."""
+        """Return the features of a document and a summary, truncated and with special symbols."""
         source_read = source[: self.room]
-        target, counts = truncate_target(target, self.max_target, self.text.stop)
-        framed = [*self.text.opening, *self._prefix, *source_read, self.text.stop]
+        target, counts = truncate_target(target, self.max_target, self.tokenizer.stop)
+        framed = [*self.tokenizer.opening, *self._prefix, *source_read, self.tokenizer.stop]
         return {
             "source": framed,
             "target": target,
@@ -97,8 +98,8 @@ class PegasusData(TokenizerData):
         }
 
     def encode(self, document: Document) -> dict[str, Any]:
-        ids, offsets = self.text(document.text)
-        features = self.framed(ids, self.text(" ".join(document.reference))[0])
+        ids, offsets = self.tokenizer(document.text)
+        features = self.framed(ids, self.tokenizer(" ".join(document.reference))[0])
         read = min(len(ids), self.room)
         features[COLUMN] |= count_source(document, read, len(ids), sentences_read(document, offsets, read))
         return features
@@ -108,7 +109,7 @@ class PegasusData(TokenizerData):
         return PegasusBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
-            source=pad(sources, self.text.pad),
+            source=pad(sources, self.tokenizer.pad),
             source_mask=pad([[1] * len(source) for source in sources]).bool(),
-            **target_fields([row["target"] for row in rows], self.text.pad),
+            **target_fields([row["target"] for row in rows], self.tokenizer.pad),
         )

@@ -1,4 +1,4 @@
-"""The parser of the control corpus `PlantedTrees`."""
+"""Parser of the control corpus `PlantedTrees`."""
 
 import hashlib
 import random
@@ -11,17 +11,16 @@ from datamodules.discourse.parses import DiscourseParse, ParseRequest
 
 
 class PlantedParser:
-    """The parser of `PlantedTrees`: sentences are EDUs, and some trees have probability, one of which is planted.
+    """Parser of `PlantedTrees`: sentences are EDUs, and the distribution is over a few trees, one of which is planted.
 
-    With one candidate it is certain and right. With more, their probabilities are uniform on the simplex, and the
-    planted tree is one of them, drawn with these probabilities: the parser is calibrated, and its best tree is wrong
-    as often as it says.
+    With one candidate, the planted tree has probability 1. With more, probabilities are uniform on the simplex, and the
+    planted tree is drawn with these probabilities, so that the parser is calibrated.
 
     Args:
-        task: of the corpus.
-        candidates: trees that have probability.
-        rows: reading of the LDD.
-        band: half-width of the LDD's band; a document has fewer sentences.
+        task: task of the corpus.
+        candidates: number of trees with positive probability.
+        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
+        band: half-width of the LDD band; documents have fewer sentences.
     """
 
     relations = RELATIONS
@@ -33,7 +32,7 @@ class PlantedParser:
 
     @property
     def fingerprint(self) -> str:
-        """What its answers depend on."""
+        """Digest of everything that parses depend on."""
         return f"planted {VERSION} {self.task} {self.candidates}"
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int = 0) -> list[DiscourseParse]:

@@ -19,21 +19,21 @@ from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.encoder_data import TokenizerData
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
-from datamodules.text.subword_text import SubwordText
+from datamodules.text.subword_tokenizer import SubwordTokenizer
 from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
 
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
-_BAND = 128  # of a parser that is given by its name, as in `precis parse`
-_OTHERS = 64  # training documents whose discourse `other` gives to all documents
-_OTHERS_FOLDER = "other_documents"  # of their parses, beside the tokenizer of a run
+_BAND = 128  # half-width of the LDD of a parser named by a string, as in `precis parse`
+_OTHERS = 64  # number of training documents from which the ablation `other` takes discourse
+_OTHERS_FOLDER = "other_documents"  # folder of their parses, next to the tokenizer of a run
 
 
 def reach(token_edu: Tensor, window: int) -> int:
-    """EDUs between a token's and the farthest one in its window, at most over the tokens of one document.
+    """Return the largest distance between the EDUs of a token and of another one in its window, in one document.
 
     Args:
-        token_edu: EDU of each token in order, -1 where there is none, [S].
-        window: tokens to each side.
+        token_edu: EDU of each token in order, -1 for none, [S].
+        window: number of tokens to each side.
     """
     highest = token_edu.cummax(0).values  # EDUs follow each other
     last = (torch.arange(len(token_edu)) + window).clamp(max=len(token_edu) - 1)
@@ -48,12 +48,11 @@ class RSTformerBatch(Batch):
     Attributes:
         source: <s>, the document and </s>, [B, S].
         source_mask: 1 at tokens, 0 at padding, [B, S].
-        global_mask: 1 at the first token, which sees all and is seen by all, [B, S].
+        global_mask: 1 at the first token, which has global attention, [B, S].
         token_edu: EDU of each token, -1 for special tokens and text in no EDU, [B, S].
-        ldd: codes of the LDD's band, see `distributions.decode`, uint8 [B, E, 2b + 1, R]; None without discourse.
-        gamma: how much the document leans on each EDU as a nucleus, see `DiscourseParse`, float32 [B, E]; None without
-            discourse.
-        target_input: what the decoder reads, </s> first, [B, T].
+        ldd: codes of the LDD band, see `distributions.decode`, uint8 [B, E, 2b + 1, R]; None without discourse.
+        gamma: importance of each EDU as a nucleus, see `DiscourseParse`, float32 [B, E]; None without discourse.
+        target_input: input of the decoder, </s> first, [B, T].
         target: the summary and </s>, [B, T].
         target_mask: 1 at tokens of the target, [B, T].
     """
@@ -72,29 +71,29 @@ class RSTformerBatch(Batch):
 class RSTformerData(NeedsParser, TokenizerData):
     """Documents cut to `max_source` subwords, first references to `max_target`, and their discourse.
 
-    Parses are taken from a folder, where `precis parse` leaves them. Where none is named, documents without a parse are
-    parsed when the data is prepared. Validation and test score against all references; the loss reads the first one.
+    Parses are read from a folder filled by `precis parse`. Without one, missing documents are parsed when the data
+    is prepared. Validation and test score against all references; the loss reads the first one.
 
     Args:
         vocab_size: tokens of a tokenizer that is trained on the corpus, 260 or more; with `checkpoint` its tokenizer's
             tokens are at most as many.
         checkpoint: name or folder of a pretrained LED whose tokenizer is used.
-        parser: whose parses: a parser, or its name as in `precis parse --parser`; not needed with `no_discourse`.
-        rows: reading of the LDD that a parser gives which is named, as in `precis parse --rows`.
-        parses: folder of parses, of all training and validation documents; if not given, `parses` in the cache.
-        ablation: as the model's. `one_best` is the LDD of the best tree; `ria` a random one, the same everywhere;
-            `permuted` the document's own with its values at other pairs of EDUs; `other` that of another document, one
-            of 64 from the training split, which a run keeps in its folder. See `discourse.controls`.
+        parser: parser, or its name as in `precis parse --parser`; not needed with `no_discourse`.
+        rows: which EDUs carry probability in the LDD of a named parser, as in `precis parse --rows`.
+        parses: folder with parses of all training and validation documents; by default `parses` in the cache.
+        ablation: ablation of the model. `one_best` uses the LDD of the best tree; `ria` a random one, the same for all
+            documents; `permuted` that of the document with permuted pairs of EDUs; `other` that of another document,
+            one of 64 of the training split, which are stored in the run. See `discourse.controls`.
         ablation_seed: seed of `ria`, `permuted` and `other`.
-        random_values: of `ria`: `dense`, or `sparse` as the parser's own.
-        max_source: tokens of a document, <s> and </s> included; at most the model's positions.
-        max_target: tokens of a summary in the loss, </s> included.
-        half_width: EDUs to each side whose relations are handed on; at most what the parser gives.
+        random_values: density of `ria`: `dense`, or `sparse` like that of the parser.
+        max_source: maximal number of tokens of a document, <s> and </s> included; at most the positions of the model.
+        max_target: maximal number of tokens of a summary in the loss, </s> included.
+        half_width: half-width of the LDD band in a batch, at most that of the parser.
 
     The other arguments are those of `SummarizationData`.
     """
 
-    batch_type, text_type, text_kind = RSTformerBatch, SubwordText, "subwords"
+    batch_type, tokenizer_type, text_kind = RSTformerBatch, SubwordTokenizer, "subwords"
 
     def __init__(
         self,
@@ -133,7 +132,7 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     @property
     def parser(self) -> Parser | None:
-        """Whose parses; None without discourse. A name becomes a parser when it is asked for.
+        """Parser, loaded on first use if named by a string; None without discourse.
 
         Raises:
             CorpusError: if there is no parser of that name.
@@ -144,7 +143,7 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     @property
     def cache(self) -> ParseCache:
-        """The folder of parses."""
+        """Cache of parses."""
         if self._cache is None:
             self._cache = ParseCache(self.parses)
         return self._cache
@@ -159,14 +158,14 @@ class RSTformerData(NeedsParser, TokenizerData):
         return text_limits(self.max_source, self.max_target)
 
     def encode(self, document: Document) -> dict[str, Any]:
-        all_ids, all_offsets = self.text(document.text)
+        all_ids, all_offsets = self.tokenizer(document.text)
         ids, offsets = all_ids[: self.max_source - 2], all_offsets[: self.max_source - 2]
-        reference = self.text(" ".join(document.reference))[0]
-        target, target_counts = truncate_target(reference, self.max_target, self.text.stop)
+        reference = self.tokenizer(" ".join(document.reference))[0]
+        target, target_counts = truncate_target(reference, self.max_target, self.tokenizer.stop)
         counts = count_source(document, len(ids), len(all_ids), sentences_read(document, all_offsets, len(ids)))
         request = ParseRequest.of(document)
         return {
-            "source": [self.text.start, *ids, self.text.stop],
+            "source": [self.tokenizer.start, *ids, self.tokenizer.stop],
             "starts": [0, *(start for start, _ in offsets), 0],
             "ends": [0, *(end for _, end in offsets), 0],
             "target": target,
@@ -182,7 +181,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         return alone
 
     def features(self, split: str) -> datasets.Dataset:
-        """As in `SummarizationData`; parses that are missing are made with them."""
+        """Return the features as `SummarizationData` does, after parsing missing documents."""
         fresh = split not in self._features
         features = super().features(split)
         if fresh and self.parser is not None:
@@ -197,8 +196,8 @@ class RSTformerData(NeedsParser, TokenizerData):
         return features
 
     def _other_parses(self) -> list[DiscourseParse]:
-        """Parses that `other` chooses from: those that the run has kept, in training those of the training split."""
-        kept = None if self.text_dir is None else Path(self.text_dir) / _OTHERS_FOLDER
+        """Return the parses for the ablation `other`: those stored in the run; in training, of the training split."""
+        kept = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER
         training = self.trainer is not None and self.trainer.state.fn == "fit"
         if kept is not None and kept.is_dir() and not training:
             cache = ParseCache(kept)
@@ -207,19 +206,18 @@ class RSTformerData(NeedsParser, TokenizerData):
         return [self.cache.get(key) for key in evenly_spread(sizes, _OTHERS)]
 
     def loaded_splits(self) -> list[str]:
-        """Splits whose features are there."""
+        """Splits with loaded features."""
         return list(self._features)
 
     def widest_reach(self, split: str, window: int) -> tuple[int, str]:
-        """EDUs between a token's and the farthest one in its window, at most over the documents of a split.
+        """Return the largest `reach` of the documents of a split.
 
         Args:
-            split: whose documents.
-            window: tokens to each side.
+            split: name of the split.
+            window: number of tokens to each side.
 
         Returns:
-            Their number and the document's id; 0 and an empty id if no document has more EDUs than `half_width` to each
-            side, which no window can leave then.
+            The largest reach and the id of its document; 0 and an empty id if all documents are within `half_width`.
         """
         widest, name = 0, ""
         features = self.features(split)
@@ -228,13 +226,13 @@ class RSTformerData(NeedsParser, TokenizerData):
         for row in features.select(long).with_format("torch", columns=["starts", "ends"], output_all_columns=True):
             parse = self.cache.get(row["parse"], row["id"])
             edus = parse.align(torch.stack([row["starts"], row["ends"]], 1))          # [S]
-            if (found := reach(edus, window)) > widest:
-                widest, name = found, row["id"]
+            if (needed := reach(edus, window)) > widest:
+                widest, name = needed, row["id"]
         return widest, name
 
-    def save_text(self, folder: Path) -> None:
-        """As in `SummarizationData`; with `other`, also the parses that it chooses from."""
-        super().save_text(folder)
+    def save_tokenizer(self, folder: Path) -> None:
+        """Save the tokenizer and, with the ablation `other`, the parses that it chooses from."""
+        super().save_tokenizer(folder)
         if self._others is None:
             return
         parses = {parse.text_digest: parse for parse in self._others.parses}
@@ -245,10 +243,10 @@ class RSTformerData(NeedsParser, TokenizerData):
                 writer.add(key, parses[key])
 
     def _announce(self, split: str, missing: list[Document]) -> None:
-        """Says which documents of a split have no parse; in training, a folder that was named has to have them all.
+        """Report the documents of a split without a parse.
 
         Raises:
-            CorpusError: in that case.
+            CorpusError: in training, if the given folder lacks parses.
         """
         ids = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
         ids = f"{len(missing):,} documents of {split} ({ids})"
@@ -263,14 +261,15 @@ class RSTformerData(NeedsParser, TokenizerData):
     # Batches -----------------------------------------------------------------------------------------------------
 
     def collate(self, rows: list[dict[str, Any]]) -> RSTformerBatch:
-        source, target = pad([row["source"] for row in rows], self.text.pad), pad([row["target"] for row in rows], -1)
+        source = pad([row["source"] for row in rows], self.tokenizer.pad)
+        target = pad([row["target"] for row in rows], -1)
         mask = torch.arange(source.shape[1]) < torch.tensor([len(row["source"]) for row in rows])[:, None]
         global_mask = torch.zeros_like(source)
         global_mask[:, 0] = 1
         token_edu, ldd, gamma = self.discourse(rows, source.shape[1])
         real = target >= 0
-        target = target.masked_fill(~real, self.text.pad)
-        shifted = torch.cat([torch.full_like(target[:, :1], self.text.stop), target[:, :-1]], 1)
+        target = target.masked_fill(~real, self.tokenizer.pad)
+        shifted = torch.cat([torch.full_like(target[:, :1], self.tokenizer.stop), target[:, :-1]], 1)
         return RSTformerBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
@@ -288,11 +287,11 @@ class RSTformerData(NeedsParser, TokenizerData):
     def discourse(
         self, rows: list[dict[str, Any]], width: int
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """EDUs of tokens [B, S]; codes of the LDD [B, E, 2b + 1, R] and gamma [B, E] of the EDUs that tokens are in.
+        """Return EDUs of tokens [B, S], codes of the LDD [B, E, 2b + 1, R], and gamma [B, E].
 
         Raises:
-            MissingParse: if there is no parse of a document.
-            CorpusError: if a parse is of another text or has other relations than the rest.
+            MissingParse: if a document was not parsed.
+            CorpusError: if a parse is of another text, or has different relations.
         """
         token_edu = torch.full((len(rows), width), -1)
         if self.parser is None:
@@ -308,8 +307,9 @@ class RSTformerData(NeedsParser, TokenizerData):
             bands[n] = self.codes(parse, int(edus.max()) + 1)
             gammas[n] = self.edu_gamma(parse, int(edus.max()) + 1)
         if len({band.shape[2] for band in bands.values()}) > 1:
-            found = {rows[n]["id"]: band.shape[2] for n, band in bands.items()}
-            raise CorpusError(f"{self.parses}: parses with different numbers of relations: {found}; parse them anew")
+            relations_of = {rows[n]["id"]: band.shape[2] for n, band in bands.items()}
+            problem = f"parses with different numbers of relations: {relations_of}"
+            raise CorpusError(f"{self.parses}: {problem}; parse them anew")
         most = max((len(band) for band in bands.values()), default=1)
         half = max((band.shape[1] // 2 for band in bands.values()), default=0)
         relations = len(self.parser.relations)
@@ -321,10 +321,10 @@ class RSTformerData(NeedsParser, TokenizerData):
         return token_edu, ldd, gamma
 
     def edu_gamma(self, parse: DiscourseParse, size: int) -> Tensor:
-        """gamma of the first `size` EDUs of a document, of what the ablation gives in the place of its LDD, [E].
+        """Return gamma of the first `size` EDUs of a document, according to the ablation, [E].
 
-        A random table has no values beyond the band: its gamma is the mean over the pairs that it holds. `permuted`
-        gives each EDU the gamma of another one of the same document.
+        For a random table, which has no values outside the band, gamma is the mean over pairs within the band. With
+        `permuted`, each EDU has the gamma of another EDU of the document.
         """
         if self.ablation == "one_best":
             return tree_gamma(parse.tree, parse.size, parse.rows)[:size]
@@ -338,14 +338,14 @@ class RSTformerData(NeedsParser, TokenizerData):
         return parse.gamma[:size]
 
     def codes(self, parse: DiscourseParse, size: int) -> Tensor:
-        """What the ablation gives in the place of a document's LDD.
+        """Return the LDD of a document according to the ablation.
 
         Args:
-            parse: the document's own.
-            size: EDUs that tokens are in, E.
+            parse: parse of the document.
+            size: number of EDUs of the truncated document E.
 
         Returns:
-            The band in one byte a value, uint8 [E, 2b + 1, R], b at most the document's number of EDUs - 1.
+            The band with one byte per value, uint8 [E, 2b + 1, R], b at most the number of EDUs of the document - 1.
         """
         half = min(self.half_width, parse.size - 1)
         if self.ablation == "one_best":

@@ -15,8 +15,8 @@ class SegmentationData(TreebankSplits):
     """Whole documents of treebanks with gold EDUs.
 
     Args:
-        sentences: `gold` offsets of the treebank where it has them, or our `own`.
-        max_train: train on the first so many documents; all if not given.
+        sentences: `gold` offsets of the treebank if available, or our `own` splitting.
+        max_train: maximal number of training documents; all by default.
 
     The other arguments are those of `TreebankSplits`.
     """
@@ -40,9 +40,9 @@ class SegmentationData(TreebankSplits):
         self.sentences, self.max_train = sentences, max_train
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """The documents of a split; see `TreebankSplits`."""
-        found = super().documents(split)
-        return found[: self.max_train] if split == "train" else found
+        """Return the documents of a split, see `TreebankSplits`."""
+        documents = super().documents(split)
+        return documents[: self.max_train] if split == "train" else documents
 
     def encode(self, document: TreebankDocument, subwords: Subwords | None) -> EduFeatures:
         """Features of one document, with the tags of its gold EDUs."""

@@ -22,7 +22,7 @@ from datamodules.loading import BatchSampler, ResumableLoader, order_seed
 from datamodules.truncation import TruncationRow, truncation_line, truncation_rows
 
 TRAIN, VAL, TEST = "train", "val", "test"
-FEATURES_VERSION = 2  # of what all features have; 2: counts of what is cut off
+FEATURES_VERSION = 3  # raised whenever features change; 2: counts of truncation, 3: `oov_words`
 
 
 def default_cache() -> Path:
@@ -31,8 +31,8 @@ def default_cache() -> Path:
     return Path(os.environ.get("PRECIS_CACHE") or Path(home) / "precis")
 
 
-class Text(Protocol):
-    """What turns text into ids: a vocabulary or a tokenizer."""
+class SavableTokenizer(Protocol):
+    """Vocabulary or tokenizer that maps text to ids."""
 
     def __len__(self) -> int: ...
     def state(self) -> dict[str, Any]: ...
@@ -42,30 +42,30 @@ class Text(Protocol):
 
 
 class SummarizationData(LightningDataModule, ABC):
-    """Documents of a corpus as batches.
+    """Base class of DataModules for summarization.
 
-    A paper's DataModule says how text is built (`build_text`, `load_text`), how a document becomes features (`encode`),
-    how features become a batch (`collate`), and which options cut documents off (`truncation_limits`). What they cut is
-    counted by `encode`, and reported once for each split. Documents, text and features are built once, in
+    Subclasses define the tokenizer (`build_tokenizer`, `load_tokenizer`), the features of a document (`encode`),
+    batches of features (`collate`), and the options that truncate documents (`truncation_limits`). Truncation is
+    counted by `encode` and reported once for each split. Documents, tokenizer and features are built once, in
     `prepare_data` on rank 0, and kept in the cache.
 
     Args:
-        corpus: where documents come from.
-        batch_size: documents a rank and training batch.
-        eval_batch_size: the same in validation, test and prediction; `batch_size` if not given.
-        text: folder with the text of an earlier run (`RUN/text`), used instead of building it anew.
-        cache_dir: where everything derived is kept; `$PRECIS_CACHE` or `~/.cache/precis` if not given.
-        on_bad_record: `raise` stops at a record that is no document, `skip` counts and names it.
-        max_train: train on the first so many documents; all if not given.
-        max_eval: validate, test and predict on the first so many; all if not given.
-        num_workers: loader processes a rank.
-        num_proc: processes that split sentences and encode documents.
-        pool: global batches that are sorted by length together, see `BatchSampler`.
-        seed: of the training order; the run's own (`seed_everything`) if not given.
+        corpus: corpus of the documents.
+        batch_size: number of documents per rank in a training batch.
+        eval_batch_size: the same in validation, test and prediction; by default `batch_size`.
+        tokenizer_dir: folder with the tokenizer of an earlier run (`RUN/text`), used instead of building one.
+        cache_dir: folder of caches; by default `$PRECIS_CACHE` or `~/.cache/precis`.
+        on_bad_record: `raise` stops at an invalid record, `skip` leaves it out with a warning.
+        max_train: maximal number of training documents, from the beginning; all by default.
+        max_eval: the same for validation, test and prediction.
+        num_workers: number of loader processes per rank.
+        num_proc: number of processes that split sentences and encode documents.
+        pool: number of global batches that are sorted by length together, see `BatchSampler`.
+        seed: seed of the training order; by default that of the run (`seed_everything`).
     """
 
     batch_type: ClassVar[type[Batch]] = Batch  # what `collate` makes
-    text_type: ClassVar[type[Text]]  # what `build_text` returns
+    tokenizer_type: ClassVar[type[SavableTokenizer]]  # what `build_tokenizer` returns
     needs_references = True  # in training and validation
 
     def __init__(
@@ -73,7 +73,7 @@ class SummarizationData(LightningDataModule, ABC):
         corpus: Corpus,
         batch_size: int = 16,
         eval_batch_size: int | None = None,
-        text: Path | None = None,
+        tokenizer_dir: Path | None = None,
         cache_dir: Path | None = None,
         on_bad_record: Literal["raise", "skip"] = "raise",
         max_train: int | None = None,
@@ -88,54 +88,54 @@ class SummarizationData(LightningDataModule, ABC):
             if value is not None and value < 1:
                 raise ValueError(f"data.{name} must be at least 1, got {value}")
         self.corpus, self.batch_size, self.eval_batch_size = corpus, batch_size, eval_batch_size or batch_size
-        self.text_dir, self.cache_dir = text, Path(cache_dir) if cache_dir else default_cache()
+        self.tokenizer_dir, self.cache_dir = tokenizer_dir, Path(cache_dir) if cache_dir else default_cache()
         self.on_bad_record = on_bad_record
         self.limits = {TRAIN: max_train, VAL: max_eval, TEST: max_eval}
         self.num_workers, self.num_proc, self.pool = num_workers, num_proc, pool
         self.seed = order_seed(seed)
-        self.text: Text | None = None
+        self.tokenizer: SavableTokenizer | None = None
         self._documents: dict[str, datasets.Dataset] = {}
         self._features: dict[str, datasets.Dataset] = {}
         self.truncation: dict[str, list[TruncationRow]] = {}  # by split; on rank 0
 
-    # What a paper says -------------------------------------------------------------------------------------------
+    # Defined by each paper ---------------------------------------------------------------------------------------
 
     @abstractmethod
-    def build_text(self, train: datasets.Dataset) -> Text:
-        """Vocabulary or tokenizer of the training documents."""
+    def build_tokenizer(self, train: datasets.Dataset) -> SavableTokenizer:
+        """Build the vocabulary or tokenizer from the training documents."""
 
-    def load_text(self, folder: Path) -> Text:
-        """What `Text.save` wrote."""
-        return self.text_type.load(folder)
+    def load_tokenizer(self, folder: Path) -> SavableTokenizer:
+        """Load what `SavableTokenizer.save` wrote."""
+        return self.tokenizer_type.load(folder)
 
     @abstractmethod
-    def text_settings(self) -> dict[str, Any]:
-        """Plain values that `build_text` depends on: the key of its cache."""
+    def tokenizer_settings(self) -> dict[str, Any]:
+        """Return plain values that `build_tokenizer` depends on, for the cache key."""
 
     @abstractmethod
     def feature_settings(self) -> dict[str, Any]:
-        """Plain values that `encode` depends on beside the text: the key of its cache."""
+        """Return plain values that `encode` depends on besides the tokenizer, for the cache key."""
 
     @abstractmethod
     def encode(self, document: Document) -> dict[str, Any]:
-        """Features of one document, with its `length` (what batches are sorted by)."""
+        """Return the features of a document, with its `length` for sorting."""
 
     @abstractmethod
     def collate(self, rows: list[dict[str, Any]]) -> Batch:
-        """A batch of encoded documents."""
+        """Collate encoded documents to a batch."""
 
-    def save_text(self, folder: Path) -> None:
-        """Writes to a run folder what features are made with; a run is read back with `text` as that folder."""
-        self.text.save(folder)
+    def save_tokenizer(self, folder: Path) -> None:
+        """Write the tokenizer to a folder, from which `tokenizer_dir` reads it back."""
+        self.tokenizer.save(folder)
 
     def truncation_limits(self) -> dict[str, str]:
-        """What `encode` counts in the column `truncation`, each with the option that cuts it."""
+        """Return the counts of the column `truncation`, each with the option that limits it."""
         return {}
 
-    # The life of the data ----------------------------------------------------------------------------------------
+    # Preparation -------------------------------------------------------------------------------------------------
 
     def documents(self, split: str) -> datasets.Dataset:
-        """The documents of a split, built if the cache lacks them."""
+        """Return the documents of a split, from the cache if possible."""
         if split not in self._documents:
             data = build_documents(
                 self.corpus,
@@ -150,21 +150,21 @@ class SummarizationData(LightningDataModule, ABC):
         return self._documents[split]
 
     def digest(self, split: str) -> str:
-        """What identifies the documents of a split."""
+        """Return a digest of the documents of a split."""
         return _digest(read_manifest(self.documents(split))["digest"], self.limits[split])
 
     def features(self, split: str) -> datasets.Dataset:
-        """The encoded documents of a split, encoded if the cache lacks them."""
+        """Return the encoded documents of a split, from the cache if possible."""
         if split not in self._features:
             documents = self.documents(split)
             settings = [FEATURES_VERSION, self.feature_settings()]
-            key = _digest(type(self).__name__, self.digest(split), self.text.state(), settings)
+            key = _digest(type(self).__name__, self.digest(split), self.tokenizer.state(), settings)
             self._features[split] = self._cached_features(documents, key, f"encoding {split}")
             self._report_truncation(split)
         return self._features[split]
 
     def _cached_features(self, documents: datasets.Dataset, key: str, title: str) -> datasets.Dataset:
-        """Features from the cache; where they are not in it, they are built beside it and then moved into it."""
+        """Return features from the cache; missing ones are built in a temporary folder and moved there."""
         folder = self.cache_dir / "features"
         processes = min(self.num_proc, len(documents))
         names = [f"{key}.arrow"]
@@ -180,7 +180,7 @@ class SummarizationData(LightningDataModule, ABC):
 
     @rank_zero_only
     def _report_truncation(self, split: str) -> None:
-        """Counts what is cut off the documents of a split, and says so in one line; once for each split."""
+        """Report truncation of the documents of a split in one line, once for each split."""
         if split in self.truncation or not self.truncation_limits():
             return
         self.truncation[split] = truncation_rows(split, self._features[split], self.truncation_limits())
@@ -188,7 +188,7 @@ class SummarizationData(LightningDataModule, ABC):
             rank_zero_info(line)
 
     def encode_all(self, documents: datasets.Dataset, **caching: Any) -> datasets.Dataset:
-        """Features of documents, a row each; `caching` is handed to `Dataset.map`."""
+        """Encode documents to rows of a table; `caching` are arguments of `Dataset.map`."""
         return documents.map(partial(_encode_row, self._alone()), remove_columns=["parts"], **caching)
 
     def with_corpus(self, corpus: Corpus, cache_dir: Path, eval_batch_size: int | None = None) -> Self:
@@ -206,7 +206,7 @@ class SummarizationData(LightningDataModule, ABC):
         return other
 
     def _alone(self) -> Self:
-        """A copy that can encode and travels to other processes: without trainer, corpus and datasets."""
+        """Return a copy for other processes, without trainer, corpus and datasets."""
         alone = copy.copy(self)
         alone.trainer, alone.corpus, alone._documents, alone._features, alone.truncation = None, None, {}, {}, {}
         return alone
@@ -215,28 +215,28 @@ class SummarizationData(LightningDataModule, ABC):
         wanted = {"fit": [TRAIN, VAL], "validate": [VAL], "test": [TEST], "predict": [TEST]}
         return wanted.get(stage or "", [TRAIN, VAL, TEST])
 
-    def _text_folder(self) -> Path:
-        if self.text_dir is not None:
-            return Path(self.text_dir)
-        return self.cache_dir / "text" / _digest(self.digest(TRAIN), self.text_settings())
+    def _tokenizer_folder(self) -> Path:
+        if self.tokenizer_dir is not None:
+            return Path(self.tokenizer_dir)
+        return self.cache_dir / "text" / _digest(self.digest(TRAIN), self.tokenizer_settings())
 
     def prepare_data(self) -> None:
-        """Builds documents, text and features into the cache (one process does, the others find them)."""
+        """Build documents, tokenizer and features into the cache, in one process."""
         self.prepare_splits(self._splits(self.trainer.state.fn.value if self.trainer is not None else None))
 
     def prepare_splits(self, splits: list[str]) -> None:
-        """The same for some splits; the text is that of the training split whichever they are."""
-        folder = self._text_folder()
-        if self.text_dir is None and not folder.exists():
+        """Do so for some splits; the tokenizer is always built from the training split."""
+        folder = self._tokenizer_folder()
+        if self.tokenizer_dir is None and not folder.exists():
             with appearing_folder(folder) as building:
-                self.build_text(self.documents(TRAIN)).save(building)
-        self.text = self.load_text(folder)
+                self.build_tokenizer(self.documents(TRAIN)).save(building)
+        self.tokenizer = self.load_tokenizer(folder)
         for split in splits:
             self.features(split)
 
     def setup(self, stage: str) -> None:
-        """Loads text and features from the cache."""
-        self.text = self.load_text(self._text_folder())
+        """Load tokenizer and features from the cache."""
+        self.tokenizer = self.load_tokenizer(self._tokenizer_folder())
         for split in self._splits(stage):
             self.features(split)
 
@@ -260,19 +260,19 @@ class SummarizationData(LightningDataModule, ABC):
         return ResumableLoader(data, sampler, self.collate, self.num_workers)
 
     def train_dataloader(self) -> ResumableLoader:
-        """Shuffled batches."""
+        """Return shuffled batches of training documents."""
         return self._loader(TRAIN, True, self.batch_size)
 
     def val_dataloader(self) -> ResumableLoader:
-        """Validation documents in their order."""
+        """Return batches of validation documents in order."""
         return self._loader(VAL, False, self.eval_batch_size)
 
     def test_dataloader(self) -> ResumableLoader:
-        """Test documents in their order."""
+        """Return batches of test documents in order."""
         return self._loader(TEST, False, self.eval_batch_size)
 
     def predict_dataloader(self) -> ResumableLoader:
-        """Test documents in their order."""
+        """Return batches of test documents in order."""
         return self.test_dataloader()
 
 

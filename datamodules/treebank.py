@@ -12,16 +12,15 @@ from datamodules.treebank_split import TreebankSplits
 
 
 class TreebankData(TreebankSplits):
-    """Whole documents of treebanks, their trees made binary and their relations coarse; batches of like length, one
-    document at a time in validation and test.
+    """Whole documents of treebanks with binary trees and coarse relations, batched by length.
 
     Args:
-        inventory: coarse relations: `gum`, `rst_dt`, or the treebank's own, see `inventory_of`.
+        inventory: coarse relations: `gum`, `rst_dt`, or those of the treebank, see `inventory_of`.
 
     The other arguments are those of `TreebankSplits`.
 
     Raises:
-        ValueError: if there is no such inventory, or a batch is to hold no document.
+        ValueError: if the inventory does not exist, or a batch size is below 1.
     """
 
     collate = staticmethod(ParserBatch.of)
@@ -44,17 +43,17 @@ class TreebankData(TreebankSplits):
         self._documents: dict[str, list[TreebankDocument]] = {}
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """The documents of a split, with coarse relations; those left out for their licence are counted.
+        """Return the documents of a split with coarse relations; those left out for their licence are counted.
 
         Raises:
-            CorpusError: if there is no such split, a document has no tree, or nothing is left.
+            CorpusError: if there is no such split, a document has no tree, or no document is left.
         """
         if split not in self._documents:
-            found = super().documents(split)
-            if bare := [document.id for document in found if document.tree is None]:
+            documents = super().documents(split)
+            if bare := [document.id for document in documents if document.tree is None]:
                 more = f"{self.paths[split]}: {bare[0]} and {len(bare) - 1} more have no tree"
                 raise CorpusError(f"{more}; a parser learns from trees")
-            self._documents[split] = coarsened(found, self.inventory, where=str(self.paths[split]))
+            self._documents[split] = coarsened(documents, self.inventory, where=str(self.paths[split]))
         return self._documents[split]
 
     def encode(self, document: TreebankDocument, subwords: Subwords | None) -> ParserFeatures:

@@ -1,4 +1,4 @@
-"""What the DataModules of treebanks share: which documents a split has, and in which order they come."""
+"""Base class of DataModules of treebanks: documents of splits and their order."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,23 +18,23 @@ from datamodules.text.subwords import Subwords
 class TreebankSplits(LightningDataModule, ABC):
     """Whole documents of treebanks, read and encoded in memory: a few million words at most.
 
-    A DataModule gives `encode`, `collate` and the length of what it encoded, and may change `documents`.
+    Subclasses define `encode`, `collate` and `length`, and may override `documents`.
 
     Args:
-        train: treebank to train on: a file or folder, see `read_treebank`.
-        val: treebank to validate on.
-        test: treebank to test on.
-        encoder: whose tokenizer reads the texts; `small` for hashed words.
-        licences: train on documents whose licence is one of these, or one of these and a note behind it in brackets,
-            alone; on all if not given. Spelling counts.
-        batch_size: documents a rank and training batch.
+        train: treebank for training, a file or folder, see `read_treebank`.
+        val: treebank for validation.
+        test: treebank for test.
+        encoder: encoder whose tokenizer is used; `small` for hashed words.
+        licences: licences of training documents, optionally followed by a note in brackets in the treebank; others are
+            left out. All documents by default; spelling matters.
+        batch_size: number of documents per rank in a training batch.
         eval_batch_size: the same in validation and test.
-        pool: training batches whose documents are sorted by length together; 0 leaves lengths mixed.
-        num_workers: loader processes a rank.
-        seed: of the training order; the run's own (`seed_everything`) if not given.
+        pool: number of training batches that are sorted by length together; 0 for no sorting.
+        num_workers: number of loader processes per rank.
+        seed: seed of the training order; by default that of the run (`seed_everything`).
 
     Raises:
-        ValueError: if a batch is to hold no document.
+        ValueError: if a batch size is below 1.
     """
 
     collate: Callable[[list[Any]], Any]  # a batch of what `encode` gave
@@ -67,33 +67,33 @@ class TreebankSplits(LightningDataModule, ABC):
 
     @abstractmethod
     def length(self, features: Any) -> int:
-        """What documents are sorted by."""
+        """Return the length of an encoded document, for sorting."""
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """The documents of a split; those left out for their licence are counted.
+        """Return the documents of a split; those left out for their licence are counted.
 
         Raises:
-            CorpusError: if there is no such split, or nothing is left of it.
+            CorpusError: if there is no such split, or no document is left.
         """
         path = self.paths[split]
         if path is None:
             raise CorpusError(f"data.{split} is not given; name a treebank")
-        found = read_treebank(path)
+        documents = read_treebank(path)
         if split != "train" or self.licences is None:
-            return found
-        kept = [document for document in found if document.licence.partition(" (")[0] in self.licences]
+            return documents
+        kept = [document for document in documents if document.licence.partition(" (")[0] in self.licences]
         if not kept:
             raise CorpusError(
                 f"{path}: no document has one of data.licences {list(self.licences)}; name others, or pass "
                 "--data.licences null to take all"
             )
-        if len(kept) < len(found):
-            others = sorted({document.licence or "unknown" for document in found} - {d.licence for d in kept})
-            rank_zero_info(f"train: {len(kept)} of {len(found)} documents; left out: {', '.join(others)}")
+        if len(kept) < len(documents):
+            others = sorted({document.licence or "unknown" for document in documents} - {d.licence for d in kept})
+            rank_zero_info(f"train: {len(kept)} of {len(documents)} documents; left out: {', '.join(others)}")
         return kept
 
     def setup(self, stage: str) -> None:
-        """Reads treebanks and makes features of them."""
+        """Read treebanks and compute their features."""
         subwords = None if self.encoder == "small" else Subwords(self.encoder)
         for split in {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}.get(stage, []):
             if split not in self._features:

@@ -1,7 +1,7 @@
-"""What the limits of a DataModule cut off: counts for each document, their sums over a split, and one line about them.
+"""Counts of truncation by the limits of a DataModule, for each document and split, and a one-line report.
 
-`SummarizationData.encode` counts what is read and what there is of a document, and the counts are cached with its
-features. So the sums over a split need no text: they are read from one column, in batches.
+`SummarizationData.encode` counts what is read of a document and what it has in all. The counts are cached with the
+features, so that sums over a split are computed from one column.
 """
 
 import csv
@@ -19,22 +19,22 @@ import pyarrow.compute as pc
 from datamodules.documents import Document
 
 COLUMN = "truncation"  # of the features
-Counts = dict[str, list[int]]  # of a document: what is counted -> [read, total]
+Counts = dict[str, list[int]]  # counts of a document: name -> [read, total]
 
 
 @dataclass(frozen=True)
 class TruncationRow:
-    """What one limit cuts off the documents of one split.
+    """Truncation of the documents of a split by one limit.
 
     Attributes:
         split: name of the split.
-        counted: what is counted, such as `source tokens`.
-        limit: the option that cuts, with its value.
+        counted: unit that is counted, such as `source tokens`.
+        limit: option with its value.
         documents: number of documents.
-        documents_cut: how many of them lose something.
-        total: how many there are of what is counted, over all documents.
-        left_out: how many of them are not read.
-        examples: ids of the first documents that lose something, at most three.
+        documents_cut: number of truncated documents.
+        total: number of units in all documents.
+        left_out: number of units that are not read.
+        examples: ids of the first truncated documents, at most three.
     """
 
     split: str
@@ -48,7 +48,7 @@ class TruncationRow:
 
     @property
     def share(self) -> float:
-        """Share of what is counted that is left out, in [0, 1]."""
+        """Fraction of units that are not read, in [0, 1]."""
         return self.left_out / self.total if self.total else 0.0
 
 
@@ -66,13 +66,13 @@ def truncate_target(tokens: list[int], max_target: int, stop: int) -> tuple[list
 
 
 def count_source(document: Document, tokens_read: int, tokens: int, sentences_read: int) -> Counts:
-    """Counts of a document that is read from its beginning up to some token.
+    """Return the counts of a document that is truncated after some token.
 
     Args:
         document: the whole document.
-        tokens_read: tokens that are read.
-        tokens: tokens of the whole document.
-        sentences_read: sentences that are read to their end.
+        tokens_read: number of tokens that are read.
+        tokens: number of tokens of the whole document.
+        sentences_read: number of complete sentences that are read.
     """
     sizes = [len(part) for part in document.parts]
     return {
@@ -83,17 +83,17 @@ def count_source(document: Document, tokens_read: int, tokens: int, sentences_re
 
 
 def whole_units(sizes: Sequence[int], read: int) -> int:
-    """How many of some consecutive units end within the first `read` items, the sizes of units being given in items."""
+    """Return how many consecutive units, given by their sizes, are complete within the first `read` items."""
     return bisect_right(list(accumulate(sizes)), read)
 
 
 def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], tokens_read: int) -> int:
-    """How many sentences of `Document.text` are read to their end.
+    """Return the number of complete sentences within the first tokens of a document.
 
     Args:
         document: the whole document.
-        offsets: [start, end) of all tokens, in characters of `Document.text`.
-        tokens_read: how many of these tokens are read.
+        offsets: (start, end) of all tokens in characters of `Document.text`.
+        tokens_read: number of tokens that are read.
     """
     if tokens_read >= len(offsets):
         return len(document.sentences)
@@ -102,12 +102,12 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
 
 
 def truncation_rows(split: str, features: datasets.Dataset, limits: Mapping[str, str]) -> list[TruncationRow]:
-    """Sums of the counts over the encoded documents of a split, a row for each limit.
+    """Return sums of counts over the encoded documents of a split, a row for each limit.
 
     Args:
         split: name of the split.
-        features: with columns `id` and `truncation`.
-        limits: what is counted -> the option that cuts.
+        features: table with columns `id` and `truncation`.
+        limits: option that limits each count.
     """
     documents_cut, totals, left_out = ({name: 0 for name in limits} for _ in range(3))
     examples: dict[str, list[str]] = {name: [] for name in limits}
@@ -134,7 +134,7 @@ def truncation_rows(split: str, features: datasets.Dataset, limits: Mapping[str,
 
 
 def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
-    """One line about what is cut off a split; None if nothing is."""
+    """Return a one-line report of the truncation of a split; None if there is none."""
     by_limit: dict[str, list[TruncationRow]] = {}
     for row in rows:
         if row.left_out:
@@ -152,7 +152,7 @@ HEADER = [*(field.name for field in fields(TruncationRow)), "share"]
 
 
 def to_csv(rows: Sequence[TruncationRow]) -> str:
-    """Rows as CSV with a header."""
+    """Return rows as CSV with a header."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(HEADER)
@@ -161,7 +161,7 @@ def to_csv(rows: Sequence[TruncationRow]) -> str:
 
 
 def from_csv(text: str) -> list[TruncationRow]:
-    """The rows that `to_csv` wrote."""
+    """Parse the rows of `to_csv`."""
     kinds = {field.name: field.type for field in fields(TruncationRow)}
     return [
         TruncationRow(**{name: kind(row[name]) for name, kind in kinds.items()})

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: written whole, the one before kept, broken ones found out and left aside."""
+"""Checkpoint files: atomic writes, a copy of the previous one, detection of damaged ones."""
 
 import os
 import zipfile
@@ -21,7 +21,7 @@ LAST, PREVIOUS, BROKEN = "last.ckpt", "previous.ckpt", "last.broken.ckpt"
 
 
 class _Recording:
-    """A file that remembers why it could not be written: torch reports another error in its place."""
+    """File that records write errors, which torch replaces by its own."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -39,16 +39,16 @@ class _Recording:
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Writes a checkpoint under a temporary name and renames it once it is on disk; at every time there is a whole one.
+    """Writes checkpoints atomically, so that there is always a complete one.
 
-    The `last.ckpt` that it replaces stays as `previous.ckpt`.
+    The replaced `last.ckpt` is kept as `previous.ckpt`.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Writes, or leaves everything as it was.
+        """Write a checkpoint; on failure, existing files are unchanged.
 
         Raises:
-            CorpusError: if the disk is full or does not permit it.
+            CorpusError: if the disk is full or not writable.
         """
         path = Path(path)
         partial = path.with_name(f".{path.name}.part")
@@ -80,28 +80,28 @@ def _write(checkpoint: dict[str, Any], path: Path) -> None:
 
 
 def _link(path: Path, other: Path) -> None:
-    """A second name for a file, in place of what had that name."""
+    """Create a hard link, replacing an existing file of that name."""
     partial = other.with_name(f".{other.name}.part")
     partial.unlink(missing_ok=True)
     try:
         os.link(path, partial)
         partial.replace(other)
-        partial.unlink(missing_ok=True)  # which stays where both are the same file already, after a kill
-    except OSError:  # a file system without links: for a moment there is no last one, but the one before
+        partial.unlink(missing_ok=True)  # it remains if both are the same file, after a kill
+    except OSError:  # without hard links, there is briefly only the previous checkpoint
         path.replace(other)
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file has the end of a checkpoint: one that was cut off has not."""
+    """Return whether a file has the end of a checkpoint, which truncated files lack."""
     return path.is_file() and zipfile.is_zipfile(path)
 
 
 def resumable(run: Path, write: bool = True) -> Path:
-    """The newest checkpoint of a run that is whole. A broken last one is put aside, as `last.broken.ckpt`.
+    """Return the newest intact checkpoint of a run. A damaged last one is renamed to `last.broken.ckpt`.
 
     Args:
         run: the run folder.
-        write: whether this process is the one that may rename files.
+        write: whether this process may rename files.
 
     Raises:
         CorpusError: if there is none.
@@ -124,15 +124,15 @@ def resumable(run: Path, write: bool = True) -> Path:
 
 
 def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
-    """Change what a checkpoint says of the best models to where they are now, before its callbacks read it.
+    """Update the paths of best models in a checkpoint to their present location, before callbacks read it.
 
-    Lightning forgets best scores when the folder of checkpoints has changed, and keeps them when the files are lost.
-    Here a run folder that was moved or copied keeps its best models; one that lost a best model, or whose best model is
-    damaged, keeps the next one that is validated.
+    Lightning forgets best scores if the folder of checkpoints has changed, and keeps them if the files are missing.
+    Here a run folder that was moved or copied keeps its best models; if one is missing or damaged, the next validation
+    writes a best model again.
 
     Args:
-        trainer: with the callbacks that the run is resumed with.
-        checkpoint: content of the checkpoint that it is resumed from; changed in place.
+        trainer: trainer with the callbacks of the resumed run.
+        checkpoint: content of the checkpoint to resume from; changed in place.
     """
     states = checkpoint.get("callbacks", {})
     for callback in trainer.checkpoint_callbacks:
@@ -149,12 +149,12 @@ def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
 
 
 def _in_folder(path: str, old: str, new: str) -> str:
-    """A path inside of a folder that was moved; any other as it is."""
+    """Return the new path of a file in a moved folder; other paths are unchanged."""
     return os.path.join(new, os.path.relpath(path, old)) if path.startswith(os.path.join(old, "")) else path
 
 
 def _lacks_a_best_model(state: Mapping[str, Any]) -> bool:
-    """Whether a best model is lost or damaged, which is said in a warning; a damaged one is put aside."""
+    """Return whether a best model is missing or damaged, with a warning; rename damaged ones."""
     lacking = False
     for path in map(Path, state["best_k_models"]):
         if damage := find_damage(path) if path.is_file() else "not there":
@@ -166,7 +166,7 @@ def _lacks_a_best_model(state: Mapping[str, Any]) -> bool:
 
 
 def has_checkpoint(run: Path) -> bool:
-    """Whether a run has a checkpoint to resume from."""
+    """Return whether a run has a checkpoint to resume from."""
     return any((Path(run) / "checkpoints" / name).is_file() for name in (LAST, PREVIOUS))
 
 
@@ -183,14 +183,16 @@ def check_unused(run: Path) -> None:
 
 
 def clear_start(run: Path) -> None:
-    """Remove what a start that was killed before its first checkpoint has left; config.yaml stays until it is replaced,
-    so that another kill does not cost it."""
+    """Remove the files of a start that was killed before its first checkpoint.
+
+    config.yaml is kept until it is replaced, so that it survives another kill.
+    """
     for name in ("metrics.csv", "checkpoints/best.ckpt"):
         (Path(run) / name).unlink(missing_ok=True)
 
 
 def check_writable(run: Path) -> None:
-    """Tries a run folder before anything is computed for it.
+    """Check that a run folder is writable, before anything is computed.
 
     Raises:
         CorpusError: if nothing can be written there.

@@ -1,4 +1,4 @@
-"""Tasks and devices: what SLURM or torchrun started, beside what the trainer is told to train on."""
+"""Consistency of the tasks that SLURM or torchrun started with the devices of the trainer."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from experiments.checkpoint_files import WholeCheckpoints
 
 
 def number_of_devices(trainer: Mapping[str, Any]) -> int | None:
-    """How many devices a node the trainer's arguments ask for; None for as many as there are."""
+    """Return the number of devices per node in the arguments of the trainer; None for all available ones."""
     devices = trainer.get("devices", "auto")
     if isinstance(devices, (list, tuple)):
         return len(devices)
@@ -23,17 +23,18 @@ def number_of_devices(trainer: Mapping[str, Any]) -> int | None:
 
 
 def in_slurm_step(environment: Mapping[str, str]) -> bool:
-    """Whether SLURM started this process as one of a job's tasks, not by hand in a shell of an allocation."""
+    """Return whether SLURM started this process as a task of a job, not manually in a shell of an allocation."""
     return "SLURM_NTASKS" in environment and environment.get("SLURM_JOB_NAME") not in ("bash", "interactive")
 
 
 def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
-    """Compares tasks with devices before anything is trained: one task too many would train a model of its own, one too
-    few would be waited for without end.
+    """Check before training that tasks and devices match.
+
+    A surplus task would train a separate model; for a missing one, the others would wait forever.
 
     Args:
-        trainer: its arguments.
-        environment: the process's if not given.
+        trainer: arguments of the trainer.
+        environment: environment variables; those of the process by default.
 
     Raises:
         CorpusError: if they differ.
@@ -66,8 +67,10 @@ def _compare(told: int, there: int, said: str, key: str = "devices") -> None:
 
 
 def trainer_plugins(given: Any) -> list[Any]:
-    """The trainer's plugins, with checkpoints that are written whole, and without Lightning's own way to put a job of
-    SLURM back into the queue: it saves inside the signal's handler."""
+    """Return the plugins of the trainer with atomic checkpoints and without Lightning's requeueing of SLURM jobs.
+
+    Lightning would save inside the signal handler.
+    """
     plugins = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
         plugins.append(WholeCheckpoints())

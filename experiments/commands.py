@@ -1,4 +1,4 @@
-"""Commands beside training: summarize, corpus, report."""
+"""The commands summarize, corpus and report."""
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -36,7 +36,7 @@ VARIANTS = ("rouge1", "rouge2", "rougeLsum")
 
 
 def summarize(arguments: list[str]) -> None:
-    """`precis summarize --checkpoint RUN [FILE | FOLDER ...]`: one summary a document, on standard output."""
+    """`precis summarize --checkpoint RUN [FILE | FOLDER ...]`: print a summary of each document."""
     parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__, exit_on_error=False)
     parser.add_argument("--checkpoint", type=Path, required=True, help="a run folder")
     parser.add_argument(
@@ -54,7 +54,7 @@ def summarize(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     read_config(Path(str(options.checkpoint)))  # before anybody types a text for a run that is not there
     corpus = _corpus_of(options.inputs)
-    with TemporaryDirectory(prefix="precis-") as cache:  # nobody asks for the same text twice
+    with TemporaryDirectory(prefix="precis-") as cache:  # the same text is rarely summarized twice
         changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}
         run = load_run(Path(str(options.checkpoint)), corpus=corpus, **changes)
         documents = run.data.documents("test")
@@ -159,8 +159,8 @@ def score_table(predictions: dict[str, list[list[str]]], references: list[list[l
 
 
 def example_table(row: dict, text: str, most: int = 400) -> Table:
-    """One document: its beginning, reference and summary, copied words marked."""
-    # `Text` shows brackets as they are; a plain string would be read as rich's markup.
+    """Return a table of one document: its beginning, reference and summary, with copied words marked."""
+    # `Text` prints brackets literally; a string would be parsed as markup of rich.
     table = Table(title=Text(printable_line(str(row["id"]))), show_header=False, min_width=80)
     table.add_column(style="bold")
     table.add_column(overflow="fold")

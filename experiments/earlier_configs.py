@@ -1,20 +1,21 @@
-"""Configs of earlier versions: what was removed, renamed or moved since is translated when YAML is loaded.
+"""Upgrade of configs of earlier versions when YAML is loaded: removed, renamed and moved names.
 
-Run folders hold every argument of their run, so that a run of an earlier version names arguments that no longer exist.
+Run folders contain every argument of their run, including arguments that no longer exist.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 from jsonargparse import set_loader
 from jsonargparse._loaders_dumpers import yaml_load
 
-# Section -> keys that had an effect on speed alone and are gone.
+# Section -> removed keys, which only affected speed.
 REMOVED = {"model": ("compile_network", "decoding.screening")}
 # Class -> keys that it took and had no use for.
 UNUSED = {"datamodules.BertSumAbsData": ("oracle_sentences", "min_words", "max_words")}
 # Section -> former name -> present name.
-RENAMED: dict[str, dict[str, str]] = {}
+RENAMED: dict[str, dict[str, str]] = {"data": {"text": "tokenizer_dir"}, "model": {"least": "min_prob"}}
 
 # Former class path -> present class path.
 MOVED = {"lightning_modules.zero_shot.ZeroShot": "lightning_modules.extractive.zero_shot.ZeroShot"}
@@ -24,7 +25,7 @@ def upgrade(config: Any) -> Any:
     """Return a config with the keys of this version.
 
     Args:
-        config: content of a YAML file; anything but a mapping with sections is returned as it is.
+        config: content of a YAML file; anything but a mapping with sections is returned unchanged.
     """
     if not isinstance(config, dict):
         return config
@@ -40,6 +41,21 @@ def upgrade(config: Any) -> Any:
             if former in arguments:
                 arguments.setdefault(present, arguments.pop(former))
     return config
+
+
+def upgrade_flags(arguments: Sequence[str]) -> list[str]:
+    """Return command-line arguments with the keys of this version."""
+    flags = {
+        f"--{section}.{group}{former}": f"--{section}.{present}"
+        for section, names in RENAMED.items()
+        for former, present in names.items()
+        for group in ("", "init_args.")
+    }
+    upgraded = []
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        upgraded.append(f"{flags.get(flag, flag)}{equals}{value}")
+    return upgraded
 
 
 def _with_present_classes(value: Any) -> Any:

@@ -19,7 +19,7 @@ from lightning_modules.exported import EXPORTED
 
 # Keys of a config that say where and how a run was made, and nothing of the model.
 _LEFT_OUT = ("run_dir", "resume", "ckpt_path", "out", "start_from", "wandb", "wandb_project", "wandb_models")
-_OF_THE_MACHINE = ("text", "cache_dir", "parses")  # arguments of the data
+_OF_THE_MACHINE = ("tokenizer_dir", "cache_dir", "parses")  # arguments of the data
 
 
 def export(arguments: list[str]) -> None:

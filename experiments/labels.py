@@ -27,5 +27,5 @@ def format_value(value: Any) -> str:
 
 
 def as_flag(value: Any) -> str:
-    """Return a value as it is typed on the command line."""
+    """Return a value in the form of the command line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Arguments that model and data share: they are given for the model, and the data takes them from there."""
+"""Arguments that model and data share: they are set for the model and linked to the data."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,20 +14,20 @@ NOTE = f"Where the model has them too, these are given for the model alone (--mo
 
 
 def link_arguments(parser: ArgumentParser) -> None:
-    """Hands the model's value on to the data; config.yaml then leaves the data's out."""
+    """Link arguments of the model to the data; config.yaml then has only those of the model."""
     for name in LINKED:
         parser.link_arguments(f"model.init_args.{name}", f"data.init_args.{name}")
 
 
 def check_linked(arguments: Sequence[str], config: Namespace) -> None:
-    """Refuses a value for the data that the model's would replace in silence.
+    """Refuse values for the data that the link would silently replace.
 
     Args:
-        arguments: of the command line.
-        config: what was made of them, with `model` and `data`.
+        arguments: arguments of the command line.
+        config: parsed config, with `model` and `data`.
 
     Raises:
-        CorpusError: if there is one, with the argument or the file.
+        CorpusError: if there is one; the message has the argument or the file.
     """
     here, there = (config.get(group, {}).get("init_args", {}) for group in ("model", "data"))
     for name, where, remedy in _given_for_data(arguments):
@@ -36,7 +36,7 @@ def check_linked(arguments: Sequence[str], config: Namespace) -> None:
 
 
 def _given_for_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Names that are given for the data: (name, where, what to do)."""
+    """Yield linked names that are set for the data: (name, where, what to do)."""
     for index, argument in enumerate(arguments):
         flag, equals, value = argument.partition("=")
         if flag.startswith("--data."):

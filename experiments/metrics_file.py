@@ -1,4 +1,4 @@
-"""metrics.csv: every logged value of a run, continued without a gap or a repetition when the run is resumed."""
+"""metrics.csv: all logged values of a run, continued without gaps and duplicates after resuming."""
 
 import csv
 import os
@@ -20,7 +20,7 @@ KEY = "metrics"  # of a checkpoint: what `MetricsRecord` adds
 
 
 class _AppendingWriter(ExperimentWriter):
-    """Appends to an earlier metrics.csv, which Lightning's own writer deletes, and counts its rows."""
+    """Writer that appends to an existing metrics.csv, which Lightning's writer deletes, and counts its rows."""
 
     def __init__(self, log_dir: str) -> None:
         self.rows = 0
@@ -37,7 +37,7 @@ class _AppendingWriter(ExperimentWriter):
         super().save()
 
     def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
-        """Lightning's empties the file before it writes it anew; a full disk would cost every row."""
+        """Rewrite atomically; Lightning truncates the file first and would lose all rows if the disk is full."""
         path = Path(self.metrics_file_path)
         _write_rows(path, fieldnames, _read_rows(path)[1])
 
@@ -56,10 +56,10 @@ class RunCSVLogger(CSVLogger):
         return self._experiment
 
     def save(self) -> None:
-        """Write what was logged.
+        """Write the logged values.
 
         Raises:
-            CorpusError: if that is not possible.
+            CorpusError: if that fails.
         """
         try:
             super().save()
@@ -79,8 +79,8 @@ class RunCSVLogger(CSVLogger):
         """Drop the rows that were logged after a checkpoint, before the run is resumed from it.
 
         Args:
-            checkpoint: content of the checkpoint. One that does not say how many rows belong to it (of an earlier
-                version) keeps those of the steps before its own.
+            checkpoint: content of the checkpoint. If it has no number of rows (in earlier versions), rows of earlier
+                steps are kept.
         """
         if not self.path.is_file():
             return
@@ -95,13 +95,13 @@ class RunCSVLogger(CSVLogger):
 
 
 class MetricsRecord(Callback):
-    """Adds to each checkpoint which rows of metrics.csv belong to it.
+    """Adds the number of rows of metrics.csv to each checkpoint.
 
-    Lightning logs the values of a training step after the hook in which the step's checkpoint is written. They travel
-    in the checkpoint, and are logged when a run is resumed from it.
+    Lightning logs the values of a training step after the hook in which its checkpoint is written. These values are
+    stored in the checkpoint and logged when a run is resumed from it.
 
     Args:
-        logger: of the run's metrics.csv.
+        logger: logger of metrics.csv.
     """
 
     def __init__(self, logger: RunCSVLogger) -> None:
@@ -119,10 +119,10 @@ class MetricsRecord(Callback):
 
 
 def pending_row(trainer: Trainer) -> dict[str, Any] | None:
-    """Values of the training step that has just been done, if Lightning is to log them and has not yet.
+    """Return the values of the last training step that Lightning has yet to log.
 
     Returns:
-        `values` and `step`, as Lightning logs them; None where nothing is to be logged.
+        `values` and `step`, as Lightning logs them; None if there are none.
     """
     loop, connector = trainer.fit_loop.epoch_loop, trainer._logger_connector
     in_batch_end = loop.batch_progress.total.completed < loop.batch_progress.total.processed
@@ -133,7 +133,7 @@ def pending_row(trainer: Trainer) -> dict[str, Any] | None:
 
 
 def _read_rows(path: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """Names of the columns, and the rows; a last line that was cut off is left out."""
+    """Return names of columns and rows, without a truncated last line."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         rows = [row for row in reader if None not in row.values()]

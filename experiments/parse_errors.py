@@ -1,4 +1,4 @@
-"""What jsonargparse says of wrong arguments, in one line: where, what, and what to do."""
+"""One-line explanations of argument errors of jsonargparse: where, what, and what to do."""
 
 import re
 from importlib.util import find_spec
@@ -12,11 +12,11 @@ _HELP = "`precis {command} --help` lists what there is"
 
 
 def explain(message: str, command: str) -> str:
-    """One line for the message of a `jsonargparse.ArgumentError`.
+    """Return one line for the message of a `jsonargparse.ArgumentError`.
 
     Args:
-        message: as jsonargparse words it, a tree of what it tried over many lines.
-        command: the command whose arguments are wrong.
+        message: message of jsonargparse, a tree of all attempts in many lines.
+        command: the command.
     """
     keys = re.findall(r'Parser key "([^"]+)"', message)
     classes = re.findall(r"given class_path '([^']+)'", message)
@@ -24,35 +24,35 @@ def explain(message: str, command: str) -> str:
     look = _HELP.format(command=command)
     if "unhashable type: 'dict'" in message:
         return f"{where}class_path has to be the dotted name of a class"
-    if found := re.search(r"Importing '([^']+)' is not allowed", message):
-        if find_spec(found[1].partition(".")[0]) is None:
-            return f"{where}there is no class {found[1]}; {_suggest_class(found[1]) or look}"
-        return f"{where}{not_to_be_named(found[1])}"
-    if found := re.search(r"Option '([^']+)' is not accepted", message):
-        return f"{where}{_suggest_option(found[1], classes[-1] if classes else '') or _no_option(found[1], look)}"
-    if found := re.search(r"does not accept option '([^']+)'", message):
-        group, _, name = found[1].rpartition(".")
+    if match := re.search(r"Importing '([^']+)' is not allowed", message):
+        if find_spec(match[1].partition(".")[0]) is None:
+            return f"{where}there is no class {match[1]}; {_suggest_class(match[1]) or look}"
+        return f"{where}{not_to_be_named(match[1])}"
+    if match := re.search(r"Option '([^']+)' is not accepted", message):
+        return f"{where}{_suggest_option(match[1], classes[-1] if classes else '') or _no_option(match[1], look)}"
+    if match := re.search(r"does not accept option '([^']+)'", message):
+        group, _, name = match[1].rpartition(".")
         if not group:
             return _no_option(name, look)
         return f"{group}: {_suggest_option(name, group) or _no_option(name, look)}"
-    if found := re.search(r"has no attribute '([^']+)'|No module named '([^']+)'", message):
-        name = classes[-1] if classes else found[1] or found[2]
+    if match := re.search(r"has no attribute '([^']+)'|No module named '([^']+)'", message):
+        name = classes[-1] if classes else match[1] or match[2]
         return f"{where}there is no class {name}; {_suggest_class(name) or look}"
-    if found := re.search(r"Expected a dot import path string: (.*)", message):
-        remedy = _suggest_class(found[1]) or "give its whole path, such as package.Class"
-        return f"{where}no class {found[1]!r} is known; {remedy}"
+    if match := re.search(r"Expected a dot import path string: (.*)", message):
+        remedy = _suggest_class(match[1]) or "give its whole path, such as package.Class"
+        return f"{where}no class {match[1]!r} is known; {remedy}"
     expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
     given = re.search(r"(?:Got|Given) value: (.*)", message)
     if expected and given:
         kinds = [expected[0]] if given[0].startswith("Got") else expected
         quote = "; put it in quotes: YAML reads on and off as true and false" if given[1] in ("True", "False") else ""
         return f"{where}expected {' or '.join(map(_plain, kinds))}, got {given[1]!r}{quote}"
-    if found := re.search(r"arguments are required: (.*)", message):
-        missing = ", ".join(name.removeprefix(f"{command}.") for name in found[1].split(", "))
+    if match := re.search(r"arguments are required: (.*)", message):
+        missing = ", ".join(name.removeprefix(f"{command}.") for name in match[1].split(", "))
         return f"missing: {missing}; {'give --config, or name it; ' if 'model' in missing else ''}{look}"
-    if found := re.search(r"unrecognized arguments: (.*)", message):
-        group, _, name = found[1].split()[0].partition("=")[0].removeprefix("--").partition(".")
-        return f"no such argument: {found[1]}; {_suggest_option(name, group) or look}"
+    if match := re.search(r"unrecognized arguments: (.*)", message):
+        group, _, name = match[1].split()[0].partition("=")[0].removeprefix("--").partition(".")
+        return f"no such argument: {match[1]}; {_suggest_option(name, group) or look}"
     return f"{' '.join(message.split())}; {look}"
 
 
@@ -75,17 +75,17 @@ def _suggest_option(name: str, owner: str) -> str:
 
 
 def _plain(kind: str) -> str:
-    """A type as people write it."""
+    """Return a type in readable form."""
     kind = re.sub(r"<class '(?:[\w.]*\.)?(\w+)'>", r"\1", kind).replace("NoneType", "null")
     choices = re.search(r"Literal\[(.*)\]", kind)
     return f"one of {choices[1]}" if choices else kind
 
 
 def check_configs(arguments: list[str]) -> None:
-    """Looks at the config files that arguments name, and for what jsonargparse would pass over in silence.
+    """Check config files in arguments for errors, including those that jsonargparse ignores.
 
     Raises:
-        CorpusError: if a file is absent or is no YAML, with its line.
+        CorpusError: if a file is missing or not YAML; the message has the line.
     """
     for index, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")

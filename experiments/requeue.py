@@ -1,4 +1,4 @@
-"""A job of SLURM that was told to make room asks to be run again."""
+"""Requeueing of preempted SLURM jobs."""
 
 import json
 import os
@@ -12,7 +12,7 @@ AFTER = 3  # requeues in a row without a new checkpoint, after which a job would
 
 
 def job_id(environment: dict[str, str] | None = None) -> str | None:
-    """The job that this process is a part of, 12 or 12_3; None outside of SLURM."""
+    """Return the id of the SLURM job of this process, 12 or 12_3; None without SLURM."""
     given = os.environ if environment is None else environment
     if array := given.get("SLURM_ARRAY_JOB_ID"):
         return f"{array}_{given['SLURM_ARRAY_TASK_ID']}"
@@ -20,18 +20,19 @@ def job_id(environment: dict[str, str] | None = None) -> str | None:
 
 
 def state_of_job(job: str) -> str:
-    """What SLURM says of a job, such as RUNNING; empty if it does not know it."""
+    """Return the state of a job in SLURM, such as RUNNING; empty if unknown."""
     shown = _ask("scontrol", "show", "job", "--oneliner", job)
-    found = re.search(r"\bJobState=(\w+)", shown.stdout)
-    return found[1] if shown.returncode == 0 and found else ""
+    match = re.search(r"\bJobState=(\w+)", shown.stdout)
+    return match[1] if shown.returncode == 0 and match else ""
 
 
 def requeue(run: Path) -> bool:
-    """Asks SLURM to run this job again, once. A job that is cancelled, or that SLURM itself puts back into the queue,
-    is no longer RUNNING and is left alone. Says what came of it.
+    """Requeue this SLURM job once, and print the outcome.
+
+    Jobs that are cancelled or requeued by SLURM are no longer RUNNING and are left alone.
 
     Args:
-        run: the run folder; requeued.json in it counts.
+        run: the run folder, whose requeued.json has the number of attempts.
 
     Returns:
         Whether the job will run again, as far as this process can tell.
@@ -60,16 +61,16 @@ def requeue(run: Path) -> bool:
 def _count(run: Path) -> int:
     """Requeues before this one since the last checkpoint was written; counts this one."""
     path, last = Path(run) / "requeued.json", Path(run) / "checkpoints" / "last.ckpt"
-    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"requeued": 0, "without_progress": 0}
+    counts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"requeued": 0, "without_progress": 0}
     written = last.stat().st_mtime_ns if last.is_file() else 0
-    same = found.get("checkpoint") == written
-    found = {
-        "requeued": found["requeued"] + 1,
-        "without_progress": found["without_progress"] + 1 if same else 0,
+    same = counts.get("checkpoint") == written
+    counts = {
+        "requeued": counts["requeued"] + 1,
+        "without_progress": counts["without_progress"] + 1 if same else 0,
         "checkpoint": written,
     }
-    atomic_write(path, json.dumps(found) + "\n")
-    return found["without_progress"]
+    atomic_write(path, json.dumps(counts) + "\n")
+    return counts["without_progress"]
 
 
 def _ask(*command: str) -> subprocess.CompletedProcess:

@@ -102,12 +102,12 @@ def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = 
         if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
             raise CorpusError(f"{Path(run) / 'config.yaml'}: it names no {part}; give the folder of a run")
     config["data"].setdefault("init_args", {})
-    config["data"]["init_args"] |= {"text": str(Path(run) / "text"), **changes}
+    config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), **changes}
     model, data = build(config)
     if corpus is not None:
         data.corpus = corpus
-    data.text = data.load_text(Path(run) / "text")
-    model.use_text(data.text)
+    data.tokenizer = data.load_tokenizer(Path(run) / "text")
+    model.set_tokenizer(data.tokenizer)
     path = checkpoint or best_checkpoint(run)
     state = read_checkpoint(path)
     model.on_load_checkpoint(state)
@@ -123,7 +123,7 @@ def run_documents(run: Path, split: str) -> Dataset:
         ArgumentError: if its config does not fit this version.
     """
     config = read_config(run)
-    config["data"]["init_args"] |= {"text": str(Path(run) / "text"), "max_eval": None}
+    config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), "max_eval": None}
     _, data = build(config)
     if not isinstance(data, SummarizationData):
         raise CorpusError(f"{run}: not the run of a summarizer")
@@ -202,17 +202,17 @@ class RunRecord(Callback):
         atomic_write(self.run / "config.yaml", self.config)
         resumed = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # with the text that is there
         if isinstance(trainer.datamodule, SummarizationData) and not resumed:
-            self._save_text(trainer.datamodule)
+            self._save_tokenizer(trainer.datamodule)
         seed = os.environ.get("PL_GLOBAL_SEED")
         record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
         record["data_seed"] = getattr(trainer.datamodule, "seed", None)  # of the order of documents
         atomic_write(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
 
-    def _save_text(self, data: SummarizationData) -> None:
+    def _save_tokenizer(self, data: SummarizationData) -> None:
         """Writes text/, whole or not at all: a run without it cannot be resumed."""
         folder, partial = self.run / "text", self.run / ".text.part"
         shutil.rmtree(partial, ignore_errors=True)
-        data.save_text(partial)
+        data.save_tokenizer(partial)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
 

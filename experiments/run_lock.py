@@ -16,10 +16,10 @@ REQUEUED = 120.0  # seconds that a job of SLURM waits: a file server may keep th
 def lock_run(run: Path) -> FileLock | None:
     """Lock an existing run folder for training; the lock is freed when this process ends, however it ends.
 
-    The file is also a note for people: it names the process that holds, or last held, the lock.
+    The file also names the process that holds, or last held, the lock.
 
     Returns:
-        The lock; None where the file system has no locks, which is said in a warning.
+        The lock; None, with a warning, if the file system has no locks.
 
     Raises:
         CorpusError: if another process trains this run.

@@ -16,12 +16,12 @@ SCORES_VERSION = 2  # 2: sentences that the run never learned to score are ranke
 
 
 class RunScorer:
-    """Scores of sentences by the run of an extractive model (`BertSum`).
+    """Scores sentences with the run of an extractive model (`BertSum`).
 
     Args:
-        run: its folder.
-        batch_tokens: tokens that are read at a time, padding included, or one document.
-        pool: documents that are held in memory at a time; those of similar length among them are read together.
+        run: run folder.
+        batch_tokens: maximal number of tokens in a batch, padding included; at least one document.
+        pool: number of documents in memory, which are batched by length.
 
     Raises:
         ValueError: if `pool` is below 1.
@@ -35,7 +35,7 @@ class RunScorer:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the run's best checkpoint, and the version of how its scores are used."""
+        """Digest of the best checkpoint of the run, with the version of the scorer."""
         with best_checkpoint(self.run).open("rb") as file:
             return f"{hashlib.file_digest(file, 'sha256').hexdigest()}-{SCORES_VERSION}"
 
@@ -52,7 +52,7 @@ class RunScorer:
         return (scores for pool in pools(documents, self.pool) for scores in self._pool_scores(run, pool))
 
     def _pool_scores(self, run: Run, documents: list[Document]) -> list[list[float]]:
-        """Scores of some documents, those of similar length in one batch."""
+        """Return scores of documents, batched by length."""
         # without references: nothing but the text is to be encoded
         rows = [run.data.encode(Document(d.id, d.parts)) | {"id": d.id, "references": []} for d in documents]
         scores = [[0.0] * len(document.sentences) for document in documents]

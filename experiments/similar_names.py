@@ -23,7 +23,7 @@ _GROUPS = {"trainer": Trainer, "checkpoint": ModelCheckpoint}
 
 
 def suggest_class(class_path: str) -> str:
-    """Which class of the suite, torch's optimizers or Lightning's callbacks may have been meant; empty if none."""
+    """Suggest a similar class of the suite, of torch's optimizers or Lightning's callbacks; empty if none."""
     packages = (callbacks, corpora, datamodules, lightning_modules, torch.optim, lr_scheduler, lightning_callbacks)
     packages_of = {name: package.__name__ for package in packages for name in _classes(package)}
     close = difflib.get_close_matches(class_path.rpartition(".")[2], packages_of, n=1)
@@ -31,17 +31,17 @@ def suggest_class(class_path: str) -> str:
 
 
 def suggest_option(name: str, owner: str) -> str:
-    """That a class has no such option, and which one may have been meant; empty if there is no such class.
+    """Return the message that a class has no such option, with similar ones; empty if there is no such class.
 
     Args:
-        name: the option.
-        owner: the path of a class, or an option of the command line that holds a class (`trainer`, `checkpoint`).
+        name: option.
+        owner: path of a class, or an option of the command line that holds a class (`trainer`, `checkpoint`).
     """
     kind = _GROUPS.get(owner) or _load(owner)
     if kind is None:
         return ""
     options = _options(kind)
-    # an abbreviation is no misspelling for difflib, but is meant to be the longer word
+    # difflib scores abbreviations low: options with this prefix come first
     close = [option for option in options if option.startswith(name)] or difflib.get_close_matches(name, options)
     remedy = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(options)}"
     return f"{kind.__name__} has no option {name!r}; {remedy}"
@@ -60,7 +60,7 @@ def _load(class_path: str) -> type | None:
 
 
 def _options(owner: type) -> list[str]:
-    """The arguments of a class, with those that it passes on to its bases."""
+    """Return the arguments of a class, with those that it passes on to its bases."""
     options: dict[str, None] = {}
     for kind in (kind for kind in owner.__mro__ if "__init__" in vars(kind)):
         arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]

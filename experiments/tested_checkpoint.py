@@ -1,4 +1,4 @@
-"""What is scored: the step of a checkpoint, and whether everything that its run schedules was on by then."""
+"""Description of the scored checkpoint: its step, and whether all scheduled mechanisms were on."""
 
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,14 @@ from experiments.run_folder import read_checkpoint
 
 
 def describe_checkpoint(path: Path) -> dict[str, Any]:
-    """Return what is recorded beside the scores of a checkpoint.
+    """Return the description of a checkpoint that is recorded with its scores.
 
     Returns:
         `checkpoint` (its path), `step`, `loss_weights`, and `switches`: value and final value of each scheduled
         mechanism by name, None for a checkpoint that an earlier version of the suite has saved.
 
     Raises:
-        CorpusError: if the file is no checkpoint.
+        CorpusError: if the file is not a checkpoint.
     """
     content = read_checkpoint(path)
     return {

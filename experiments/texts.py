@@ -3,21 +3,21 @@
 import sys
 from pathlib import Path
 
-from datamodules.corpora.readers import kind_of
+from datamodules.corpora.readers import file_type
 from datamodules.documents import CorpusError
 
 
 def is_records(path: Path) -> bool:
-    """Return whether a file's suffix says that it holds records (JSON Lines, CSV, Parquet) rather than a text."""
+    """Return whether a file has records (JSON Lines, CSV, Parquet) by its suffix, not plain text."""
     try:
-        kind_of(path)
+        file_type(path)
     except CorpusError:
         return False
     return True
 
 
 def read_text(path: Path) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     Raises:
         CorpusError: if it is not UTF-8.
@@ -29,14 +29,14 @@ def read_text(path: Path) -> str:
 
 
 def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str]]:
-    """(id, text) of standard input, files, or the .txt files of folders.
+    """Return (id, text) of standard input, files, or the .txt files of folders.
 
     Args:
         inputs: paths; standard input if there are none.
-        empty: whether texts without words are let through.
+        empty: whether to allow blank texts.
 
     Raises:
-        CorpusError: if one is absent, no text, or empty.
+        CorpusError: if one is missing, not text, or blank.
     """
     texts = _read(inputs)
     return texts if empty else _with_words(texts)
@@ -53,10 +53,10 @@ def _read(inputs: list[str]) -> list[tuple[str, str]]:
     for name in inputs:
         path = Path(name)
         if path.is_dir():
-            found = sorted(path.glob("*.txt"))
-            if not found:
+            files = sorted(path.glob("*.txt"))
+            if not files:
                 raise CorpusError(f"{path}: no .txt file in this folder")
-            texts += [(file.name if alone else str(file), read_text(file)) for file in found]
+            texts += [(file.name if alone else str(file), read_text(file)) for file in files]
         elif path.is_file():
             if is_records(path):
                 raise CorpusError(

@@ -187,8 +187,8 @@ class PrecisCLI(LightningCLI):
         place = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
         named = place.suffix == ".ckpt"
         run = place.parent.parent if named else place
-        if config.data.init_args.get("text", "") is None and (run / "text").is_dir():
-            config.data.init_args.text = run / "text"
+        if config.data.init_args.get("tokenizer_dir", "") is None and (run / "text").is_dir():
+            config.data.init_args.tokenizer_dir = run / "text"
         if config.resume is True or (config.resume and has_checkpoint(config.run_dir)):
             return place  # which is not read
         if (run / "config.yaml").is_file():
@@ -215,8 +215,8 @@ class PrecisCLI(LightningCLI):
             config.ckpt_path = str(resumable(folder, write=first))
             if unless_ended:
                 self._end_if_stopped_early(Path(config.ckpt_path))
-            if (folder / "text").is_dir() and "text" in config.data.init_args:
-                config.data.init_args.text = folder / "text"  # whatever became of the folder that it once came from
+            if (folder / "text").is_dir() and "tokenizer_dir" in config.data.init_args:
+                config.data.init_args.tokenizer_dir = folder / "text"  # its original folder may no longer exist
 
     def _end_if_stopped_early(self, checkpoint: Path) -> None:
         """End the command with status 0 if `EarlyStopping` ended the run: training on takes `--resume true`."""

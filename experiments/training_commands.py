@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from datamodules.documents import CorpusError
+from experiments.earlier_configs import upgrade_flags
 from experiments.linked_arguments import NOTE
 from experiments.load_classes import load_classes
 from experiments.parse_errors import check_configs
@@ -36,7 +37,7 @@ def predict(arguments: list[str]) -> None:
 
 def _run(command: str, options: list[str]) -> None:
     load_classes()
-    arguments = with_run([command, *resolve_configs(options)])
+    arguments = with_run([command, *upgrade_flags(resolve_configs(options))])
     check_configs(arguments)
     if any(argument.partition("=")[0] == "--data.help" for argument in arguments):
         print(NOTE)
@@ -45,18 +46,19 @@ def _run(command: str, options: list[str]) -> None:
 
 
 def with_run(arguments: list[str]) -> list[str]:
-    """`--run FOLDER` as the config, checkpoint and text of that folder; for `fit`, as the run to resume, or
-    to start anew if it has no checkpoint yet.
+    """Replace `--run FOLDER` by the config, checkpoint and tokenizer of that folder.
+
+    For `fit`, the run is resumed, or started if it has no checkpoint yet.
 
     Raises:
-        CorpusError: if the folder is no run.
+        CorpusError: if the folder is not a run.
     """
     at = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
     if at is None:
         return arguments
-    given = arguments[at].partition("=")[2]
-    rest = arguments[:at] + arguments[at + (1 if given else 2) :]
-    folder = given or "".join(arguments[at + 1 : at + 2])
+    value = arguments[at].partition("=")[2]
+    rest = arguments[:at] + arguments[at + (1 if value else 2) :]
+    folder = value or "".join(arguments[at + 1 : at + 2])
     if not folder:
         raise CorpusError("--run needs the folder of a run")
     read_config(Path(folder))
@@ -64,12 +66,12 @@ def with_run(arguments: list[str]) -> list[str]:
     if (Path(folder) / EXPORTED).is_file():
         remedy = "use precis summarize --checkpoint or precis.load, or name the run that it was exported from"
         raise CorpusError(f"{folder}: an exported model, which precis {command} does not read; {remedy}")
-    found = [f"--config={folder}/config.yaml", f"--run_dir={folder}"]
+    from_run = [f"--config={folder}/config.yaml", f"--run_dir={folder}"]
     if command == "fit":
-        return [command, *found, "--resume=auto", *options]
-    found.append("--resume=false")
+        return [command, *from_run, "--resume=auto", *options]
+    from_run.append("--resume=false")
     if (Path(folder) / "text").is_dir():
-        found.append(f"--data.text={folder}/text")
+        from_run.append(f"--data.tokenizer_dir={folder}/text")
     if not any(option.startswith("--ckpt_path") for option in options):
-        found.append(f"--ckpt_path={best_checkpoint(Path(folder))}")
-    return [command, *found, *options]
+        from_run.append(f"--ckpt_path={best_checkpoint(Path(folder))}")
+    return [command, *from_run, *options]

@@ -1,4 +1,4 @@
-"""`precis truncation`: what a config cuts off its documents."""
+"""`precis truncation`: how much of its documents a config truncates."""
 
 import sys
 from collections.abc import Sequence
@@ -17,10 +17,9 @@ from experiments.training import fit_parser
 
 
 def truncation(arguments: list[str]) -> None:
-    """`precis truncation --config CONFIG ...`: what a config cuts off the documents of each split.
+    """`precis truncation --config CONFIG ...`: show how much of the documents of each split a config truncates.
 
-    It takes the arguments of `precis fit`. Documents and features are built into the cache if they are not there;
-    nothing is trained.
+    It takes the arguments of `precis fit`. Documents and features are cached; nothing is trained.
     """
     parser = fit_parser()
     config = yaml.safe_load(parser.dump(parser.parse_args(resolve_configs(arguments)), skip_none=False))
@@ -33,7 +32,7 @@ def truncation(arguments: list[str]) -> None:
 
 
 def truncation_table(rows: Sequence[TruncationRow]) -> Table:
-    """Rows as a table that can be pasted into Markdown."""
+    """Return rows as a Markdown table."""
     table = Table(box=MARKDOWN)
     for name in ("split", "counted", "in all", "cut off", "share", "documents cut", "limit"):
         table.add_column(name, justify="left" if name in ("split", "counted", "limit") else "right")

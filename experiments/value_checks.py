@@ -18,9 +18,9 @@ _COUNTS = "batch_size eval_batch_size max_source max_target max_train max_eval b
 _TRAINER_COUNTS = "accumulate_grad_batches check_val_every_n_epoch num_nodes"
 _AMOUNTS = "min_length num_workers learning_rate encoder_learning_rate lr weight_decay previews save_every"
 _AMOUNTS += " gradient_clip_val seed_everything embedding_std init_std patience"
-_LEAST: dict[str, float] = dict.fromkeys(f"{_SIZES} {_COUNTS} {_TRAINER_COUNTS}".split(), 1)
-_LEAST |= dict.fromkeys(_AMOUNTS.split(), 0)
-_LEAST |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
+_MINIMA: dict[str, float] = dict.fromkeys(f"{_SIZES} {_COUNTS} {_TRAINER_COUNTS}".split(), 1)
+_MINIMA |= dict.fromkeys(_AMOUNTS.split(), 0)
+_MINIMA |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
 # as an integer a number of batches, as a float a share of an epoch
 _BATCHES = (*(f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict")), "overfit_batches")
 _BATCHES += ("val_check_interval",)
@@ -42,9 +42,9 @@ def check_ranges(config: Any) -> None:
     """
     for key, value in _numbers(config):
         name = key.rpartition(".")[2]
-        least = _LEAST.get(name)
-        if least is not None and value < least:
-            raise CorpusError(f"{key} must be at least {least}, got {value}")
+        minimum = _MINIMA.get(name)
+        if minimum is not None and value < minimum:
+            raise CorpusError(f"{key} must be at least {minimum}, got {value}")
         if (name == "dropout" or name.endswith("_dropout")) and not 0 <= value <= 1:
             raise CorpusError(f"{key} must be between 0 and 1, got {value}")
         if name in _BATCHES and (value < 0 or (isinstance(value, float) and value > 1)):

@@ -100,13 +100,14 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
             return
         path = best_checkpoint(Path(str(self.encoder_from)))
         state = read_checkpoint(path)["state_dict"]
-        found = {name.removeprefix(_READER): value for name, value in state.items() if name.startswith(_READER)}
-        own = self.reader.state_dict()
-        names = own.keys() | found.keys()
-        wrong = [name for name in names if name not in own or name not in found or own[name].shape != found[name].shape]
+        encoder_state = {name.removeprefix(_READER): value for name, value in state.items() if name.startswith(_READER)}
+        expected = self.reader.state_dict()
+        names = expected.keys() | encoder_state.keys()
+        absent = expected.keys() ^ encoder_state.keys()
+        wrong = [name for name in names if name in absent or expected[name].shape != encoder_state[name].shape]
         if wrong:
             raise CorpusError(f"{path}: another encoder, at {min(wrong)}; give a run of BertSum with this one")
-        self.reader.load_state_dict(found)
+        self.reader.load_state_dict(encoder_state)
 
     # Documents ---------------------------------------------------------------------------------------------------
 

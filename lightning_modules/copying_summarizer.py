@@ -41,7 +41,7 @@ class CopyingSummarizer(Summarizer):
     and the state before the first step, both named tuples of tensors.
 
     Its batches have the fields `source` (ids below V) and `source_extended`, both [B, S] or [B, M, I] for M parts of
-    each document, `lengths` (tokens of each document or part), and `added` (the OOV words of each document).
+    each document, `lengths` (tokens of each document or part), and `oov_words` (the OOV words of each document).
     """
 
     network: nn.Module
@@ -110,7 +110,7 @@ class CopyingSummarizer(Summarizer):
         def distribution(rows: Tensor) -> Tensor:
             selected = CopyOutputs(*(None if x is None else x[rows].unsqueeze(1) for x in flat))
             memory = {"source": source[rows // tokens_per_document], "oov_counts": oov_counts}
-            return all_log_probs(self.network.output, len(self.text), selected, memory).squeeze(1)  # [n, V + OOV]
+            return all_log_probs(self.network.output, len(self.tokenizer), selected, memory).squeeze(1)  # [n, V + OOV]
 
         forbidden = forbidden_tokens(options)
         return rescore(distribution, samples.tokens, samples.lengths, STOP, options, forbidden)
@@ -125,7 +125,7 @@ class CopyingSummarizer(Summarizer):
         log_probs = 0
         for chosen, forbidden in ((real & early, (*never, STOP)), (real & ~early, never)):
             rows = chosen.flatten().nonzero().squeeze(1)                             # [N]
-            arguments = (self.network.output, len(self.text), outputs, self.source_ids(batch), tokens, rows)
+            arguments = (self.network.output, len(self.tokenizer), outputs, self.source_ids(batch), tokens, rows)
             log_probs = log_probs + permitted_log_probs(*arguments, forbidden)
         return log_probs
 
@@ -138,7 +138,7 @@ class CopyingSummarizer(Summarizer):
         words = tokens.masked_fill(tokens >= self.vocab_size, UNK)                   # [B, K]
         outputs, next_state = self.decoder_step(words, state, memory)
         if count is None:
-            return None, all_log_probs(self.network.output, len(self.text), outputs, memory), next_state
+            return None, all_log_probs(self.network.output, len(self.tokenizer), outputs, memory), next_state
         ids, log_probs = candidate_log_probs(outputs, memory, layer, count)
         return ids, log_probs, next_state
 
@@ -165,7 +165,7 @@ class CopyingSummarizer(Summarizer):
             # Copied for each batch, because weights may change between batches without a trace (`.data.copy_` does not
             # raise a tensor's version). A copy costs as much as two of the 35 to 120 steps of a search (V = 50,000, one
             # CPU core). Rows without a word are left out.
-            words = len(self.text)
+            words = len(self.tokenizer)
             layer = VocabularySlices.of(output.weight[:words], output.bias[:words])
             step = partial(self._step, layer=layer)
             return beam_search(step, state, memory, first, STOP, options, forbidden, PAD)
@@ -186,7 +186,7 @@ class CopyingSummarizer(Summarizer):
         copied = self.explain(batch, best)[1][:, 0].tolist() if self.has_pointer else None
         summaries = []
         for i, (tokens, length) in enumerate(zip(best.tokens[:, 0].tolist(), best.lengths[:, 0].tolist())):
-            words = self._words(tokens[:length], batch.added[i])
+            words = self._words(tokens[:length], batch.oov_words[i])
             summary = Summary(
                 id=batch.ids[i],
                 sentences=self._sentences(words),
@@ -206,7 +206,7 @@ class CopyingSummarizer(Summarizer):
     def texts(self, batch: Batch, samples: Samples) -> list[list[str]]:
         """Return the text of samples [B, K, T], K for each document; tokens after `lengths` are left out."""
         texts = []
-        for rows, lengths, oov_words in zip(samples.tokens.tolist(), samples.lengths.tolist(), batch.added):
+        for rows, lengths, oov_words in zip(samples.tokens.tolist(), samples.lengths.tolist(), batch.oov_words):
             words = [self._words(ids[:length], oov_words) for ids, length in zip(rows, lengths)]
             texts.append([" ".join(self._sentences(sample_words)) for sample_words in words])
         return texts
@@ -214,11 +214,11 @@ class CopyingSummarizer(Summarizer):
     def _words(self, ids: Iterable[int], oov_words: Sequence[str]) -> list[str]:
         """Return the words of extended ids; special symbols except UNK are left out."""
         ids = [token for token in ids if token not in (PAD, START, STOP)]
-        return self.text.decode(ids, oov_words, self.vocab_size)
+        return self.tokenizer.decode(ids, oov_words, self.vocab_size)
 
     def _sentences(self, words: list[str]) -> list[str]:
         """Return words as readable sentences."""
-        return [self.text.detokenize(sentence) for sentence in sentences_of(words)]
+        return [self.tokenizer.detokenize(sentence) for sentence in sentences_of(words)]
 
     # Explanation -------------------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class CopyingSummarizer(Summarizer):
         source_ids = self.source_ids(batch)[index].cpu()[real].tolist()
         summary_ids = best.tokens[index, 0, :length].tolist()
         source, summary = (
-            self.text.decode(ids, batch.added[index], self.vocab_size) for ids in (source_ids, summary_ids)
+            self.tokenizer.decode(ids, batch.oov_words[index], self.vocab_size) for ids in (source_ids, summary_ids)
         )
         return source, summary, attention, attention.sum(0)
 

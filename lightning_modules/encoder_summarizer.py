@@ -72,4 +72,4 @@ class EncoderSummarizer(Summarizer):
 
     def export(self, folder: Path) -> dict[str, str]:
         """Write a pretrained encoder; the rest of the model is the suite's own and has no such form."""
-        return self.reader.export(folder, self.text)
+        return self.reader.export(folder, self.tokenizer)

@@ -8,7 +8,7 @@ from transformers import AutoModelForSeq2SeqLM
 
 from datamodules.documents import CorpusError
 from datamodules.pegasus import PegasusBatch
-from datamodules.text.masked_text import MaskedText
+from datamodules.text.masking_tokenizer import MaskingTokenizer
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained
@@ -73,37 +73,38 @@ class Pegasus(SequenceToSequence):
         """Adafactor, as in the paper."""
         return torch.optim.Adafactor(self.parameters(), lr=self.learning_rate)
 
-    # Text ---------------------------------------------------------------------------------------------------------
+    # Tokenizer ---------------------------------------------------------------------------------------------------
 
-    def use_text(self, text: MaskedText) -> None:
-        """Takes a tokenizer.
+    def set_tokenizer(self, tokenizer: MaskingTokenizer) -> None:
+        """Set the tokenizer.
 
         Raises:
             CorpusError: if it does not fit `vocab_size` or the pretrained model.
         """
-        super().use_text(text)
+        super().set_tokenizer(tokenizer)
         if isinstance(self.network, PretrainedEncoderDecoder):
             config = self.network.model.config
-            if len(text) > config.vocab_size:
-                raise CorpusError(f"the text has {len(text)} tokens, the pretrained model {config.vocab_size}")
-            if (text.pad, text.stop) != (config.pad_token_id, config.eos_token_id):
+            if len(tokenizer) > config.vocab_size:
+                problem = f"the tokenizer has {len(tokenizer)} tokens, the pretrained model {config.vocab_size}"
+                raise CorpusError(f"{problem}; leave data.tokenizer_dir out")
+            if (tokenizer.pad, tokenizer.stop) != (config.pad_token_id, config.eos_token_id):
                 raise CorpusError(
-                    f"<pad> and </s> are {(text.pad, text.stop)} in the text, and others in the pretrained model; "
-                    "leave data.text out, or give one of that model"
+                    f"<pad> and </s> are {(tokenizer.pad, tokenizer.stop)} in the tokenizer, but differ in the "
+                    "pretrained model; leave data.tokenizer_dir out, or give the tokenizer of that model"
                 )
 
     def export(self, folder: Path) -> dict[str, str]:
         """Write a pretrained model and its tokenizer as Hugging Face does; one from scratch has no such form."""
         if not isinstance(self.network, PretrainedEncoderDecoder):
             return {}
-        save_pretrained(folder, self.network.model, self.text)
+        save_pretrained(folder, self.network.model, self.tokenizer)
         return {"checkpoint": "."}
 
     @property
     def start(self) -> int:
         """The token that decoding starts with."""
         pretrained = isinstance(self.network, PretrainedEncoderDecoder)
-        return self.network.start if pretrained else self.text.start
+        return self.network.start if pretrained else self.tokenizer.start
 
     # Documents ---------------------------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class Pegasus(SequenceToSequence):
 
     def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
         """Return the tokens that are never generated, including those that begin every text."""
-        return tuple({self.text.pad, self.text.start, *self.text.opening} - {self.text.stop})
+        return tuple({self.tokenizer.pad, self.tokenizer.start, *self.tokenizer.opening} - {self.tokenizer.stop})
 
     def encode(self, batch: PegasusBatch) -> tuple[Tensor, Tensor]:
         """States of documents [B, S, D], and a mask that is True at their tokens [B, S]."""

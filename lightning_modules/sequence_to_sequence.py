@@ -43,11 +43,11 @@ class SequenceToSequence(Summarizer):
     @property
     def start(self) -> int:
         """Token that decoding starts with."""
-        return self.text.start
+        return self.tokenizer.start
 
     def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
         """Return the tokens that are never generated."""
-        return self.text.pad, self.text.start
+        return self.tokenizer.pad, self.tokenizer.start
 
     # Likelihood --------------------------------------------------------------------------------------------------
 
@@ -65,11 +65,11 @@ class SequenceToSequence(Summarizer):
     def token_log_probs(self, batch: Batch, tokens: Tensor, rows: Tensor) -> Tensor:
         """Return log P(y_t) of tokens [B, K, T] at the flat positions `rows`, [N]."""
         states, mask, inputs = self._teacher_forced(batch, tokens)
-        return self.decoder.log_prob(states, mask, inputs, tokens.flatten(0, 1), rows, len(self.text))
+        return self.decoder.log_prob(states, mask, inputs, tokens.flatten(0, 1), rows, len(self.tokenizer))
 
     def distribution(self, batch: Batch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
-        return self.decoder.distribution(*self._teacher_forced(batch, tokens), len(self.text))
+        return self.decoder.distribution(*self._teacher_forced(batch, tokens), len(self.tokenizer))
 
     def _log_likelihood(self, batch: Batch, tokens: Tensor, rows: Tensor) -> Tensor:
         """Return log P(y_t) of tokens [B, K, T], 0 at positions that are not in `rows`."""
@@ -89,7 +89,7 @@ class SequenceToSequence(Summarizer):
         tokens, lengths = samples
         if options is not None:
             distribution = self.distribution(batch, tokens)
-            return rescore(distribution, tokens, lengths, self.text.stop, options, self.forbidden(options))
+            return rescore(distribution, tokens, lengths, self.tokenizer.stop, options, self.forbidden(options))
         real = torch.arange(tokens.shape[-1], device=tokens.device) < lengths.unsqueeze(-1)  # [B, K, T]
         return self._log_likelihood(batch, tokens, real.flatten().nonzero().squeeze(1))
 
@@ -98,7 +98,7 @@ class SequenceToSequence(Summarizer):
     def begin(self, batch: Batch) -> tuple[Step, State, State]:
         """Return the step function of decoding, its initial state, and the memory of the documents."""
         state, memory = self.decoder.begin(*self.encode(batch))
-        return self.decoder.stepper(len(self.text)), state, memory
+        return self.decoder.stepper(len(self.tokenizer)), state, memory
 
     def generate(self, batch: Batch, options: DecodingOptions) -> Hypotheses:
         """Run beam search or sampling."""
@@ -111,10 +111,10 @@ class SequenceToSequence(Summarizer):
                 state=state,
                 memory=memory,
                 start=first,
-                stop=self.text.stop,
+                stop=self.tokenizer.stop,
                 options=options,
                 forbidden=self.forbidden(options),
-                padding=self.text.pad,
+                padding=self.tokenizer.pad,
             )
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
@@ -130,7 +130,7 @@ class SequenceToSequence(Summarizer):
         """Return the text of each sample; special symbols and tokens after `lengths` are left out."""
         texts = []
         for tokens, lengths in zip(samples.tokens.tolist(), samples.lengths.tolist()):
-            texts.append([self.text.decode(ids[:length]) for ids, length in zip(tokens, lengths)])
+            texts.append([self.tokenizer.decode(ids[:length]) for ids, length in zip(tokens, lengths)])
         return texts
 
     def summarize(self, batch: Targets) -> list[Summary]:

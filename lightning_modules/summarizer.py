@@ -70,10 +70,10 @@ class Samples(NamedTuple):
 class Generative(Protocol):
     """Generative model, as self-critical training needs it.
 
-    Its `text` (vocabulary or tokenizer) has `end_ids(marks)`, the ids of tokens that end a sentence.
+    Its tokenizer has a method `end_ids(marks)`, which returns the ids of tokens that end a sentence.
     """
 
-    text: Any
+    tokenizer: Any
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
         """Generate K = `options.beam_size` summaries of each document, without gradient and in eval mode.
@@ -149,7 +149,7 @@ class Summarizer(LightningModule, ABC):
         self.loss_weights: dict[str, float] = {}
         self.extra_terms: dict[str, Term] = {}
         self.model_loss_weight = 1.0  # weight of the sum of `loss_terms` in training, beside `extra_terms`
-        self.text: Any = None
+        self.tokenizer: Any = None
         self.rouge = nn.ModuleDict({stage: Rouge(ROUGE_VARIANTS) for stage in ("val", "test")})
         self._summarized = 0
 
@@ -173,8 +173,8 @@ class Summarizer(LightningModule, ABC):
         """
         data = getattr(self.trainer, "datamodule", None)
         self.check_data(data)
-        if data is not None and data.text is not None:
-            self.use_text(data.text)
+        if data is not None and data.tokenizer is not None:
+            self.set_tokenizer(data.tokenizer)
 
     def check_data(self, data: Any) -> None:
         """Check that a DataModule produces the batches of this model.
@@ -191,22 +191,22 @@ class Summarizer(LightningModule, ABC):
                 f"{data_type.__name__}; give --data the DataModule of the same paper, as in experiments/configs"
             )
 
-    def use_text(self, text: Any) -> None:
+    def set_tokenizer(self, tokenizer: Any) -> None:
         """Set the vocabulary or tokenizer.
 
         Raises:
             CorpusError: if it is larger than `vocab_size`.
         """
-        if len(text) > self.vocab_size:
+        if len(tokenizer) > self.vocab_size:
             raise CorpusError(
-                f"the text has {len(text)} words but the model vocab_size {self.vocab_size}; "
-                f"raise --model.vocab_size, or give --data.text the run's own text folder"
+                f"the tokenizer has {len(tokenizer)} tokens but model.vocab_size is {self.vocab_size}; "
+                "raise --model.vocab_size, or give --data.tokenizer_dir the `text` folder of the run"
             )
-        self.text = text
+        self.tokenizer = tokenizer
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if self.text is not None:
-            checkpoint["text"] = self.text.state()
+        if self.tokenizer is not None:
+            checkpoint["text"] = self.tokenizer.state()
         checkpoint["loss_weights"] = dict(self.loss_weights)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -219,10 +219,10 @@ class Summarizer(LightningModule, ABC):
             CorpusError: if the checkpoint does not fit.
         """
         saved = checkpoint.get("text")
-        if saved is not None and self.text is not None and saved != self.text.state():
+        if saved is not None and self.tokenizer is not None and saved != self.tokenizer.state():
             raise CorpusError(
                 "the vocabulary of the data is not the one this checkpoint was trained with; "
-                "give --data.text the run's own text folder"
+                "give --data.tokenizer_dir the `text` folder of the run"
             )
         model_state, saved_state = self.state_dict(), checkpoint["state_dict"]
         for name in sorted(model_state.keys() | saved_state.keys()):

@@ -53,7 +53,7 @@ def rouge(
     except TypeError:
         names = ", ".join(ScoreOptions.__dataclass_fields__)
         raise CorpusError(f"no options {', '.join(options)} of these names; there are {names}") from None
-    return {name: float(np.mean(found.values)) for name, found in scores.items()}
+    return {name: float(np.mean(result.values)) for name, result in scores.items()}
 
 
 def compare(

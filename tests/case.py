@@ -40,7 +40,7 @@ class Case:
     overfit_epochs: int = 110
 
     def build_model(self, **changes: Any):
-        """The model; its DataModule's text comes to it in `setup`, or by `use_text`."""
+        """The model; its DataModule's text comes to it in `setup`, or by `set_tokenizer`."""
         return _class(self.model)(**self.model_args | changes)
 
     def build_data(self, files: dict[str, str], **changes: Any):

@@ -93,12 +93,12 @@ def write_run(folder: Path, name: str, files: dict[str, str], **changes: object)
     torch.manual_seed(1)
     module, built = build(config)
     built.prepare_splits(["train"])
-    module.use_text(built.text)
+    module.set_tokenizer(built.tokenizer)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
     (folder / "checkpoints").mkdir(parents=True)
-    built.save_text(folder / "text")
+    built.save_tokenizer(folder / "text")
     content = {"state_dict": module.state_dict(), "global_step": 3}
     module.on_save_checkpoint(content)
     torch.save(content, folder / "checkpoints" / "best.ckpt")

@@ -187,7 +187,7 @@ def test_a_run_folder_gives_back_the_model_and_its_data(case, corpus_files, tmp_
     own = case.build_data(corpus_files)
     own.prepare_data()
     own.setup("test")
-    assert loaded.data.text.state() == own.text.state()
+    assert loaded.data.tokenizer.state() == own.tokenizer.state()
     for ours, theirs in zip(loaded.data.test_dataloader(), own.test_dataloader(), strict=True):
         for name, value in vars(ours).items():
             other = getattr(theirs, name)

@@ -1,4 +1,4 @@
-"""Where documents come from.
+"""Corpora: sources of documents.
 
 Classes are imported on first use, so that the readers of files load without `datasets` and torch.
 """

@@ -1,4 +1,4 @@
-"""What control corpora share: real sentences of the embedded corpus, and made-up names that no vocabulary has."""
+"""Building blocks of control corpora: real sentences of the embedded corpus, and made-up names."""
 
 import functools
 import random
@@ -14,15 +14,15 @@ _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 
 @functools.cache
 def standard_library() -> Docstrings:
-    """Return the part of the embedded corpus that every installation has: docstrings of Python's standard library.
+    """Return the docstrings of Python's standard library, the part of the embedded corpus that is always installed.
 
-    The corpora of a process share one object, which keeps the docstrings once they are read.
+    The result is cached: the corpora of a process share one object, which reads the docstrings once.
     """
     return Docstrings([sysconfig.get_paths()["stdlib"]])
 
 
 def real_sentences(corpus: Corpus, split: str, min_words: int = 5, max_words: int = 14) -> list[str]:
-    """Return the different sentences of a split's documents that have between `min_words` and `max_words` words.
+    """Return the distinct sentences of a split that have between `min_words` and `max_words` words.
 
     Raises:
         CorpusError: if there are fewer than ten.
@@ -41,5 +41,5 @@ def real_sentences(corpus: Corpus, split: str, min_words: int = 5, max_words: in
 
 
 def made_up_name(rng: random.Random) -> str:
-    """Return a word of three syllables, such as "Zarubo": one of 343,000, so that hardly any occurs twice."""
+    """Return a random word of three syllables, such as "Zarubo", out of 343,000."""
     return "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(3)).capitalize()

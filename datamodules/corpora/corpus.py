@@ -1,4 +1,4 @@
-"""What a corpus is, and how its records become documents on disk."""
+"""Base class of corpora, and the document cache on disk."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from datamodules.text.sentences import Splitter, split_sentences
 
 OnBadRecord = Literal["raise", "skip"]
 
-# Raised whenever the same records would give other documents: it is part of the cache's key.
+# Part of the cache key: increase it when the same records give other documents.
 VERSION = 2
 
 _SCHEMA = pa.schema(
@@ -32,31 +32,31 @@ _SCHEMA = pa.schema(
         ("references", pa.list_(pa.list_(pa.string()))),
     ]
 )
-_BATCH = 512  # records a batch: those of long books still stay below Arrow's 2 GB of text
+_BATCH = 512  # records per batch; even whole books stay below Arrow's limit of 2 GB of text
 
 
 class Corpus(ABC):
-    """Where documents come from: at most three splits of records, read in a fixed order."""
+    """Base class of corpora: up to three splits of records in a fixed order."""
 
     @abstractmethod
     def splits(self) -> list[str]:
-        """The splits there are, of "train", "val" and "test"."""
+        """Return the available splits, out of "train", "val" and "test"."""
 
     @abstractmethod
     def records(self, split: str) -> Iterator[Record | BadRecord]:
-        """The records of a split, with a `BadRecord` for each that cannot be read.
+        """Yield the records of a split, and a `BadRecord` for each that cannot be read.
 
         Raises:
             CorpusError: if the split as a whole cannot be read.
         """
 
     def title(self, split: str) -> str:
-        """The split in a message."""
+        """Return the name of a split for messages."""
         return f"{type(self).__name__} {split}"
 
     @abstractmethod
     def fingerprint(self, split: str) -> str:
-        """What identifies the content of `records(split)`, the arguments that shape it included.
+        """Return a string that identifies the content of `records(split)`, including arguments that affect it.
 
         Raises:
             CorpusError: if the split cannot be read.
@@ -72,18 +72,21 @@ def build_documents(
     require_references: bool = False,
     num_proc: int = 1,
 ) -> Dataset:
-    """The documents of a split, memory-mapped: columns `id`, `parts` and `references`, a row a document.
+    """Return the documents of a split as a memory-mapped table with columns `id`, `parts` and `references`.
 
-    They are built once, into a folder of `cache_dir` named after the content and the arguments: `documents.arrow`
-    and `manifest.json` (see `read_manifest`). The folder appears complete or not at all, also when several
+    The table is built once, in a folder of `cache_dir` whose name is a digest of content and arguments. The folder has
+    the files `documents.arrow` and `manifest.json` (see `read_manifest`); it appears atomically, even if several
     processes build it at once. Empty paragraphs are dropped.
 
     Args:
-        splitter: how text becomes sentences, see `split_sentences`.
-        on_bad_record: whether a record that cannot become a document ends the build, or is left out, counted and
-            named in a warning and in the manifest.
+        corpus: corpus to read.
+        split: name of the split.
+        cache_dir: folder of the document cache.
+        splitter: sentence splitter, see `split_sentences`.
+        on_bad_record: `raise` stops at a record that cannot become a document; `skip` leaves it out, and lists it in a
+            warning and in the manifest.
         require_references: whether a record without a reference is bad, as in training.
-        num_proc: processes that split sentences.
+        num_proc: number of processes for sentence splitting.
 
     Raises:
         CorpusError: if the corpus has no such split, a record is bad and not skipped, or no document is left.
@@ -111,15 +114,15 @@ def build_documents(
 
 
 def as_document(row: dict[str, Any]) -> Document:
-    """A row of `build_documents` as a `Document`."""
+    """Convert a row of `build_documents` to a `Document`."""
     return Document(row["id"], row["parts"], row["references"])
 
 
 def read_manifest(dataset: Dataset) -> dict[str, Any]:
-    """What was recorded when `build_documents` made a dataset.
+    """Read the manifest of a table that `build_documents` returned.
 
     Returns:
-        `split`, `splitter`, `require_references`, `documents` and `without_references` (their numbers), `digest` (of
+        `split`, `splitter`, `require_references`, `documents` and `without_references` (counts), `digest` (of
         the documents, in order), `fingerprint` (of the corpus) and `skipped` (a list of `where` and `problem`).
     """
     path = Path(dataset.cache_files[0]["filename"]).with_name("manifest.json")
@@ -129,13 +132,13 @@ def read_manifest(dataset: Dataset) -> dict[str, Any]:
 def make_document(
     record: Record | BadRecord, splitter: Splitter = "auto", require_references: bool = False
 ) -> Document | BadRecord:
-    """The document of a record; the bad record, if it cannot become one."""
+    """Convert a record to a document, or to a `BadRecord` if that is impossible."""
     if isinstance(record, BadRecord):
         return record
     if not record.id.strip():
         return BadRecord(record.where, "its id is empty", MEND_OR_SKIP)
     if (character := _lone_surrogate(record)) is not None:
-        return BadRecord(record.where, f"half of a surrogate pair, U+{ord(character):X}, is no text", MEND_OR_SKIP)
+        return BadRecord(record.where, f"half of a surrogate pair, U+{ord(character):X}, is not text", MEND_OR_SKIP)
     parts = [sentences for part in record.parts if (sentences := _sentences(part, splitter))]
     references = [sentences for text in record.references if (sentences := _sentences(text, splitter))]
     if not parts:
@@ -147,7 +150,7 @@ def make_document(
 
 
 def _lone_surrogate(record: Record) -> str | None:
-    """A character of the record that UTF-8 cannot hold, as `"\\ud800"` in JSON makes them."""
+    """Return the first character that UTF-8 cannot encode, such as `"\\ud800"` in JSON, or None."""
     texts = [text if isinstance(text, str) else "".join(text) for text in (*record.parts, *record.references)]
     try:
         "".join([record.id, *texts]).encode("utf-8")
@@ -170,7 +173,7 @@ def _write(
     on_bad_record: OnBadRecord,
     num_proc: int,
 ) -> dict[str, Any]:
-    """Streams the documents into `documents.arrow` and returns the manifest."""
+    """Stream the documents to `documents.arrow` and return the manifest."""
     seen: dict[str, str] = {}
     skipped: list[dict[str, str]] = []
     without_references = 0
@@ -179,13 +182,13 @@ def _write(
     with (
         pa.OSFile(str(folder / "documents.arrow"), "wb") as sink,
         pa.ipc.new_stream(sink, _SCHEMA) as writer,
-        closing(converted),  # an error here ends the pool and the bar at once
+        closing(converted),  # stop the process pool and the progress bar at once on errors
     ):
         for pairs in converted:
             rows = []
             for record, document in pairs:
                 if isinstance(document, Document) and document.id in seen:
-                    problem = f"id {document.id!r} is that of {seen[document.id]} too"
+                    problem = f"id {document.id!r} is also the id of {seen[document.id]}"
                     document = BadRecord(record.where, problem, MEND_OR_SKIP)
                 if isinstance(document, BadRecord):
                     if on_bad_record == "raise":
@@ -215,9 +218,9 @@ def _converted(
     num_proc: int,
     title: str,
 ) -> Iterator[list[tuple[Record | BadRecord, Document | BadRecord]]]:
-    """Batches of records, each with what became of it, under a progress bar where somebody watches."""
+    """Yield batches of (record, document or bad record), with a progress bar on terminals."""
     records = iter(records)
-    batch = list(islice(records, _BATCH))  # a corpus may prepare itself here, under a bar of its own
+    batch = list(islice(records, _BATCH))  # before our progress bar: a corpus may show its own while it is prepared
     with mapper(num_proc) as mapped, progress_bar() as progress:
         task = progress.add_task(title, total=None)
         while batch:
@@ -237,10 +240,10 @@ def _all_have_references(folder: Path) -> bool:
 
 
 def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_bad_record: OnBadRecord) -> None:
-    """Skipped records are an error where none may be, else one warning.
+    """Warn about skipped records, or raise an error if none may be skipped.
 
     Raises:
-        CorpusError: if documents that were built with records left out are asked for with `on_bad_record="raise"`.
+        CorpusError: if `on_bad_record` is "raise", but a cached table was built without some records.
     """
     if not skipped:
         return
@@ -253,8 +256,9 @@ def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_b
 
 
 def _no_split(corpus: Corpus, split: str) -> str:
-    there = ", ".join(corpus.splits()) or "none"
-    return f"{type(corpus).__name__} has no split {split!r} (there is: {there}); name a source for it or choose another"
+    available = ", ".join(corpus.splits()) or "none"
+    name = type(corpus).__name__
+    return f"{name} has no split {split!r} (it has: {available}); name a source for it or choose another"
 
 
 def _no_document(corpus: Corpus, split: str, skipped: list[dict[str, str]]) -> str:

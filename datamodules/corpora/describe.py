@@ -1,4 +1,4 @@
-"""What is in a corpus: counts, lengths and first examples."""
+"""Statistics of a corpus: counts, lengths and first examples."""
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ from datamodules.text.printable import printable, printable_line
 from datamodules.text.sentences import Splitter
 
 _ROWS = {
-    "document_words": "words a document",
-    "document_sentences": "sentences a document",
-    "parts": "parts a document",
-    "references": "references a document",
-    "reference_words": "words a reference",
-    "reference_sentences": "sentences a reference",
-    "compression": "document words a reference word",
+    "document_words": "words per document",
+    "document_sentences": "sentences per document",
+    "parts": "parts per document",
+    "references": "references per document",
+    "reference_words": "words per reference",
+    "reference_sentences": "sentences per reference",
+    "compression": "document words per reference word",
 }
 
 
@@ -33,12 +33,12 @@ def describe(
     examples: int = 2,
     num_proc: int = 1,
 ) -> dict[str, Any]:
-    """What a split holds. Words are what stands between whitespace.
+    """Describe a split. Words are separated by whitespace.
 
     Returns:
-        `split`, `documents` (their number), `skipped` and `digest` as in the manifest; `examples`, the first documents;
+        `split`, `documents` (count), `skipped` and `digest` as in the manifest; `examples`, the first documents;
         and mean, median and 95th percentile of `document_words`, `document_sentences`, `parts`, `references`,
-        `reference_words`, `reference_sentences` and `compression` (document words to mean reference words), None where
+        `reference_words`, `reference_sentences` and  `compression` (document words to mean reference words), None if
         there is no reference.
 
     Raises:
@@ -58,7 +58,7 @@ def describe(
 
 
 def print_description(splits: list[dict[str, Any]], console: Console | None = None) -> None:
-    """Prints what `describe` returned for some splits, as a table, and the examples below it."""
+    """Print descriptions of splits (see `describe`) as a table, followed by the examples."""
     console = console or Console()
     table = Table(title="mean / median / 95th percentile")
     table.add_column("")
@@ -88,7 +88,7 @@ def _overlap_line(overlap: dict[str, str]) -> str:
 
 
 def _lengths(dataset: Dataset) -> dict[str, list[float]]:
-    """The values of every document, or of every reference."""
+    """Return the values of all documents, or of all references, for each statistic."""
     values: dict[str, list[float]] = {name: [] for name in _ROWS}
     for document in map(as_document, dataset):
         words = _words(document.sentences)

@@ -1,4 +1,4 @@
-"""The embedded corpus: what the packages at hand say about themselves."""
+"""The embedded corpus: docstrings of installed packages."""
 
 import hashlib
 import os
@@ -13,33 +13,32 @@ from datamodules.corpora.harvest import Docstring, digest_of, harvest, source_fi
 from datamodules.corpora.near_copies import clusters
 from datamodules.documents import CorpusError, Record
 
-# Raised whenever the same files would give other records.
+# Increase it when the same files give other records.
 _VERSION = 2
-_SHARE, _AT_MOST = 0.05, 1000  # of val and of test
+_EVAL_SHARE, _MAX_EVAL = 0.05, 1000  # size of val and of test
 
 
 class Docstrings(Corpus):
-    """Docstrings of the installed packages and the standard library: the first paragraph summarizes the others.
+    """Docstrings of installed packages and the standard library, whose first paragraph summarizes the others.
 
-    The sources are parsed, never imported. Kept is what reads as prose, with 40 words or more behind a first paragraph
-    of 3 to 60 words. Near-copies (see `near_copies.clusters`) and equal summaries stay in one split; `val` and
-    `test` have a twentieth of the docstrings each, at most 1,000. The same packages give the same documents.
+    Sources are parsed, never imported. A docstring is kept if it is prose, its first paragraph has 3 to 60 words and
+    the rest at least 40. Near-copies (see `near_copies.clusters`) and equal summaries stay in one split; `val` and
+    `test` have 5 % of the docstrings each, at most 1,000. The same packages give the same documents.
 
     Args:
-        folders: where to look for `.py` files; by default where packages are installed, and the standard library.
-        num_proc: processes that parse and compare; by default one a core, at most 8.
-        max_words: leave out documents with more words, such as those that a parser would take long for; the others stay
-            in their splits.
+        folders: folders with `.py` files; by default the installed packages and the standard library.
+        num_proc: number of processes that parse and compare; by default the number of cores, at most 8.
+        max_words: leave out documents with more words, for example for slow parsers; the others keep their split.
 
     Raises:
-        CorpusError: if a folder is absent, or there is no docstring to be had.
+        CorpusError: if a folder does not exist, or has no usable docstring.
     """
 
     def __init__(
         self, folders: list[str] | None = None, num_proc: int | None = None, max_words: int | None = None
     ) -> None:
         if max_words is not None and max_words < 1:
-            raise CorpusError(f"Docstrings: max_words is at least 1, got {max_words}")
+            raise CorpusError(f"Docstrings: max_words must be at least 1, got {max_words}")
         paths = sysconfig.get_paths()
         places = folders if folders is not None else [paths["purelib"], paths["platlib"], paths["stdlib"]]
         self.folders = list(dict.fromkeys(Path(place).resolve() for place in places))
@@ -63,7 +62,7 @@ class Docstrings(Corpus):
     def _files(self) -> list[tuple[str, Path]]:
         for folder in self.folders:
             if not folder.is_dir():
-                raise CorpusError(f"{folder}: no such folder to look for docstrings in; give another in `folders`")
+                raise CorpusError(f"{folder}: no such folder; give folders with Python files in `folders`")
         return source_files(self.folders)
 
     @cached_property
@@ -76,19 +75,19 @@ class Docstrings(Corpus):
 
 
 def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str, list[Docstring]]:
-    """Splits docstrings so that near-copies and equal summaries stay together.
+    """Split docstrings so that near-copies and equal summaries stay in the same split.
 
-    Clusters come in the order of a hash. One goes to `test` or `val` if there is room and it is not so large as to
-    weigh on the scores there; all others go to `train`.
+    Clusters are assigned in the order of a hash: to `test` or `val` while there is room, unless they are large enough
+    to dominate the scores; otherwise to `train`.
     """
     bodies = ["\n".join(docstring.body) for docstring in docstrings]
     summaries = [docstring.summary.lower().rstrip(".") for docstring in docstrings]
-    room = min(_AT_MOST, round(_SHARE * len(docstrings)))
+    max_size = min(_MAX_EVAL, round(_EVAL_SHARE * len(docstrings)))
     splits: dict[str, list[Docstring]] = {"test": [], "val": [], "train": []}
     groups = clusters(bodies, [summaries, bodies], num_proc=num_proc)
     for members in sorted(groups, key=lambda group: _hash(docstrings[group[0]])):
-        fits = (name for name in ("test", "val") if len(splits[name]) + len(members) <= room)
-        small = len(members) <= max(1, room // 50)
+        fits = (name for name in ("test", "val") if len(splits[name]) + len(members) <= max_size)
+        small = len(members) <= max(1, max_size // 50)
         name = next(fits, "train") if small else "train"
         splits[name] += [docstrings[index] for index in members]
     return splits

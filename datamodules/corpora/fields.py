@@ -1,4 +1,4 @@
-"""From a row of a table, whatever its columns are called, to a `Record`."""
+"""Conversion of table rows, with configurable column names, to `Record`s."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -14,10 +14,10 @@ SummaryList = Literal["references", "sentences"]
 
 @dataclass(frozen=True)
 class Fields:
-    """Which fields hold what, and how their text is laid out; `Files` and `Hub` document the arguments.
+    """Names and layout of the fields of a row; `Files` and `Hub` document the arguments.
 
     Raises:
-        CorpusError: if an argument has none of its values.
+        CorpusError: if an argument has an invalid value.
     """
 
     document: str | tuple[str, ...] = "document"
@@ -40,12 +40,13 @@ class Fields:
             "summary_sentences": Sentences,
         }
         for name, kind in kinds.items():
-            if getattr(self, name) not in get_args(kind):
-                raise CorpusError(f"{name}={getattr(self, name)!r} is none of {', '.join(get_args(kind))}; choose one")
+            value, choices = getattr(self, name), get_args(kind)
+            if value not in choices:
+                raise CorpusError(f"{name}={value!r} is not one of {', '.join(choices)}; choose one")
 
     @property
     def names(self) -> list[str]:
-        """The fields that are read, the summaries' last."""
+        """Names of the fields to read, those of summaries last."""
         return [*dict.fromkeys([self.id or "id", *self._documents, *self._summaries])]
 
     @property
@@ -59,13 +60,14 @@ class Fields:
         return (self.summary,) if isinstance(self.summary, str) else tuple(self.summary)
 
     def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
-        """The record of a row.
+        """Convert a row to a record.
 
-        A row without any of the summary's fields makes a record without references, whose `where` says which fields
-        there are.
+        A row without any summary field becomes a record without references, whose `where` lists the fields of the row.
 
         Args:
-            number: the id if no field holds one.
+            row: values by field name.
+            where: location of the row, for messages.
+            number: id of the record if no field holds one.
         """
         name = row.get(self.id or "id", number if self.id is None else None)
         if not isinstance(name, str | int):
@@ -97,10 +99,11 @@ class Fields:
 
 
 def _texts(value: Any, is_one: bool) -> list[str | list[str]] | None:
-    """A field's value as texts, or as lists of sentences; None if it is anything else.
+    """Return the texts (strings or lists of sentences) of a field's value, or None if it has another type.
 
     Args:
-        is_one: whether a list of strings is one text's sentences.
+        value: value of the field.
+        is_one: whether a list of strings holds the sentences of one text.
     """
     if isinstance(value, str):
         return [value]
@@ -134,8 +137,8 @@ def _lines(text: str | list[str], sentences: Sentences) -> str | list[str]:
 
 def _bad(row: dict[str, Any], where: str, field: str, wanted: str, argument: str) -> BadRecord:
     if field not in row:
-        there = ", ".join(row) or "none"
-        problem = f"it has no field {field!r} (there are: {there})"
+        available = ", ".join(row) or "none"
+        problem = f"it has no field {field!r} (there are: {available})"
         return BadRecord(where, problem, f"name the right one with `{argument}`, {OR_SKIP}")
     kind = "null" if row[field] is None else f"of type {type(row[field]).__name__}"
     return BadRecord(where, f"field {field!r} is {kind}, not {wanted}", MEND_OR_SKIP)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentences, SummaryList
-from datamodules.corpora.readers import kind_of, read_rows
+from datamodules.corpora.readers import file_type, read_rows
 from datamodules.documents import BadRecord, CorpusError, Record
 
-# None first: the command line takes the first type that fits, and "null" fits a text too
+# None comes first because the command line takes the first type that fits, and "null" is also a valid string
 NameOrNone = None | str
 NamesOrNone = None | list[str] | str
 
@@ -24,22 +24,23 @@ class Files(Corpus):
         train: path, pattern with `*`, or a list of them.
         val: the same.
         test: the same.
-        document: field that holds the text, or a list of texts; or several such fields, one behind the other.
-        summary: field or fields that hold the reference, or a list of references; null where there is none.
-        id: field that holds the id; by default `id`, or else the file's name and the line's number.
-        paragraphs: what parts a document that is one string: blank lines, the ends of lines, or nothing.
-        separator: what stands between source documents in one string, where something does; instead of `paragraphs`.
-        document_list: what a list of strings is: the parts (paragraphs, or source documents), or the sentences of one
-            part. A list of lists of strings is parts of sentences.
-        document_sentences: whether text is to be split into sentences, or every line is one.
-        summary_list: what a list of strings is: several references, or the sentences of one.
-        summary_sentences: whether references are to be split into sentences, or every line is one.
-        skip_parts: parts to leave out at the beginning of each document.
-        split: share of the documents of `train` that are validation documents instead, where there is no file for
-            `val`. Which ones depends on their text alone, so that equal documents are on one side.
+        document: field that holds the text or a list of texts, or several such fields, which are concatenated.
+        summary: field or fields that hold the reference or a list of references; null if there are none.
+        id: field that holds the id; by default `id`, or file name and line number if there is no such field.
+        paragraphs: separator of paragraphs in a document that is one string: `blank_line`, `line` or `none`.
+        separator: string between source documents in a document that is one string; replaces `paragraphs`.
+        document_list: meaning of a list of strings: the parts (paragraphs or source documents), or the sentences of one
+            part. A list of lists of strings always holds the sentences of each part.
+        document_sentences: `split` splits text into sentences; `line` takes each line as a sentence.
+        summary_list: meaning of a list of strings: several references, or the sentences of one reference.
+        summary_sentences: like `document_sentences`, for references.
+        skip_parts: number of parts to leave out at the beginning of each document.
+        split: fraction of `train` to use for validation, if there is no file for `val`. The choice depends only on the
+            text, so that duplicates stay in one split.
 
     Raises:
-        CorpusError: if an argument has none of its values; on reading, if a file is absent, of unknown kind or cut off.
+        CorpusError: if an argument has an invalid value; on reading, if a file is missing, truncated or of unknown
+            type.
     """
 
     def __init__(
@@ -61,13 +62,13 @@ class Files(Corpus):
     ) -> None:
         if split is not None and (not 0 < split < 1 or val or not train):
             raise CorpusError(
-                f"corpus.split {split}: the share of `train` that becomes `val`, between 0 and 1; it needs `train` and "
-                "no file for `val`"
+                f"corpus.split {split}: the fraction of `train` that becomes `val`, between 0 and 1; it needs `train` "
+                "and no file for `val`"
             )
         self.val_share = split
         val = train if split else val
-        given = {"train": train, "val": val, "test": test}
-        self.paths = {split: [paths] if isinstance(paths, str) else paths for split, paths in given.items() if paths}
+        sources = {"train": train, "val": val, "test": test}
+        self.paths = {split: [paths] if isinstance(paths, str) else paths for split, paths in sources.items() if paths}
         self.fields = Fields(
             document=tuple(document) if isinstance(document, list) else document,
             summary=tuple(summary) if isinstance(summary, list) else summary,
@@ -94,10 +95,10 @@ class Files(Corpus):
                 record = row
                 if not isinstance(row, BadRecord):
                     record = self.fields.record(row, f"{path}:{number}", f"{stem}-{number}")
-                if self.val_share is None or split == self._side(record):
+                if self.val_share is None or split == self._split_of(record):
                     yield record
 
-    def _side(self, record: Record | BadRecord) -> str:
+    def _split_of(self, record: Record | BadRecord) -> str:
         """Return the split of a record where one file holds training and validation documents."""
         if isinstance(record, BadRecord):
             return "train"
@@ -113,17 +114,17 @@ class Files(Corpus):
         return f"files {digests} {sorted(asdict(self.fields).items())}{part}"
 
     def _files(self, split: str) -> list[Path]:
-        """The split's files, patterns resolved; checked before any is read.
+        """Return the files of a split with patterns expanded, checked before any is read.
 
         Raises:
-            CorpusError: if one is absent or of unknown kind.
+            CorpusError: if one is missing or of unknown type.
         """
-        found = []
-        for given in self.paths[split]:
-            paths = [Path(path) for path in sorted(glob(given))] if "*" in given else [Path(given)]
+        files = []
+        for pattern in self.paths[split]:
+            paths = [Path(path) for path in sorted(glob(pattern))] if "*" in pattern else [Path(pattern)]
             if not paths or not all(path.is_file() for path in paths):
-                raise CorpusError(f"{given}: no such file; check the path of `{split}`")
-            found += paths
-        for path in found:
-            kind_of(path)
-        return found
+                raise CorpusError(f"{pattern}: no such file; check the path of `{split}`")
+            files += paths
+        for path in files:
+            file_type(path)
+        return files

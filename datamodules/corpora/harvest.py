@@ -1,4 +1,4 @@
-"""Docstrings out of source files, without importing any of them."""
+"""Extraction of docstrings from source files, without importing them."""
 
 import ast
 import hashlib
@@ -11,24 +11,24 @@ from pathlib import Path
 from datamodules.corpora.parallel import mapper, progress_bar
 from datamodules.corpora.prose import summary_and_body
 
-# Tests, copies of other packages, and ourselves.
+# Folders of tests, of vendored packages, and of this project are left out.
 _LEFT_OUT = {"test", "tests", "testing", "_testing", "idlelib", "lib2to3", "turtledemo", "__pycache__"}
 _LEFT_OUT |= {"vendor", "_vendor", "vendored", "_vendored", "extern", "site-packages", "dist-packages"}
 _OURS = {"callbacks", "datamodules", "experiments", "lightning_modules"}
 
 MIN_BODY, MIN_SUMMARY, MAX_SUMMARY = 40, 3, 60  # words
-MIN_FUNCTIONS = 3  # of a module that summarizes them
+MIN_FUNCTIONS = 3  # definitions with a docstring, for a module to be a document
 
 
 @dataclass(frozen=True)
 class Docstring:
-    """A docstring that reads as a document and its summary.
+    """A docstring as a document with its summary.
 
     Attributes:
         name: module and qualified name.
         where: file and line.
         summary: the first paragraph.
-        body: the paragraphs of prose behind it.
+        body: the other paragraphs of prose.
     """
 
     name: str
@@ -38,19 +38,19 @@ class Docstring:
 
 
 def source_files(folders: Iterable[Path]) -> list[tuple[str, Path]]:
-    """Python files below the folders: name within its folder, and path; in the order of names, folder by folder."""
-    found = []
+    """Return the Python files below folders, sorted: name relative to its folder, and path."""
+    files = []
     for folder in folders:
         for place, inside, names in os.walk(folder):
             ours = _OURS if Path(place) == folder else set()
             inside[:] = [name for name in inside if name not in _LEFT_OUT | ours]
             paths = [Path(place, name) for name in names if name.endswith(".py") and not name.startswith("test_")]
-            found += [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]
-    return sorted(found)
+            files += [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]
+    return sorted(files)
 
 
 def digest_of(files: Iterable[tuple[str, Path]]) -> str:
-    """One digest of the names and contents of files."""
+    """Return a digest of the names and contents of files."""
     total = hashlib.sha256()
     for name, path in files:
         total.update(f"{name}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
@@ -58,19 +58,18 @@ def digest_of(files: Iterable[tuple[str, Path]]) -> str:
 
 
 def harvest(files: list[tuple[str, Path]], num_proc: int = 1) -> list[Docstring]:
-    """The docstrings of the files that read as prose, each distinct one once, in the order of the files.
+    """Return the distinct docstrings that are prose, in the order of the files.
 
-    A file that is no Python of this version is passed over.
+    Files that this version of Python cannot parse are skipped.
     """
     return _distinct(_of_file, files, num_proc)
 
 
 def harvest_modules(files: list[tuple[str, Path]], num_proc: int = 1) -> list[Docstring]:
-    """The docstrings of modules as summaries of what is defined in them, in the order of the files.
+    """Return the docstrings of modules as summaries of their definitions, in the order of the files.
 
-    The body has a text for every function, class and method with a docstring that reads as prose, in their order: its
-    name within the module, the docstring's first paragraph, and what follows. A file that is no Python of this version
-    is passed over.
+    The body has one text for each function, class and method whose docstring is prose: the name within the module, a
+    colon and the docstring. Files that this version of Python cannot parse are skipped.
     """
     return _distinct(_of_module, files, num_proc)
 
@@ -78,15 +77,15 @@ def harvest_modules(files: list[tuple[str, Path]], num_proc: int = 1) -> list[Do
 def _distinct(
     read: Callable[[tuple[str, Path]], list[Docstring]], files: list[tuple[str, Path]], num_proc: int
 ) -> list[Docstring]:
-    """What is read from the files, each summary and body once."""
+    """Apply `read` to files and return the docstrings, each pair of summary and body once."""
     kept: dict[tuple[str, tuple[str, ...]], Docstring] = {}
     names: set[str] = set()
     with mapper(num_proc) as mapped, progress_bar() as progress:
         task = progress.add_task("reading docstrings", total=len(files))
-        for found in mapped(read, files):
+        for docstrings in mapped(read, files):
             progress.advance(task)
-            for docstring in found:
-                if docstring.name not in names:  # a second definition, of an overload or behind an `if`
+            for docstring in docstrings:
+                if docstring.name not in names:  # not an overload or a conditional redefinition
                     names.add(docstring.name)
                     kept.setdefault((docstring.summary.lower(), docstring.body), docstring)
     return list(kept.values())
@@ -102,25 +101,26 @@ def _of_module(file: tuple[str, Path]) -> list[Docstring]:
     name, path = file
     tree = _parsed(path)
     docstring = ast.get_docstring(tree) if tree is not None else None
-    found = summary_and_body(docstring) if docstring else None
-    if found is None or not MIN_SUMMARY <= len(found[0].split()) <= MAX_SUMMARY:
+    prose = summary_and_body(docstring) if docstring else None
+    if prose is None or not MIN_SUMMARY <= len(prose[0].split()) <= MAX_SUMMARY:
         return []
     parts = dict(_definitions(tree, ""))
     if len(parts) < MIN_FUNCTIONS:
         return []
-    return [Docstring(_module_name(name), f"{path}:{tree.body[0].lineno}", found[0], tuple(parts.values()))]
+    return [Docstring(_module_name(name), f"{path}:{tree.body[0].lineno}", prose[0], tuple(parts.values()))]
 
 
 def _definitions(node: ast.AST, prefix: str) -> Iterable[tuple[str, str]]:
-    """Name and text of every function, class and method within, functions' own left out."""
+    """Yield name and text of each function, class and method; functions inside functions are left out."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(child)
-            if docstring and (found := summary_and_body(docstring)):
-                yield prefix + child.name, " ".join([f"{prefix}{child.name}: {found[0]}", *found[1]])
+            if docstring and (prose := summary_and_body(docstring)):
+                summary, body = prose
+                yield prefix + child.name, " ".join([f"{prefix}{child.name}: {summary}", *body])
             if isinstance(child, ast.ClassDef):
                 yield from _definitions(child, f"{prefix}{child.name}.")
-        elif isinstance(child, ast.stmt | ast.ExceptHandler):  # behind an `if` or `try`
+        elif isinstance(child, ast.stmt | ast.ExceptHandler):  # inside `if` or `try`
             yield from _definitions(child, prefix)
 
 
@@ -129,21 +129,21 @@ def _module_name(file: str) -> str:
 
 
 def _parsed(path: Path) -> ast.Module | None:
-    """The syntax tree of a file, None if it is no Python of this version."""
+    """Return the syntax tree of a file, or None if this version of Python cannot parse it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # other people's escape sequences
+            warnings.simplefilter("ignore")  # invalid escape sequences
             return ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
 def _of_node(node: ast.AST, name: str, path: Path) -> Iterable[Docstring]:
-    """The docstrings of a module, class or function and of all that is defined within it."""
+    """Yield the docstrings of a module, class or function and of all definitions inside it."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         docstring = ast.get_docstring(node)
-        if docstring and (found := summary_and_body(docstring)):
-            summary, body = found
+        if docstring and (prose := summary_and_body(docstring)):
+            summary, body = prose
             long_enough = sum(len(text.split()) for text in body) >= MIN_BODY
             if long_enough and MIN_SUMMARY <= len(summary.split()) <= MAX_SUMMARY:
                 yield Docstring(name, f"{path}:{node.body[0].lineno}", summary, tuple(body))

@@ -16,15 +16,15 @@ from datamodules.documents import BadRecord, CorpusError, Record
 
 @dataclass(frozen=True)
 class Source:
-    """Where a dataset lies, and how to read it.
+    """Location and layout of a dataset.
 
     Attributes:
         name: repository on the hub, or a local folder.
-        config: the repository's name for one of its variants.
+        config: name of a configuration of the dataset.
         revision: branch, tag or commit.
         folder: folder within the repository that holds the splits.
-        splits: the repository's name for each of ours, a slice perhaps.
-        fields: which columns hold what.
+        splits: our name of each split, and its name or slice in the repository.
+        fields: names and layout of the columns.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Source:
     splits: tuple[tuple[str, str], ...] = (("train", "train"), ("val", "validation"), ("test", "test"))
 
 
-# What is a loading script on the main branch (which nobody runs any more) is Parquet on this one.
+# Branch with Parquet files of datasets whose main branch has a loading script, which `datasets` no longer runs.
 _PARQUET = "refs/convert/parquet"
 _PAPER = Fields("article", "abstract", paragraphs="none")
 _LAY = Fields("article", "summary", paragraphs="line")
@@ -58,7 +58,7 @@ SOURCES = {
         revision=_PARQUET,
         folder="default",
     ),
-    # The paper's own abstract, then those of the papers it cites.
+    # The abstract of the paper, followed by those of the cited papers.
     "multi_xscience": Source(
         "yaolu/multi_x_science_sum",
         Fields(("abstract", "ref_abstract.abstract"), "related_work", paragraphs="none"),
@@ -82,7 +82,7 @@ SOURCES = {
         revision=_PARQUET,
         folder="v20230518",
     ),
-    # No validation split is published: the last twentieth of train stands in for it.
+    # There is no published validation split; the last 5 % of train replace it.
     "billsum": Source(
         "FiscalNote/billsum",
         Fields("text", "summary"),
@@ -93,23 +93,23 @@ SOURCES = {
 
 
 class Hub(Corpus):
-    """A dataset of the Hugging Face hub, downloaded once into its own cache.
+    """A dataset of the Hugging Face hub, downloaded once to the cache of `datasets`.
 
     Args:
         name: one of `SOURCES` (cnn_dailymail, xsum, multi_news, multi_xscience, scitldr, arxiv, pubmed, booksum, elife,
             plos, multi_lexsum, billsum, gov_report), a repository of the hub, or a local folder that
-            `datasets.load_dataset` reads. All that follows overrides what is known of the name.
-        config: variant of the dataset, where its repository has several.
+            `datasets.load_dataset` reads. The other arguments override the entry of `SOURCES`.
+        config: configuration of the dataset, if its repository has several.
         revision: branch, tag or commit.
         folder: folder within the repository that holds the splits.
-        train: the repository's name for this split, or a slice of one ("train[:95%]").
+        train: name of this split in the repository, or a slice ("train[:95%]").
         val: the same.
         test: the same.
-        document: column that holds the text, or a list of texts; of a column with columns of its own, "outer.inner". It
-            and all that follows: see `Files`.
+        document: column that holds the text or a list of texts, "outer.inner" for nested columns. For this and the
+            following arguments see `Files`.
 
     Raises:
-        CorpusError: if an argument has none of its values; on reading, if the dataset cannot be had.
+        CorpusError: if an argument has an invalid value; on reading, if the dataset cannot be loaded.
     """
 
     def __init__(
@@ -146,15 +146,20 @@ class Hub(Corpus):
             "skip_parts": skip_parts,
         }
         place = {"config": config, "revision": revision, "folder": folder}
-        splits = dict(source.splits) | _given({"train": train, "val": val, "test": test})
+        splits = dict(source.splits) | _not_none({"train": train, "val": val, "test": test})
         self.source = replace(
-            source, fields=replace(source.fields, **_given(fields)), splits=tuple(splits.items()), **_given(place)
+            source,
+            fields=replace(source.fields, **_not_none(fields)),
+            splits=tuple(splits.items()),
+            **_not_none(place),
         )
-        self._known = name in SOURCES
+        self._in_sources = name in SOURCES
         self._loaded: dict[str, Dataset] = {}
 
     def splits(self) -> list[str]:
-        return [ours for ours, theirs in self.source.splits if self._known or theirs.split("[")[0] in self._published]
+        if self._in_sources:
+            return [split for split, _ in self.source.splits]
+        return [split for split, name in self.source.splits if name.split("[")[0] in self._published]
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         source = self.source
@@ -177,35 +182,35 @@ class Hub(Corpus):
 
     @cached_property
     def _published(self) -> list[str]:
-        return self._ask(get_dataset_split_names)
+        return self._call(get_dataset_split_names)
 
     def _dataset(self, split: str) -> Dataset:
         if split not in self._loaded:
-            dataset = self._ask(load_dataset, split=dict(self.source.splits)[split])
+            dataset = self._call(load_dataset, split=dict(self.source.splits)[split])
             nested = [name for name in self.source.fields.names if name not in dataset.column_names and "." in name]
             self._loaded[split] = dataset.flatten() if nested else dataset
         return self._loaded[split]
 
-    def _ask(self, function, **kwargs):
-        """What a function of `datasets` says of the source.
+    def _call(self, function, **kwargs):
+        """Call a function of `datasets` with the location of the source.
 
         Raises:
-            CorpusError: if it cannot say.
+            CorpusError: if it fails.
         """
         source = self.source
-        place = _given({"revision": source.revision, "data_dir": source.folder})
+        place = _not_none({"revision": source.revision, "data_dir": source.folder})
         client = logging.getLogger("huggingface_hub")
         level = client.level
-        client.setLevel(logging.ERROR)  # it warns of every retry; what comes of them is said once, below
+        client.setLevel(logging.ERROR)  # not a warning for each retry: the error below is enough
         try:
             return function(source.name, source.config, **place, **kwargs)
-        except Exception as error:  # whatever the network, the hub and a dozen file formats can raise
+        except Exception as error:  # of the network, the hub, or any file format
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             remedy = "check its name, config and splits and the network, or name a folder with a copy of it"
-            raise CorpusError(f"{source.name}: the dataset cannot be had ({reason:.300}); {remedy}") from error
+            raise CorpusError(f"{source.name}: the dataset cannot be loaded ({reason:.300}); {remedy}") from error
         finally:
             client.setLevel(level)
 
 
-def _given(arguments: dict) -> dict:
+def _not_none(arguments: dict) -> dict:
     return {name: value for name, value in arguments.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Control of paragraph graphs: paragraphs of several articles, of which one belongs to the article of the first."""
+"""Control corpus of paragraph graphs: shuffled paragraphs of several articles."""
 
 import random
 from collections.abc import Iterator
@@ -11,26 +11,25 @@ WORDS = ("red", "green", "blue", "white", "black", "brown", "pink", "grey")
 
 
 class MixedArticles(Corpus):
-    """Documents in which only what paragraphs have in common says what to write.
+    """Documents whose summary follows only from the similarity of their paragraphs.
 
-    A document is made of `articles` articles of another corpus, two paragraphs of each: the first sentences of an
-    article and its last ones. All these paragraphs are shuffled, and each begins with the name of a colour, drawn anew
-    for each document. The summary is the colour of the paragraph that is of the same article as the first one. Neither
-    positions nor colours tell which that is; that the two speak of the same things does, and a graph of similarity
-    says it. A model that reads only the beginnings of paragraphs (`data.max_tokens`) cannot know it from the text.
-    Without it, the best guess is the most frequent colour of all paragraphs but the first.
+    A document has two paragraphs of each of `articles` articles of another corpus: the first and the last sentences of
+    the article. The paragraphs are shuffled, and each begins with the name of a random colour. The summary is the
+    colour of the paragraph from the same article as the first paragraph. Positions and colours do not tell which one
+    that is; its content does, and so does a similarity graph. A model that reads only the beginnings of paragraphs
+    (`data.max_tokens`) needs the graph: without it, the best guess is the most frequent colour of the paragraphs after
+    the first.
 
-    All draws are a function of the split, the document's number and `seed`.
+    Random choices depend only on the split, the number of the document and `seed`.
 
     Args:
-        corpus: where articles come from, whose references are not read; docstrings of the standard library if not
-            given.
-        articles: how many a document has, at least 2.
-        colours: how many there are, 2 to 8.
-        sentences: of each paragraph; articles with fewer than two such paragraphs are left out.
-        max_train: documents of the training split.
-        max_eval: documents of every other split.
-        seed: of the draws.
+        corpus: corpus of the articles; references are not read. Docstrings of the standard library by default.
+        articles: number of articles of a document, at least 2.
+        colours: number of colours, 2 to 8.
+        sentences: sentences of a paragraph; articles with fewer than two such paragraphs are left out.
+        max_train: number of training documents.
+        max_eval: number of documents of each other split.
+        seed: seed of the random choices.
 
     Raises:
         ValueError: if a number is too small or too large.
@@ -68,14 +67,14 @@ class MixedArticles(Corpus):
     def records(self, split: str) -> Iterator[Record]:
         pairs = list(self._paragraph_pairs(split))
         if len(pairs) < self.articles:
-            problem = f"{len(pairs)} articles of {2 * self.sentences} sentences, {self.articles} are mixed"
+            problem = f"{len(pairs)} articles of {2 * self.sentences} sentences, a document needs {self.articles}"
             raise CorpusError(f"{self.corpus.title(split)}: {problem}; name a larger corpus or lower corpus.sentences")
         for number in range(self.max_train if split == "train" else self.max_eval):
             rng = random.Random(f"{self.seed} {split} {number}")
             yield self._mixed(f"{split}-{number}", rng.sample(pairs, self.articles), rng)
 
     def _paragraph_pairs(self, split: str) -> Iterator[tuple[list[str], list[str]]]:
-        """The first and the last sentences of each article that is long enough."""
+        """Yield the first and the last sentences of each article that is long enough."""
         for record in self.corpus.records(split):
             article = make_document(record)
             if isinstance(article, BadRecord) or len(article.sentences) < 2 * self.sentences:

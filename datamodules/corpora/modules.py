@@ -1,4 +1,4 @@
-"""The embedded corpus for summaries of several texts: what a module says of its functions, and of itself."""
+"""The embedded corpus for multi-document summarization: docstrings of modules and of their definitions."""
 
 from functools import cached_property
 
@@ -7,19 +7,19 @@ from datamodules.corpora.harvest import Docstring, harvest_modules
 
 
 class Modules(Docstrings):
-    """The docstring of a module summarizes those of its functions, classes and methods: a part of the document each.
+    """Modules as documents: each part is the docstring of a definition, the summary is the docstring of the module.
 
-    A part begins with the name ("Parser.read: ...") and has the docstring's prose. Kept are modules with three such
-    parts or more whose own docstring begins with a paragraph of 3 to 60 words, the summary. Otherwise as `Docstrings`:
-    sources are parsed and not imported, near-copies stay in one split.
+    A part begins with the name ("Parser.read: ..."). A module is kept if it has at least three parts, and its own
+    docstring begins with a paragraph of 3 to 60 words, the summary. Otherwise like `Docstrings`: sources are parsed,
+    not imported, and near-copies stay in one split.
 
     Args:
-        folders: where to look for `.py` files; by default where packages are installed, and the standard library.
-        num_proc: processes that parse and compare; by default one a core, at most 8.
-        max_words: leave out documents with more words; the others stay in their splits.
+        folders: folders with `.py` files; by default the installed packages and the standard library.
+        num_proc: number of processes that parse and compare; by default the number of cores, at most 8.
+        max_words: leave out documents with more words; the others keep their split.
 
     Raises:
-        CorpusError: if a folder is absent, or there is no such module to be had.
+        CorpusError: if a folder does not exist, or has no usable module.
     """
 
     def fingerprint(self, split: str) -> str:

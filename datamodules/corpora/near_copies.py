@@ -1,4 +1,4 @@
-"""Texts that are nearly the same, found by MinHash, so that no split holds a copy of what another one holds."""
+"""Clusters of near-duplicate texts by MinHash, to keep near-duplicates in one split."""
 
 import re
 from collections import defaultdict
@@ -8,28 +8,29 @@ from datasketch import LeanMinHash, MinHash, MinHashLSH
 
 from datamodules.corpora.parallel import mapper
 
-_WORDS = 5
+_NGRAM = 5
 _PERMUTATIONS = 128
 
 
 def shingles(text: str) -> set[str]:
-    """The word 5-grams of a text, case and punctuation aside; the whole text if it is shorter."""
+    """Return the word 5-grams of a text without case and punctuation; the whole text if it is shorter."""
     words = re.findall(r"\w+", text.lower())
-    return {" ".join(words[i : i + _WORDS]) for i in range(max(1, len(words) - _WORDS + 1))}
+    return {" ".join(words[i : i + _NGRAM]) for i in range(max(1, len(words) - _NGRAM + 1))}
 
 
 def clusters(
     texts: Sequence[str], same: Iterable[Sequence[Hashable]] = (), threshold: float = 0.5, num_proc: int = 1
 ) -> list[list[int]]:
-    """Groups texts of which each is a near-copy of another in its group.
+    """Cluster texts so that near-duplicates are in the same cluster.
 
     Args:
-        texts: what is compared, by the Jaccard similarity of their shingles as MinHash estimates it.
-        same: more reasons to be in one group: sequences of a key for each text, equal keys go together.
-        threshold: the similarity from which a text is a near-copy.
+        texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash.
+        same: further criteria: sequences with a key for each text; texts with equal keys share a cluster.
+        threshold: smallest similarity of near-duplicates.
+        num_proc: number of processes that compute signatures.
 
     Returns:
-        The groups as ascending indices, ordered by their first; a text like no other is a group of its own.
+        Clusters as ascending indices, ordered by their first index; a text without near-duplicates is a cluster.
     """
     parent = list(range(len(texts)))
     for pair in _similar(texts, threshold, num_proc):
@@ -45,7 +46,7 @@ def clusters(
 
 
 def _similar(texts: Sequence[str], threshold: float, num_proc: int) -> Iterable[tuple[int, int]]:
-    """Pairs whose signatures agree in at least `threshold` of their places."""
+    """Yield pairs whose signatures agree in at least a fraction `threshold` of their values."""
     with mapper(num_proc, chunksize=256) as mapped:
         signatures = list(mapped(_signature, texts))
     index = MinHashLSH(threshold, _PERMUTATIONS)
@@ -69,6 +70,6 @@ def _root(parent: list[int], index: int) -> int:
 
 
 def _join(parent: list[int], one: int, other: int) -> None:
-    """Puts two groups together, under the root that comes first."""
+    """Merge two clusters under the smaller root."""
     low, high = sorted((_root(parent, one), _root(parent, other)))
     parent[high] = low

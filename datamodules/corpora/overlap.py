@@ -1,4 +1,4 @@
-"""Documents that stand in two splits of a corpus: equal texts, and near-duplicates by MinHash."""
+"""Documents that occur in two splits of a corpus: equal texts, and near-duplicates by MinHash."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
@@ -9,11 +9,11 @@ from datamodules.corpora.corpus import as_document
 from datamodules.corpora.near_copies import clusters
 
 Duplicates = Literal["exact", "near", "off"]
-NEAR = 0.8  # Jaccard similarity of word 5-grams from which documents are near-duplicates
+NEAR = 0.8  # smallest Jaccard similarity of word 5-grams of near-duplicates
 
 
 class Overlap(NamedTuple):
-    """A document that an earlier split holds as well."""
+    """A document that also occurs in an earlier split."""
 
     split: str
     id: str
@@ -23,11 +23,11 @@ class Overlap(NamedTuple):
 
 
 def find_overlaps(splits: Mapping[str, Dataset], duplicates: Duplicates, num_proc: int = 1) -> list[Overlap]:
-    """Find the documents of each split that stand in an earlier one, the first partner of each.
+    """Find the documents of each split that occur in an earlier split, with the first match of each.
 
     Args:
-        splits: tables of `build_documents` by split, in order.
-        duplicates: `exact` compares texts apart from case and white space; `near` finds near-duplicates as well, which
+        splits: tables of `build_documents` for each split, in order.
+        duplicates: `exact` compares texts without case and white space; `near` also finds near-duplicates, which
             takes about a millisecond per document.
         num_proc: processes that compute MinHash signatures.
     """
@@ -36,15 +36,15 @@ def find_overlaps(splits: Mapping[str, Dataset], duplicates: Duplicates, num_pro
     places = [(split, row["id"]) for split, table in splits.items() for row in table.select_columns("id")]
     texts = [_normalized(row) for table in splits.values() for row in table]
     groups = clusters(texts, same=[texts], threshold=NEAR, num_proc=num_proc) if duplicates == "near" else _equal(texts)
-    found = []
+    overlaps = []
     for group in groups:
         for position, index in enumerate(group):
             earlier = [other for other in group[:position] if places[other][0] != places[index][0]]
             if earlier:
                 equal = next((other for other in earlier if texts[other] == texts[index]), None)
                 partner, kind = (earlier[0], "near") if equal is None else (equal, "exact")
-                found.append(Overlap(*places[index], *places[partner], kind))
-    return found
+                overlaps.append(Overlap(*places[index], *places[partner], kind))
+    return overlaps
 
 
 def _normalized(row: dict) -> str:

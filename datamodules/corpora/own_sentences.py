@@ -1,4 +1,4 @@
-"""Plain documents as a corpus to pre-train on: some of a document's own sentences are its reference."""
+"""Corpus for pre-training: sentences of a document serve as its reference."""
 
 import random
 from collections.abc import Iterator
@@ -11,19 +11,20 @@ from datamodules.text.gap_selection import Selection, select
 
 
 class OwnSentences(Corpus):
-    """Another corpus's documents, whole, each with sentences of its own for a reference.
+    """Whole documents of another corpus, each with some of its own sentences as the reference.
 
-    A model that generates learns from it to find and to copy: `lead` teaches that within some hundred steps, also where
-    reference summaries are too few for a model from scratch to begin to read its documents. `GapSentenceData` does the
-    same with the sentences taken out. Sentences are split and chosen while the corpus is read, on one process.
+    A generative model learns from it to locate and copy sentences: with `lead` within some hundred steps, even if there
+    are too few reference summaries for a model without pre-training to learn to use the document. `GapSentenceData` is
+    similar but removes the sentences from the document. Sentences are split and selected in one process, while the
+    corpus is read.
 
     Args:
-        corpus: where documents come from; their references are not read.
-        selection: which sentences: `lead`, `random`, or one of gap-sentence selection, see `gap_selection.select`.
-        number: how many; all where a document has fewer. They stand in the document's order.
+        corpus: corpus of the documents; references are not read.
+        selection: `lead`, `random`, or a gap-sentence selection, see `gap_selection.select`.
+        number: number of sentences, or all if a document has fewer; in the order of the document.
 
     Raises:
-        ValueError: if there is no such selection, or the number is below 1.
+        ValueError: if the selection does not exist, or the number is below 1.
     """
 
     def __init__(self, corpus: Corpus, selection: Selection = "lead", number: int = 1) -> None:
@@ -39,13 +40,13 @@ class OwnSentences(Corpus):
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         for record in self.corpus.records(split):
             document = make_document(record)
-            yield record if isinstance(document, BadRecord) else self._with_own(record, document.parts)
+            yield record if isinstance(document, BadRecord) else self._with_reference(record, document.parts)
 
     def fingerprint(self, split: str) -> str:
         return f"own sentences 1 {self.selection} {self.number} of {self.corpus.fingerprint(split)}"
 
-    def _with_own(self, record: Record, parts: list[list[str]]) -> Record:
+    def _with_reference(self, record: Record, parts: list[list[str]]) -> Record:
         sentences = [sentence for part in parts for sentence in part]
-        # a draw belongs to its document, whatever stands before it
+        # The seed is the id, so that a choice does not depend on the preceding documents.
         chosen = select(sentences, self.number, self.selection, rng=random.Random(record.id))
         return replace(record, parts=parts, references=[[sentences[i] for i in chosen]])

@@ -1,4 +1,4 @@
-"""Work on many pieces: a process pool that ends cleanly, and a progress bar where somebody watches."""
+"""Process pool with clean shutdown, and a progress bar for terminals."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -13,11 +13,11 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 
 @contextmanager
 def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterable[Any]]]:
-    """`map`, in a pool of processes if there is to be more than one; results come in order."""
+    """Yield a function like `map`, which uses a process pool if `num_proc` exceeds 1 and keeps the order."""
     if num_proc <= 1:
         yield map
         return
-    # The parent alone answers Ctrl-C: it stops the pool and cleans up.
+    # Workers ignore Ctrl-C: the parent stops the pool and cleans up.
     pool = ProcessPoolExecutor(num_proc, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
     try:
         yield partial(pool.map, chunksize=chunksize)
@@ -26,7 +26,7 @@ def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterabl
 
 
 def progress_bar() -> Progress:
-    """A bar on the error stream that goes when its work is done; silent where that stream is no terminal."""
+    """Return a progress bar on stderr that disappears when done, and is disabled if stderr is not a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

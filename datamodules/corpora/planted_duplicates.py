@@ -1,4 +1,4 @@
-"""Control of sentence selection: documents in which what matters is said several times, in almost the same words."""
+"""Control corpus of sentence selection: the important sentences occur several times, with small variations."""
 
 import random
 from collections.abc import Iterator
@@ -13,28 +13,28 @@ _PUNCTUATION = ".,;:!?()'\"`"
 
 
 class PlantedDuplicates(Corpus):
-    """Documents of sentences of many articles, three of which are repeated with variations.
+    """Documents with three repeated sentences among others, all from different articles.
 
-    A document has three sentences with four, three and two versions, and `fillers` sentences that stand there once, all
-    from different articles of another corpus, shuffled. The summary is the three repeated sentences. What is said
-    most often is nearest to the document as a whole, so a selector that looks at relevance alone takes versions of one
-    sentence; one that also looks at redundancy takes all three; one that looks at redundancy alone takes fillers.
+    A document has four, three and two versions of three sentences, and `fillers` sentences that occur once, shuffled;
+    all are from different articles of another corpus. The summary is the three repeated sentences. The most frequent
+    sentence is the most similar to the whole document, so a selector by relevance takes several versions of it; with
+    redundancy it takes all three sentences; by redundancy alone it takes fillers.
 
-    Versions of a sentence lack `one_word` each, and share trigrams; or `every_third_word`, from the first, second or
-    third on, and share no trigram with each other. With `none` nothing is repeated: each of the three sentences stands
-    there once, and no selector has anything to avoid. With an `opening`, words such as "It should be noted that", all
-    three sentences and their versions begin with it: sentences share trigrams that have nothing else in common.
+    With `one_word`, each version lacks one word, and versions share trigrams. With `every_third_word`, each lacks every
+    third word, starting from the first, second or third, and no two of these share a trigram. With `none` each of the
+    three sentences occurs once, so there is no redundancy. With an `opening`, such as "It should be noted that", the
+    three sentences and their versions begin with these words, so that unrelated sentences share trigrams.
 
-    All draws are a function of the split, the document's number and `seed`.
+    Random choices depend only on the split, the number of the document and `seed`.
 
     Args:
-        corpus: where sentences come from, those of 10 to 30 plain words, without their punctuation; references are not
-            read.
+        corpus: corpus of the sentences; those of 10 to 30 plain words are used, without punctuation. References are
+            not read.
         variation: how versions of a sentence differ.
         opening: words that all versions begin with.
-        fillers: sentences that are not repeated.
-        documents: of each split.
-        seed: of the draws.
+        fillers: number of sentences that are not repeated.
+        documents: number of documents of each split.
+        seed: seed of the random choices.
 
     Raises:
         ValueError: if an argument is out of bounds.
@@ -51,9 +51,9 @@ class PlantedDuplicates(Corpus):
         seed: int = 0,
     ) -> None:
         if variation not in get_args(Variation):
-            raise ValueError(f"corpus.variation is one of {', '.join(get_args(Variation))}; got {variation!r}")
+            raise ValueError(f"corpus.variation must be one of {', '.join(get_args(Variation))}; got {variation!r}")
         if fillers < 0 or documents < 1:
-            raise ValueError(f"corpus.fillers is at least 0 and documents 1; got {fillers}, {documents}")
+            raise ValueError(f"corpus.fillers must be at least 0 and documents 1; got {fillers}, {documents}")
         self.corpus, self.variation, self.opening = corpus, variation, opening.split()
         self.fillers, self.documents, self.seed = fillers, documents, seed
 
@@ -72,21 +72,22 @@ class PlantedDuplicates(Corpus):
             raise CorpusError(f"{self.corpus.title(split)}: {problem}; name a larger corpus")
         for number in range(self.documents):
             rng = random.Random(f"{self.seed} {split} {number}")
-            yield self._planted(f"{split}-{number}", [rng.choice(a) for a in rng.sample(articles, needed)], rng)
+            sentences = [rng.choice(article) for article in rng.sample(articles, needed)]
+            yield self._record(f"{split}-{number}", sentences, rng)
 
     def _articles(self, split: str) -> Iterator[list[list[str]]]:
-        """The sentences of each article that may be taken, as words."""
+        """Yield the usable sentences of each article, as words."""
         for record in self.corpus.records(split):
             article = make_document(record)
             if isinstance(article, BadRecord):
                 continue
             sentences = [[word.strip(_PUNCTUATION) for word in text.split()] for text in article.sentences]
-            # a token such as a.b() is several words, of which a version would keep a trigram
+            # A token such as a.b() counts as several words, so that versions would share a trigram.
             plain = [words for words in sentences if 10 <= len(words) <= 30 and all(map(str.isalpha, words))]
             if plain:
                 yield plain
 
-    def _planted(self, name: str, sentences: list[list[str]], rng: random.Random) -> Record:
+    def _record(self, name: str, sentences: list[list[str]], rng: random.Random) -> Record:
         repeated, fillers = sentences[: len(_COPIES)], sentences[len(_COPIES) :]
         document = list(fillers)
         for words, copies in zip(repeated, _COPIES):
@@ -96,7 +97,7 @@ class PlantedDuplicates(Corpus):
         return Record(name, [[" ".join(words) for words in document]], [reference], name)
 
     def _versions(self, words: list[str], copies: int, rng: random.Random) -> list[list[str]]:
-        """The sentence itself, and versions of it."""
+        """Return the sentence and shortened versions of it, `copies` in all."""
         if self.variation == "none":
             return [words]
         if self.variation == "one_word":

@@ -1,4 +1,4 @@
-"""A control corpus for coverage: enumerations whose few words recur, so that attention can go round in circles."""
+"""Control corpus of coverage: enumerations of a few recurring words, in which attention can loop."""
 
 import random
 from collections.abc import Iterator
@@ -11,18 +11,18 @@ COLOURS = ("red", "green", "blue", "white", "black")
 
 
 class PlantedEnumerations(Corpus):
-    """Two real sentences around an enumeration of colours, which the summary repeats.
+    """Two real sentences around an enumeration of colours, which is also the summary.
 
-    Each colour recurs, though no three in a row do. The colour that was written last therefore does not say where to go
-    on: a model that looks for it in the document comes back to its first place, and writes the same part again and
-    again. Whoever knows what has been attended to goes on. Enumerations of validation and test are longer than those of
-    training, so that counting words does not help there.
+    Colours recur, but no trigram does. The last generated colour therefore does not determine the next: a model that
+    looks it up in the document returns to its first occurrence and repeats itself, whereas coverage tells which
+    positions were already attended to. Enumerations of validation and test are longer than those of training, so that
+    counting words does not help.
 
     Args:
-        corpus: where the real sentences come from; docstrings of the standard library if not given.
+        corpus: corpus of the real sentences; docstrings of the standard library by default.
         colours: smallest and largest number of colours in training.
         eval_colours: the same in validation and test.
-        sizes: documents of train, val and test.
+        sizes: number of documents of train, val and test.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class PlantedEnumerations(Corpus):
 
 
 def colours_in_a_row(number: int, rng: random.Random) -> list[str]:
-    """Return colours of which no two neighbours are equal and no three in a row occur twice."""
+    """Return random colours without equal neighbours and repeated trigrams."""
     row: list[str] = []
     trigrams: set[tuple[str, ...]] = set()
     while len(row) < number:
         free = [c for c in COLOURS if c not in row[-1:] and (*row[-2:], c) not in trigrams]
-        if not free:  # hardly ever: begin again
+        if not free:  # rare: start again
             return colours_in_a_row(number, rng)
         row.append(rng.choice(free))
         trigrams.add(tuple(row[-3:]))

@@ -1,4 +1,4 @@
-"""A control corpus for copying and for self-critical training: names, each planted with a role, among sentences."""
+"""Control corpus of copying and self-critical training: names with roles among real sentences."""
 
 import random
 import re
@@ -17,20 +17,20 @@ _PLANTED = re.compile(rf"its ({'|'.join(ROLES)}) is called (\w+)", re.IGNORECASE
 class PlantedNames(Corpus):
     """Two real sentences and four planted ones ("Its keeper is called Zarubo."), in random order.
 
-    Two tasks, with one answer for each document, which `planted_answer` reads off its text:
+    The reference depends on the task:
 
-    - `keeper`: the keeper's name, among three others. A rare name stands in one document alone and in no vocabulary,
-      so that it can be copied but not generated; common names can be both.
-    - `everyone`: the names of all four, in the order of `ROLES`, the keeper's in a sentence of its own: "A. B C D."
-      A share of the training references is flawed: they give three names in a single sentence, "A B C." To a measure
-      of the overlap with the answer, their first sentence is worth more than the correct one, the whole text less.
+    - `keeper`: the name of the keeper. A rare name occurs in one document only and in no vocabulary, so that it can be
+      copied but not generated; common names can be both.
+    - `everyone`: all four names in the order of `ROLES`, the keeper's in a separate sentence: "A. B C D." A fraction
+      of the training references is flawed: they have three names in one sentence, "A B C." By word overlap with the
+      correct answer, its first sentence scores higher than that of the correct answer, its whole text lower.
 
     Args:
-        corpus: where the real sentences come from; docstrings of the standard library if not given.
-        task: see above.
-        rare: share of documents whose names are rare.
-        flawed: share of flawed training references, for `everyone`; validation and test have none.
-        sizes: documents of train, val and test.
+        corpus: corpus of the real sentences; docstrings of the standard library by default.
+        task: `keeper` or `everyone`.
+        rare: fraction of documents with rare names.
+        flawed: fraction of flawed training references, for `everyone`; validation and test have none.
+        sizes: number of documents of train, val and test.
     """
 
     def __init__(

@@ -1,16 +1,15 @@
-"""A control corpus: documents whose summary follows from a discourse tree alone.
+"""Control corpus of discourse: documents whose summary follows only from a planted discourse tree.
 
-A document is a handful of real sentences, drawn from the embedded corpus and put into random order; every sentence is
-an EDU. A random labelled tree is planted over them, a function of the document's text that no model can learn (a hash),
-and the reference is one of the sentences, which the tree alone tells:
+A document has a few real sentences of the embedded corpus in random order; each sentence is an EDU. A random labelled
+tree over them is derived from a hash of the text, which no model can learn. The reference is the sentence that the tree
+determines:
 
-    nucleus    the most nuclear one: from the root, follow the nucleus (the left of two)
-    relation   the satellite of the only node with the relation `cause`, a leaf; leaves are satellites of other
-               relations as well, so that labels are needed
+    nucleus    the most nuclear one: from the root, follow the nucleus (the left one of two)
+    relation   the satellite of the only node with the relation `cause`, a leaf; leaves are also satellites of other
+               relations, so that labels are needed
 
-`datamodules.planted_parser` gives the trees. The target is equally often at each position. A model without discourse,
-or with that of another document, can do no better than to guess, 1 / sentences; one that reads the tree can be right
-always.
+`datamodules.planted_parser` returns the trees. The target is equally likely at each position. Without the right tree, a
+model cannot exceed the accuracy of guessing, 1 / sentences; with it, it can reach 1.
 """
 
 import hashlib
@@ -30,25 +29,25 @@ Task = Literal["nucleus", "relation"]
 RELATIONS = ("elaboration", "contrast", "cause")
 _NS, _SN, _NN = 0, 1, 2  # as in `discourse.distributions.NUCLEARITIES`
 _CAUSE = RELATIONS.index("cause")
-VERSION = 1  # raised whenever the same arguments would give other documents or trees
+VERSION = 1  # increase it when the same arguments give other documents or trees
 _OFFSETS = {"train": 0, "val": 1 << 20, "test": 1 << 21}
 
 
 class PlantedTrees(Corpus):
-    """Sentences in random order, one of which a planted tree makes the summary.
+    """Sentences in random order; the planted tree determines which one is the summary.
 
     Args:
-        task: what makes a sentence the target, `nucleus` or `relation`.
-        sentences: sentences of a document, E.
-        pool: different sentences that documents are made of.
-        words: words of a sentence, at most; at least 3.
-        train: training documents.
-        held_out: documents of validation, and as many of test.
-        seed: of the documents.
-        corpus: where sentences come from; if not given, the part of the embedded corpus that documents `torch.nn`.
+        task: criterion of the target, `nucleus` or `relation`, see the module docstring.
+        sentences: number of sentences of a document, E.
+        pool: number of distinct sentences that documents are made of.
+        words: maximal number of words of a sentence, at least 3.
+        train: number of training documents.
+        held_out: number of validation documents, and of test documents.
+        seed: seed of the documents.
+        corpus: corpus of the sentences; the docstrings of `torch.nn` by default.
 
     Raises:
-        CorpusError: if the corpus has fewer sentences of that length, or a number is too small.
+        CorpusError: if the corpus has too few sentences of that length, or a number is too small.
     """
 
     def __init__(
@@ -63,8 +62,10 @@ class PlantedTrees(Corpus):
         corpus: Corpus | None = None,
     ) -> None:
         if not 2 <= sentences <= pool or words < 3:
-            given = f"{sentences}, {pool}, {words}"
-            raise CorpusError(f"PlantedTrees: at least 2 sentences, as large a pool, 3 words; got {given}")
+            raise CorpusError(
+                "PlantedTrees: sentences must be at least 2, pool at least sentences, words at least 3; got "
+                f"{sentences}, {pool}, {words}"
+            )
         self.task, self.sentences, self.pool, self.words = task, sentences, pool, words
         self.counts = {"train": train, "val": held_out, "test": held_out}
         self.seed, self.corpus = seed, corpus or Docstrings([str(Path(torch.__file__).parent / "nn")])
@@ -86,7 +87,7 @@ class PlantedTrees(Corpus):
         return f"planted trees {VERSION} {shape} {split} of {self.corpus.fingerprint('train')}"
 
     def _pool(self) -> list[str]:
-        """The first different sentences of a suitable length, each with a first word of its own."""
+        """Return the first sentences of suitable length with distinct first words."""
         if self._sentences:
             return self._sentences
         first_words: set[str] = set()
@@ -109,11 +110,11 @@ class PlantedTrees(Corpus):
 
 
 class PlantedTree(NamedTuple):
-    """A document's tree.
+    """Discourse tree of a document.
 
     Attributes:
         nodes: (start, split, end, nuclearity, relation), see `discourse.distributions.tree_ldd`, [E - 1, 5].
-        target: index of the sentence that it makes the summary.
+        target: index of the sentence that is the summary.
     """
 
     nodes: Tensor
@@ -124,9 +125,9 @@ def planted_tree(sentences: list[str], task: Task, draw: int = 0) -> PlantedTree
     """Return the tree of a document, a function of its text.
 
     Args:
-        sentences: of the document, E.
+        sentences: sentences of the document, E.
         task: see `PlantedTrees`.
-        draw: 0 for the tree that the reference follows; others for trees of the same kind that are unrelated to it.
+        draw: 0 for the tree that determines the reference; other numbers give unrelated trees of the same kind.
     """
     digest = hashlib.sha256(f"{VERSION} {task} {draw} {sentences}".encode()).digest()
     rng = random.Random(digest)
@@ -139,12 +140,12 @@ def planted_tree(sentences: list[str], task: Task, draw: int = 0) -> PlantedTree
         split = rng.randrange(start, end)
         nuclearity, relation = rng.choices((_NS, _SN, _NN), (2, 2, 1))[0], rng.randrange(len(RELATIONS))
         if task == "nucleus" and start <= target <= end:
-            # the target is in the nucleus of every node above it, in the left one of two
+            # The target is in the nucleus of all its ancestors, in the left one of two nuclei.
             nuclearity = rng.choices((_NS, _NN), (2, 1))[0] if target <= split else _SN
         if task == "relation":
             relation = rng.choice([number for number in range(len(RELATIONS)) if number != _CAUSE])
             left, right = start == split == target, split + 1 == end == target
-            if left or right:  # the node right above the target
+            if left or right:  # the parent of the target
                 nuclearity, relation = (_SN if left else _NS), _CAUSE
         nodes.append((start, split, end, nuclearity, relation))
         spans += [(start, split), (split + 1, end)]
@@ -152,5 +153,5 @@ def planted_tree(sentences: list[str], task: Task, draw: int = 0) -> PlantedTree
 
 
 def target_of(document: Document) -> int:
-    """Return which sentence of a control document is its reference."""
+    """Return the index of the sentence of a control document that is its reference."""
     return document.parts[0].index(document.references[0][0])

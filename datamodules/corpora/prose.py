@@ -1,10 +1,10 @@
-"""The prose of a docstring: what is left without code, markup, tables, names and types."""
+"""Extraction of prose from docstrings: without code, markup, tables, names and types."""
 
 import re
 import textwrap
 from collections.abc import Iterator
 
-# Sections of entries, a name and what it means, and sections that hold no prose; any other ("Notes") is plain text.
+# Sections of entries (name and description), and sections without prose; any other section ("Notes") is plain text.
 _ENTRIES = (
     r"(?:(?:other|keyword|class)\s)?(?:parameters?|params?|args|arguments?|attributes?|inputs?|outputs?|returns?|yields?"
     "|raises|warns|exceptions?|options|fields|members|properties)"
@@ -37,17 +37,17 @@ _MARKUP = [
 
 
 def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
-    """The first paragraph of a docstring (behind its signature, if it starts with one), and the prose that follows.
+    """Return the first paragraph of a docstring, after a signature if there is one, and the prose of the rest.
 
-    Kept are paragraphs, the items of lists, and what numpy's, Google's and reST's sections say of each parameter,
-    attribute and result, without its name and type. Code, tables, links and other sections go.
+    Paragraphs, list items and the descriptions of parameters, attributes and results in NumPy, Google and reST sections
+    are kept, without names and types. Code, tables, links and other sections are removed.
 
     Args:
-        docstring: as `inspect.cleandoc` leaves it.
+        docstring: docstring without indentation, see `inspect.cleandoc`.
 
     Returns:
-        The summary and the paragraphs of the body, each on one line; None if the first paragraph is not prose, or
-        announces what follows.
+        Summary and paragraphs of the body, each on one line; None if the first paragraph is not prose, or ends with a
+        colon.
     """
     first, *rest = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))
     if _SIGNATURE.match(first) and rest:
@@ -59,7 +59,7 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
 
 
 def _paragraphs(blocks: list[str]) -> Iterator[str]:
-    """The texts of the blocks that stand between blank lines, sections taken apart."""
+    """Yield the texts of blocks (separated by blank lines), and of the entries of sections."""
     section, numpy_style, margin = None, False, None
     for block in blocks:
         title, underlined, rest = _heading(block)
@@ -74,14 +74,14 @@ def _paragraphs(blocks: list[str]) -> Iterator[str]:
         elif section == "entries" and rest:
             indentation = len(rest) - len(rest.lstrip(" "))
             margin = indentation if margin is None else margin
-            if indentation > margin:  # goes on about the entry above
+            if indentation > margin:  # continues the entry above
                 yield from _items(textwrap.dedent(rest).strip())
             else:
                 yield from _entries(textwrap.dedent(rest), numpy_style)
 
 
 def _heading(block: str) -> tuple[str | None, bool, str]:
-    """A block's title if it has one, whether it is underlined as in numpy's style, and the rest of the block."""
+    """Return the title of a block or None, whether it is underlined (NumPy style), and the rest of the block."""
     lines = block.split("\n")
     if len(lines) > 1 and _UNDERLINE.match(lines[1].strip()):
         return lines[0].strip(), True, "\n".join(lines[2:])
@@ -92,7 +92,7 @@ def _heading(block: str) -> tuple[str | None, bool, str]:
 
 
 def _entries(block: str, numpy_style: bool) -> Iterator[str]:
-    """What a block of entries says of each: an entry starts at the left margin and goes on indented."""
+    """Yield the descriptions of a block of entries; continuation lines of an entry are indented."""
     for entry in re.split(r"\n(?=\S)", block.strip("\n")):
         first, _, rest = entry.partition("\n")
         rest = textwrap.dedent(rest)
@@ -102,7 +102,7 @@ def _entries(block: str, numpy_style: bool) -> Iterator[str]:
 
 
 def _plain(block: str) -> Iterator[str]:
-    """The paragraph, or the items of the list, that a block is; nothing if it is indented, as code is."""
+    """Yield the paragraph or the list items of a block; nothing for indented blocks, which are code."""
     if field := _FIELD.search(block):
         pieces = _FIELD.split(block[field.start() :])[1:]
         yield from (text for name, text in zip(pieces[::2], pieces[1::2]) if name in ("param", "return", "returns"))
@@ -114,12 +114,12 @@ def _plain(block: str) -> Iterator[str]:
 
 
 def _items(text: str) -> list[str]:
-    """The items of a list; other text as it is."""
+    """Return the items of a list, or the text itself if it is not a list."""
     return _BULLET.split(text) if _BULLET.match(text) else [text]
 
 
 def _prose(paragraph: str) -> str | None:
-    """The paragraph in plain words on one line; None if it is code, a table or too full of symbols."""
+    """Return a paragraph without markup on one line, or None if it is code, a table, or has too many symbols."""
     if _CODE.search(paragraph):
         return None
     for pattern, plain in _MARKUP:

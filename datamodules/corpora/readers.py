@@ -1,4 +1,4 @@
-"""Rows out of files: JSON Lines, Parquet and CSV, plain or compressed."""
+"""Readers of JSON Lines, Parquet and CSV files, plain or compressed."""
 
 import bz2
 import csv
@@ -24,22 +24,22 @@ _OPENERS = {
     ".xz": lzma.open,
     ".zst": lambda path, mode: io.BufferedReader(pa.input_stream(str(path), compression="zstd")),
 }
-LONGEST_LINE = 64 << 20  # bytes; the longest books have a tenth of that
-_KINDS = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
+LONGEST_LINE = 64 << 20  # bytes; about ten times the longest books
+_TYPES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
 
 
 def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
-    """The rows of a file with the numbers of their lines (in Parquet: of their rows), from 1.
+    """Yield the rows of a file with their line numbers (row numbers in Parquet), from 1.
 
     Args:
-        path: the suffix says what is in it: `.jsonl`, `.ndjson` or `.json` (an object a line), `.csv` or `.tsv` (with
-            a header), `.parquet`; the first ones plain or with `.gz`, `.bz2`, `.xz` or `.zst` behind.
-        fields: those that are wanted; Parquet reads no others.
+        path: file whose suffix tells its type: `.jsonl`, `.ndjson` or `.json` (one object per line), `.csv` or `.tsv`
+            (with a header), or `.parquet`; all but Parquet can be compressed (`.gz`, `.bz2`, `.xz` or `.zst`).
+        fields: names of the fields to read; others are not read from Parquet.
 
     Raises:
-        CorpusError: if the file is absent, of an unknown kind, breaks off, or has a line of more than 64 MiB.
+        CorpusError: if the file is missing, truncated or of unknown type, or has a line of more than 64 MiB.
     """
-    kind, packing = kind_of(path)
+    kind, packing = file_type(path)
     if not path.is_file():
         raise CorpusError(f"{path}: no such file; check the path")
     try:
@@ -53,26 +53,26 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, An
         raise CorpusError(f"{path}: cannot be read ({reason}); get a whole copy of the file") from error
 
 
-def kind_of(path: Path) -> tuple[str, str]:
-    """What a file holds and how it is packed, by its suffixes.
+def file_type(path: Path) -> tuple[str, str]:
+    """Return the suffix of the type of a file, and that of its compression or "".
 
     Raises:
-        CorpusError: if it is nothing that `read_rows` reads.
+        CorpusError: if `read_rows` does not read this type.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packing = suffixes.pop() if suffixes and suffixes[-1] in _OPENERS else ""
     kind = suffixes[-1] if suffixes else ""
-    if kind not in _KINDS or (kind == ".parquet" and packing):
-        known = f"{', '.join(_KINDS)}, all but .parquet also with {', '.join(_OPENERS)} behind"
-        raise CorpusError(f"{path}: the suffix names no kind of file that can be read; give one of {known}")
+    if kind not in _TYPES or (kind == ".parquet" and packing):
+        types = f"{', '.join(_TYPES)}; all but .parquet may be followed by {', '.join(_OPENERS)}"
+        raise CorpusError(f"{path}: the suffix names no kind of file that can be read; give one of {types}")
     return kind, packing
 
 
 def _lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
-    """The lines of a file, each up to the greatest length: a small packed file can hold one that fills the memory.
+    """Yield the lines of a file.
 
     Raises:
-        CorpusError: if one is longer.
+        CorpusError: if a line exceeds `LONGEST_LINE`; a small compressed file could otherwise fill the memory.
     """
     number = 0
     while line := stream.readline(LONGEST_LINE + 1):
@@ -93,19 +93,19 @@ def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
             row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
         except UnicodeDecodeError as error:
             yield number, _not_utf8(f"{path}:{number}", line[error.start])
-        except (ValueError, RecursionError) as error:  # no JSON, or a number of more digits than Python reads
+        except (ValueError, RecursionError) as error:  # invalid JSON, or a number with more digits than Python reads
             yield number, BadRecord(f"{path}:{number}", f"broken JSON ({error})", MEND_OR_SKIP)
         else:
             if isinstance(row, dict):
                 yield number, row
             else:
                 problem = f"a JSON {type(row).__name__}, not an object with fields"
-                yield number, BadRecord(f"{path}:{number}", problem, "write one object a line")
+                yield number, BadRecord(f"{path}:{number}", problem, "write one object per line")
 
 
 def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
     csv.field_size_limit(LONGEST_LINE)  # the default is shorter than a book
-    # Bytes that are not UTF-8 come through as lone surrogates, so that the row they are in can be named.
+    # Invalid UTF-8 is decoded to lone surrogates, so that messages can name the row.
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
     rows = csv.reader(_lines(text, path), delimiter="\t" if kind == ".tsv" else ",", strict=True)
     header: list[str] | None = None
@@ -115,23 +115,23 @@ def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, 
         try:
             row = next(rows, None)
         except csv.Error as error:
-            yield start, BadRecord(where, f"broken CSV ({error}){_reach(start, rows)}", MEND_OR_SKIP)
+            yield start, BadRecord(where, f"broken CSV ({error}){_until(start, rows)}", MEND_OR_SKIP)
             continue
         if row is None:
             return
         if header is None:
             header = row
         elif foreign := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
-            yield start, _not_utf8(where, ord(foreign) - 0xDC00, _reach(start, rows))
+            yield start, _not_utf8(where, ord(foreign) - 0xDC00, _until(start, rows))
         elif row and len(row) != len(header):
-            problem = f"{len(row)} fields where the header has {len(header)}{_reach(start, rows)}"
+            problem = f"{len(row)} fields where the header has {len(header)}{_until(start, rows)}"
             yield start, BadRecord(where, problem, MEND_OR_SKIP)
         elif row:
             yield start, dict(zip(header, row))
 
 
-def _reach(start: int, rows: Any) -> str:
-    """The last line of a row of CSV that takes several: an open quotation mark takes in records that follow."""
+def _until(start: int, rows: Any) -> str:
+    """Return the last line of a CSV row for messages: an open quotation mark swallows the following lines."""
     return f", up to line {rows.line_num}" if rows.line_num > start else ""
 
 
@@ -150,12 +150,12 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, Any
 
 
 def _parquet_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | UnicodeDecodeError]:
-    """The rows of a batch; the error in the place of one with text that is not UTF-8, which Arrow does not check."""
+    """Yield the rows of a batch, or the error of a row that is not UTF-8, which Arrow does not check."""
     try:
         yield from batch.to_pylist()
         return
     except UnicodeDecodeError:
-        pass  # row by row, to know which
+        pass  # convert row by row to find the invalid one
     for index in range(len(batch)):
         try:
             yield from batch.slice(index, 1).to_pylist()
@@ -163,7 +163,7 @@ def _parquet_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | UnicodeDec
             yield error
 
 
-def _not_utf8(where: str, byte: int, reach: str = "") -> BadRecord:
-    problem = f"not UTF-8 (byte 0x{byte:02x}){reach}"
-    encoding = "utf-16" if byte in (0xFE, 0xFF) else "latin1"  # such bytes open a file of UTF-16
+def _not_utf8(where: str, byte: int, until: str = "") -> BadRecord:
+    problem = f"not UTF-8 (byte 0x{byte:02x}){until}"
+    encoding = "utf-16" if byte in (0xFE, 0xFF) else "latin1"  # a byte of the mark at the beginning of UTF-16
     return BadRecord(where, problem, f"convert the file (iconv -f {encoding} -t utf-8), {OR_SKIP}")

@@ -1,4 +1,4 @@
-"""Documents that are at hand in memory: texts, or records."""
+"""Documents in memory: texts, or records."""
 
 import hashlib
 import json
@@ -14,8 +14,8 @@ class Texts(Corpus):
     """Texts to summarize, in one split, `test`, without references.
 
     Args:
-        texts: id and text of each document.
-        paragraphs: what parts a text: blank lines, the ends of lines, or nothing.
+        texts: pairs of id and text.
+        paragraphs: separator of paragraphs: `blank_line`, `line` or `none`.
     """
 
     def __init__(self, texts: Iterable[tuple[str, str]], paragraphs: Paragraphs = "blank_line") -> None:
@@ -38,7 +38,7 @@ class Records(Corpus):
     """Records in memory, in one split, `test`.
 
     Args:
-        rows: each with `id`, `document` (a string, or a list of parts) and, where there is a reference, `summary`.
+        rows: mappings with `id`, `document` (a string or a list of parts) and, optionally, `summary`.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:

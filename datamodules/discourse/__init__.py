@@ -1,1 +1,1 @@
-"""Discourse: treebanks, RST trees, and what is made of them."""
+"""Discourse: treebanks, RST trees, parses and labelled discourse distributions."""

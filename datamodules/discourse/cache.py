@@ -67,7 +67,7 @@ class ParseCache:
         self._shards: dict[Path, Shard] = {}
         self._broken: dict[Path, str] = {}
         self._where: dict[str, list[Path]] = {}
-        self._sound: set[tuple[Path, str]] = set()  # (shard, key) of documents verified in this process
+        self._verified: set[tuple[Path, str]] = set()  # (shard, key) of documents verified in this process
         self._check_manifest()
         self.refresh()
 
@@ -153,7 +153,7 @@ class ParseCache:
             Names of damaged shards, with the reason.
         """
         self.refresh()
-        self._sound.clear()
+        self._verified.clear()
         for key in list(self._where):
             for path in list(self._where.get(key, [])):
                 self._read(path, key)
@@ -190,10 +190,10 @@ class ParseCache:
         except (OSError, RuntimeError) as error:  # the file was removed or truncated in the meantime
             self._ignore(path, " ".join(str(error).split()))
             return None
-        if (path, key) not in self._sound and not shard.is_intact(key, parse):
+        if (path, key) not in self._verified and not shard.is_intact(key, parse):
             self._ignore(path, f"document {parse.id!r} is not what was written")
             return None
-        self._sound.add((path, key))
+        self._verified.add((path, key))
         return parse
 
     def _ignore(self, path: Path, reason: str) -> None:
@@ -243,8 +243,8 @@ class ParseCache:
             for path in filter(lambda path: is_shard_name(path.name), self._broken):
                 with suppress(FileNotFoundError):  # another process did it first
                     path.rename(path.with_name(f"{path.name}.broken"))
-            # a trial file: permissions do not tell whether the disk is full or read-only; writing it also removes
-            # what killed writers left
+            # Write a test file, because permissions do not tell whether the disk is full or read-only. This also
+            # removes the temporary files of killed writers.
             write_whole(self.folder / f"{WRITING}try", b"")
             (self.folder / f"{WRITING}try").unlink(missing_ok=True)
         except OSError as error:

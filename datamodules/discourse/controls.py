@@ -1,13 +1,13 @@
-"""Matched controls: labelled discourse distributions (LDD) that say nothing of the document they are given to.
+"""Matched controls: labelled discourse distributions (LDD) without information about the document.
 
-A model that gains from a document's own LDD, and not from these, gains from its discourse:
+A model that gains from the LDD of a document, but not from these, gains from its discourse:
 
     ria        random identical attention (Pu et al. 2023): uniform values, the same in every document. Their mean is
-               0.5 where a parser's is about 0.05, so that it differs from a real LDD in more than its meaning
-    permuted   the document's own values at other pairs of EDUs
+               0.5, that of a parser about 0.05, so that they differ from a real LDD in more than information
+    permuted   the values of the document, at other pairs of EDUs
     other      the LDD of another document
 
-All are functions of a seed and the document's text, identical in every epoch, batch and process.
+All are functions of a seed and the text of the document, identical in every epoch, batch and process.
 """
 
 import hashlib
@@ -20,23 +20,23 @@ from datamodules.discourse.distributions import encode, inside, random_draws, ra
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import CorpusError
 
-_CANDIDATES = 8  # documents of like length, one of which `other` takes
+_CANDIDATES = 8  # documents of similar length, from which `other` chooses
 
 
 def document_seed(seed: int, text_digest: str) -> int:
-    """A seed for one document, a non-negative 63-bit number."""
+    """Return the seed of a document, a non-negative 63-bit number."""
     digest = hashlib.sha256(f"{seed} {text_digest}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 class RandomTable:
-    """Codes of `random_ldd` for documents of any size, computed once.
+    """Table of codes of `random_ldd` for documents of any size, computed once.
 
     Args:
-        half_width: of the widest band that is asked for.
+        half_width: largest half-width of a band.
         relations: number of relations R.
-        seed: of the values.
-        sparse: whether bands have a share of values that are not zero.
+        seed: seed of the values.
+        sparse: whether some values are zero, see `share` of `codes`.
     """
 
     def __init__(self, half_width: int, relations: int, seed: int = 0, sparse: bool = False) -> None:
@@ -45,12 +45,12 @@ class RandomTable:
         self._draws: Tensor | None = None
 
     def codes(self, size: int, half_width: int, share: float = 1.0) -> Tensor:
-        """The codes of `random_ldd(size, half_width, relations, share, seed)`.
+        """Return the codes of `random_ldd(size, half_width, relations, share, seed)`.
 
         Args:
             size: number of EDUs E.
-            half_width: b, at most the table's.
-            share: share of values that are not zero; read by a sparse table alone.
+            half_width: half-width b, at most that of the table.
+            share: fraction of non-zero values; used only by sparse tables.
 
         Returns:
             uint8 [E, 2b + 1, R], see `distributions.encode`.
@@ -63,7 +63,7 @@ class RandomTable:
         return codes * (self._draws[window] < share) if self.sparse else codes
 
     def _grow(self, size: int) -> None:
-        """Makes the table anew for at least as many EDUs, a power of two."""
+        """Recompute the table for at least `size` EDUs, rounded up to a power of two."""
         size = max(64, 1 << (size - 1).bit_length())
         self._codes = encode(random_ldd(size, self.half_width, self.relations, 1.0, self.seed))
         if self.sparse:
@@ -71,15 +71,17 @@ class RandomTable:
 
 
 def permute_pairs(codes: Tensor, seed: int) -> Tensor:
-    """The values of an LDD at other pairs of EDUs. The relations of a pair stay together, so that each relation keeps
-    the distribution of its values; the diagonal stays zero.
+    """Permute the values of an LDD over all pairs of EDUs.
+
+    The relations of a pair stay together, so that each relation keeps the distribution of its values; the diagonal
+    stays zero.
 
     Args:
-        codes: of a band, [E, 2b + 1, R]; pairs outside of the E EDUs are ignored.
-        seed: of the permutation, drawn uniformly.
+        codes: codes of a band, [E, 2b + 1, R]; pairs outside the document are ignored.
+        seed: seed of the permutation, which is uniform.
 
     Returns:
-        The same shape and type.
+        Tensor of the same shape and type.
     """
     pairs = inside(len(codes), codes.shape[1] // 2)                                   # [E, 2b + 1]
     values = codes[pairs]                                                             # [pairs, R]
@@ -90,18 +92,18 @@ def permute_pairs(codes: Tensor, seed: int) -> Tensor:
 
 
 def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
-    """An LDD for another number of EDUs.
+    """Fit an LDD to another number of EDUs.
 
-    That of a longer document loses the EDUs at the end. That of a shorter one is stretched: EDU i of E takes the place
-    of EDU floor(i F / E) of F, so that it keeps its relative position; two EDUs in the place of one are unrelated.
+    A longer LDD is truncated. A shorter one is stretched: EDU i of E gets the values of EDU floor(i F / E) of F, which
+    keeps relative positions; EDUs that share a source EDU are unrelated.
 
     Args:
-        codes: of a band, [F, 2c + 1, R], c at least the lesser of b and F - 1.
+        codes: codes of a band, [F, 2c + 1, R], c at least min(b, F - 1).
         size: number of EDUs E.
-        half_width: b.
+        half_width: half-width b.
 
     Returns:
-        [E, 2b + 1, R], the type of `codes`.
+        [E, 2b + 1, R], of the type of `codes`.
     """
     length, half = len(codes), codes.shape[1] // 2
     place = torch.arange(size) * min(length, size) // size                            # [E]
@@ -112,14 +114,14 @@ def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
 
 
 class OtherDocuments:
-    """Parses of some documents, one of which takes the place of a document's own.
+    """Parses of other documents, one of which replaces that of a document.
 
-    It is one of the eight shortest that have at least as many EDUs, or of the eight longest if none has; `seed` and
-    the document's text say which. A document never gets its own.
+    It is one of the eight shortest that have at least as many EDUs, or of the eight longest if none has; the choice
+    depends on `seed` and the text of the document. A document never gets its own parse.
 
     Args:
-        parses: of at least two documents with different texts.
-        seed: of the choice.
+        parses: parses of at least two documents with different texts.
+        seed: seed of the choice.
 
     Raises:
         CorpusError: if there are fewer.
@@ -128,17 +130,17 @@ class OtherDocuments:
     def __init__(self, parses: Sequence[DiscourseParse], seed: int = 0) -> None:
         if len({parse.text_digest for parse in parses}) < 2:
             raise CorpusError(
-                f"ablation other takes another training document's discourse, and {len(parses)} training document(s) "
-                "have one: give more documents, or another ablation"
+                f"ablation other takes the discourse of another training document, but only {len(parses)} training "
+                "document(s) have any: give more documents, or another ablation"
             )
         self.parses, self.seed = sorted(parses, key=lambda parse: (parse.size, parse.text_digest)), seed
 
     def choose(self, parse: DiscourseParse, size: int) -> DiscourseParse:
-        """The parse that takes the place of a document's own.
+        """Choose the parse that replaces that of a document.
 
         Args:
-            parse: the document's own.
-            size: EDUs that are read.
+            parse: parse of the document.
+            size: number of EDUs that are read.
         """
         others = [other for other in self.parses if other.text_digest != parse.text_digest]
         long_enough = [other for other in others if other.size >= size]
@@ -146,22 +148,22 @@ class OtherDocuments:
         return candidates[document_seed(self.seed, parse.text_digest) % len(candidates)]
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
-        """gamma of another document's EDUs at the relative positions of the first `size` EDUs of this one, [E]."""
+        """Return gamma of another document at the relative positions of the first `size` EDUs of this one, [E]."""
         gamma = self.choose(parse, size).gamma
         return gamma[torch.arange(size) * min(len(gamma), size) // size]
 
     def codes(self, parse: DiscourseParse, size: int, half_width: int) -> Tensor:
-        """Codes of another document's LDD, fitted to the first `size` EDUs of this one: uint8 [E, 2b + 1, R]."""
+        """Return codes of another document's LDD, fitted to the first `size` EDUs of this one: uint8 [E, 2b + 1, R]."""
         other = self.choose(parse, size)
         return fit_to_size(other.code(min(half_width, other.size - 1)), size, half_width)
 
 
 def evenly_spread(sizes: dict[str, int], count: int) -> list[str]:
-    """At most `count` keys whose sizes are evenly spread over the quantiles of all, the smallest and largest included.
+    """Return at most `count` keys at evenly spaced quantiles of size, including the smallest and the largest.
 
     Args:
         sizes: size of each key.
-        count: 2 or more.
+        count: maximal number of keys, at least 2.
     """
     keys = sorted(sizes, key=lambda key: (sizes[key], key))
     if len(keys) <= count:

@@ -1,4 +1,4 @@
-"""RST trees as dependencies between EDUs, and back."""
+"""Conversion between RST trees and dependencies between EDUs."""
 
 from collections import defaultdict
 from itertools import pairwise
@@ -8,17 +8,17 @@ from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
 
 
 class Dependencies(NamedTuple):
-    """A tree as dependencies between EDUs, a value an EDU.
+    """An RST tree as dependencies, with one value per EDU.
 
-    The head of a node is that of its first nucleus; the heads of its other children depend on it. Nodes with the same
-    head are told apart by their depth, 0 for the innermost: it makes the conversion lossless for every tree whose
-    nuclei of one node share their relation.
+    The head of a node is that of its first nucleus; the heads of its other children depend on it. The depth
+    distinguishes nodes with the same head, 0 for the innermost. The conversion is lossless for every tree in which all
+    nuclei of a node have the same relation.
 
     Attributes:
-        heads: the EDU that each depends on, -1 for the root.
-        relations: `ROOT` for the root.
-        nuclearity: `m` for a further nucleus, `s` for a satellite, `root`.
-        depths: order in which the dependents of one head are attached; those of one node have the same.
+        heads: index of the head of each EDU, -1 for the root.
+        relations: relation to the head, `ROOT` for the root.
+        nuclearity: `m` for a further nucleus, `s` for a satellite, `root` for the root.
+        depths: order in which dependents are attached to a head; those of one node have the same depth.
     """
 
     heads: tuple[int, ...]
@@ -28,15 +28,15 @@ class Dependencies(NamedTuple):
 
 
 def from_dependencies(dependencies: Dependencies) -> Tree:
-    """The tree that dependencies stand for.
+    """Convert dependencies to a tree.
 
     Raises:
-        TreeError: if there is not one root, there is a cycle, or dependencies cross.
+        TreeError: if there is no single root, or there is a cycle or crossing dependencies.
     """
     heads, relations, kinds, depths = dependencies
     if not len(heads) == len(relations) == len(kinds) == len(depths):
         lengths = ", ".join(str(len(column)) for column in dependencies)
-        raise TreeError(f"heads, relations, nuclearity and depths have {lengths} values; they need one an EDU")
+        raise TreeError(f"heads, relations, nuclearity and depths have {lengths} values; each needs one per EDU")
     dependents = _dependents(heads)
     order = list(dependents[-1])
     for edu in order:
@@ -58,7 +58,7 @@ def from_dependencies(dependencies: Dependencies) -> Tree:
 
 
 def _dependents(heads: tuple[int, ...]) -> dict[int, list[int]]:
-    """The EDUs that depend on each; raises TreeError if there is not one root or a head does not exist."""
+    """Return the dependents of each EDU; raise a TreeError if there is no single root or a head does not exist."""
     roots = [edu for edu, head in enumerate(heads) if head == -1]
     if len(roots) != 1:
         raise TreeError(f"{len(roots)} roots{': EDUs ' + ', '.join(map(str, roots)) if roots else ''}; a tree has one")
@@ -77,7 +77,7 @@ def _check_contiguous(children: list[tuple[int, int, int]]) -> None:
 
 
 def _node_of(children: list[tuple[int, int, int]], head: int, relations: tuple, kinds: tuple) -> Node:
-    """The node in which the given heads of children depend on one of them."""
+    """Return the node over children (start, end, head) whose heads depend on `head`."""
     letters = "".join("N" if edu == head or kinds[edu] == "m" else "S" for *_, edu in children)
     shared = next((relations[edu] for *_, edu in children if edu != head and kinds[edu] == "m"), SPAN)
     names = tuple(shared if edu == head else relations[edu] for *_, edu in children)

@@ -1,7 +1,7 @@
-"""Labelled discourse distributions (LDD): bands, their one-byte form, and those of one tree or of chance.
+"""Labelled discourse distributions (LDD): bands, one-byte encoding, LDDs of single trees and random LDDs.
 
 An LDD is p(edu_i is the nucleus of edu_j under relation l). Its band of half-width b is a tensor [E, 2b + 1, R] whose
-entry [i, b + d, l] is p(edu_i, edu_(i + d), l); the diagonal (d = 0) and what lies outside the document are zero.
+entry [i, b + d, l] is p(edu_i, edu_(i + d), l); the diagonal (d = 0) and pairs outside the document are zero.
 """
 
 from typing import Literal
@@ -17,7 +17,7 @@ _LEFT_NUCLEUS, _RIGHT_NUCLEUS = (0, 2), (1, 2)
 
 
 def inside(size: int, band: int) -> Tensor:
-    """Where a band holds pairs of two EDUs of the document: bool [E, 2b + 1], False on the diagonal."""
+    """Return the mask of a band: True at pairs of two different EDUs of the document, bool [E, 2b + 1]."""
     other = torch.arange(size)[:, None] + torch.arange(-band, band + 1)
     within = (other >= 0) & (other < size)
     within[:, band] = False
@@ -25,40 +25,42 @@ def inside(size: int, band: int) -> Tensor:
 
 
 def to_dense(band: Tensor) -> Tensor:
-    """The dense LDD of a band that reaches every pair: [E, 2b + 1, R] with b >= E - 1 -> [E, E, R].
+    """Return the dense LDD of a band that includes every pair: [E, 2b + 1, R] with b >= E - 1 -> [E, E, R].
 
     Raises:
-        ValueError: if the band does not reach every pair.
+        ValueError: if the band does not include every pair.
     """
-    size, half = band.shape[0], band.shape[1] // 2
-    if half < size - 1:
-        raise ValueError(f"a band of {half} EDUs to each side does not hold all pairs of {size} EDUs")
-    offset = torch.arange(size) - torch.arange(size)[:, None] + half
+    size, half_width = band.shape[0], band.shape[1] // 2
+    if half_width < size - 1:
+        raise ValueError(f"a band of {half_width} EDUs to each side does not include all pairs of {size} EDUs")
+    offset = torch.arange(size) - torch.arange(size)[:, None] + half_width
     return band[torch.arange(size)[:, None], offset]
 
 
-def resize(band: Tensor, half: int) -> Tensor:
-    """A band cut, or filled up with zeros, to another half-width: [E, 2b + 1, R] -> [E, 2 half + 1, R]."""
-    more = half - band.shape[1] // 2
-    if more <= 0:
-        return band[:, -more : band.shape[1] + more]
-    return torch.nn.functional.pad(band, (0, 0, more, more))
+def resize(band: Tensor, half_width: int) -> Tensor:
+    """Truncate or zero-pad a band to another half-width: [E, 2b + 1, R] -> [E, 2 half_width + 1, R]."""
+    extra = half_width - band.shape[1] // 2
+    if extra <= 0:
+        return band[:, -extra : band.shape[1] + extra]
+    return torch.nn.functional.pad(band, (0, 0, extra, extra))
 
 
 def encode(p: Tensor) -> Tensor:
-    """Probabilities in one byte, round(255 sqrt(p)), uint8: the error is at most sqrt(p) / 255 + 4e-6, and the smallest
-    value beside zero 1.5e-5 (small probabilities matter where their logarithm is taken).
+    """Encode probabilities in one byte, round(255 sqrt(p)), uint8.
+
+    The error is at most sqrt(p) / 255 + 4e-6, and the smallest positive value 1.5e-5: small probabilities matter where
+    their logarithm is used.
 
     Raises:
-        ValueError: if a value is no probability.
+        ValueError: if a value is not a probability.
     """
-    if p.numel() and not (p.min() >= -1e-4 and p.max() <= 1 + 1e-4):  # so written, NaN fails too
+    if p.numel() and not (p.min() >= -1e-4 and p.max() <= 1 + 1e-4):  # this form also rejects NaN
         raise ValueError(f"an LDD holds probabilities, got values from {p.min():.4g} to {p.max():.4g}")
     return p.float().clamp(0, 1).sqrt().mul(255).round().to(torch.uint8)
 
 
 def decode(code: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Probabilities of `encode`'s bytes, on their device."""
+    """Decode the bytes of `encode`, on their device."""
     return code.to(torch.float32).div_(255).square_().to(dtype)
 
 
@@ -70,26 +72,26 @@ def tree_ldd(
     band: int | None = None,
     probability: Tensor | None = None,
 ) -> Tensor:
-    """The LDD of one binary tree: 1 where edu_i is the nucleus of edu_j at their lowest common ancestor.
+    """Return the LDD of one binary tree: 1 where edu_i is the nucleus of edu_j at their lowest common ancestor.
 
-    With `side`, i lies on a nucleus side of that node; with `nucleus`, i's own leaf is a nucleus besides. Each node is
-    named by its split; a pair's lowest common ancestor is the one with the longest span among the splits between the
-    two, so one running maximum along the offset finds it for all pairs.
+    With `side`, edu_i is on a nucleus side of that node; with `nucleus`, it is also a nucleus of its own parent. A node
+    is identified by its split. The lowest common ancestor of a pair is the node with the longest span among the splits
+    between the two EDUs, so one cumulative maximum along the offset finds it for all pairs.
 
     Args:
         tree: nodes (start, split, end, nuclearity, relation) over EDUs start ... split and split + 1 ... end, inclusive
             as in `trees.Span`, [E - 1, 5].
         size: number of EDUs E.
         relations: number of relations R.
-        rows: the reading of "only nucleus EDUs carry probability".
-        band: half-width b; None is E - 1, that is every pair.
+        rows: which EDUs carry probability, `side` or `nucleus`.
+        band: half-width b; E - 1 by default, which includes every pair.
         probability: value of each node instead of 1, [E - 1].
 
     Returns:
-        The band [E, 2b + 1, R], float32; of zeros and ones where no probabilities are given.
+        The band [E, 2b + 1, R], float32; zeros and ones unless `probability` is given.
 
     Raises:
-        ValueError: if the nodes are no binary tree over the EDUs.
+        ValueError: if the nodes are not a binary tree over the EDUs.
     """
     tree = check_tree(tree, size, relations).long()
     band = max(0, size - 1) if band is None else band
@@ -101,14 +103,14 @@ def tree_ldd(
     by_split[tree[:, 1]] = tree
     if probability is not None:
         value[tree[:, 1]] = probability.float()
-    # the longest span wins, and its split is carried along; behind the document there are zeros
+    # the key orders nodes by length of span and carries the split; zeros pad the end of the document
     key = (by_split[:, 2] - by_split[:, 0]) * size + torch.arange(size - 1)
     key = torch.cat([key, key.new_zeros(reach)])
     top = key.unfold(0, reach, 1)[: size - 1].cummax(1).values % size  # [E - 1, reach]: split of lca(i, i + 1 + column)
     first = torch.arange(size - 1)[:, None].expand(-1, reach)
     offset = torch.arange(1, reach + 1).expand(size - 1, -1)
-    real = first + offset < size
-    first, offset, node, value = first[real], offset[real], by_split[top[real]], value[top[real]]
+    valid = first + offset < size
+    first, offset, node, value = first[valid], offset[valid], by_split[top[valid]], value[top[valid]]
     left, right = (torch.isin(node[:, 3], torch.tensor(ids)) for ids in (_LEFT_NUCLEUS, _RIGHT_NUCLEUS))
     out[first[left], band + offset[left], node[left, 4]] = value[left]
     out[(first + offset)[right], band - offset[right], node[right, 4]] = value[right]
@@ -118,9 +120,9 @@ def tree_ldd(
 
 
 def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor | None = None) -> Tensor:
-    """gamma of one binary tree: the mean over all EDUs b of the sum over relations of `tree_ldd`'s p(a, b, l).
+    """Return gamma of one binary tree: the mean over all EDUs b of the sum over relations of p(a, b, l) (`tree_ldd`).
 
-    An EDU of a nucleus side of a node is the nucleus of all EDUs of the node's other side.
+    An EDU on a nucleus side of a node is the nucleus of all EDUs on the other side.
 
     Args:
         tree, size, rows, probability: as in `tree_ldd`.
@@ -142,8 +144,10 @@ def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor
 
 
 def band_gamma(band: Tensor) -> Tensor:
-    """gamma of each EDU as far as a band says: the sum over relations, a mean over the pairs that it holds, times
-    (E - 1) / E for the EDU itself. Exact where the band reaches every pair: [E, 2b + 1, R] -> [E].
+    """Estimate gamma of each EDU from a band: [E, 2b + 1, R] -> [E].
+
+    It is the sum over relations, averaged over the pairs of the band, times (E - 1) / E, as an EDU is not paired with
+    itself. Exact if the band includes every pair.
     """
     size = len(band)
     pairs = inside(size, band.shape[1] // 2).sum(1).clamp(min=1).to(band.device)
@@ -151,7 +155,7 @@ def band_gamma(band: Tensor) -> Tensor:
 
 
 def nucleus_leaves(tree: Tensor, size: int) -> Tensor:
-    """Which EDUs are a nucleus of the node right above them: bool [E]; a single EDU is one."""
+    """Return which EDUs are a nucleus of their parent, bool [E]; True for a single EDU."""
     nuclei = torch.ones(size, dtype=torch.bool)
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)
     left, right = split == start, end == split + 1
@@ -161,39 +165,41 @@ def nucleus_leaves(tree: Tensor, size: int) -> Tensor:
 
 
 def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
-    """The same nodes, if they are a binary tree over EDUs 0 ... E - 1 (in any order).
+    """Validate that nodes, in any order, are a binary tree over EDUs 0 ... E - 1, and return them.
 
     Raises:
-        ValueError: if not, with the first node that is wrong.
+        ValueError: if they are not; the message shows the first invalid node.
     """
     if tree.shape != (max(0, size - 1), 5):
         raise ValueError(f"a binary tree over {size} EDUs has nodes [{max(0, size - 1)}, 5], got {list(tree.shape)}")
     start, split, end, nuclearity, relation = tree.long().unbind(1)
-    wrong = (start < 0) | (start > split) | (split >= end) | (end >= size)
-    wrong |= (nuclearity < 0) | (nuclearity >= len(NUCLEARITIES)) | (relation < 0) | (relation >= relations)
-    if wrong.any():
-        raise ValueError(f"node {tree[wrong][0].tolist()} of a tree over {size} EDUs and {relations} relations: wrong")
+    invalid = (start < 0) | (start > split) | (split >= end) | (end >= size)
+    invalid |= (nuclearity < 0) | (nuclearity >= len(NUCLEARITIES)) | (relation < 0) | (relation >= relations)
+    if invalid.any():
+        node = tree[invalid][0].tolist()
+        raise ValueError(f"node {node} of a tree over {size} EDUs and {relations} relations is invalid")
     if size > 1:
-        # every span but the whole and the leaves is split by one node and a child of one: a tree
+        # in a tree, every span but the root is a child of exactly one node, and all spans but leaves are nodes
         split_spans = set(zip(start.tolist(), end.tolist()))
         children = [*zip(start.tolist(), split.tolist()), *zip((split + 1).tolist(), end.tolist())]
         wanted = {(0, size - 1), *(span for span in children if span[0] < span[1])}
         if len(set(children)) < len(children) or split_spans != wanted:
             odd = sorted(split_spans ^ wanted) or sorted(span for span in children if children.count(span) > 1)
-            raise ValueError(f"the nodes are no binary tree over {size} EDUs; see the one over EDUs {odd[0]}")
+            raise ValueError(f"the nodes are not a binary tree over {size} EDUs; see the one over EDUs {odd[0]}")
     return tree
 
 
 def random_ldd(size: int, band: int, relations: int, share: float = 1.0, seed: int = 0) -> Tensor:
-    """Chance instead of discourse (the ablation RIA): a value in [0, 1) that depends on i, j, l and the seed alone, so
-    that it is identical in every document and for every band.
+    """Return a random LDD (the ablation RIA): values in [0, 1) that depend only on i, j, l and the seed.
+
+    They are therefore identical in every document and for every half-width.
 
     Args:
         size: number of EDUs E.
         band: half-width b.
         relations: number of relations R.
-        share: share of values that are not zero.
-        seed: of the values.
+        share: fraction of non-zero values.
+        seed: seed of the values.
 
     Returns:
         The band [E, 2b + 1, R], float32, zero on the diagonal and outside the document.
@@ -201,25 +207,25 @@ def random_ldd(size: int, band: int, relations: int, share: float = 1.0, seed: i
     code = _random_codes(size, band, relations, seed)  # [E, 2b + 1, R]
     values = _unit(code)
     if share < 1:
-        values = values * (_unit(_scrambled(code + 1)) < share)
+        values = values * (_unit(_mix_bits(code + 1)) < share)
     return values * inside(size, band).unsqueeze(-1)
 
 
 def random_draws(size: int, band: int, relations: int, seed: int = 0) -> Tensor:
-    """What decides in `random_ldd` which values are zero: those whose draw is not below `share`, [E, 2b + 1, R]."""
-    return _unit(_scrambled(_random_codes(size, band, relations, seed) + 1))
+    """Return the draws of `random_ldd`, [E, 2b + 1, R]: a value is zero if its draw is not below `share`."""
+    return _unit(_mix_bits(_random_codes(size, band, relations, seed) + 1))
 
 
 def _random_codes(size: int, band: int, relations: int, seed: int) -> Tensor:
-    """32-bit numbers that depend on i, j, l and the seed, int64 [E, 2b + 1, R]."""
+    """Return 32-bit hashes of i, j, l and the seed, int64 [E, 2b + 1, R]."""
     i = torch.arange(size)[:, None, None]
     j = i + torch.arange(-band, band + 1)[:, None]
-    code = _scrambled(_scrambled(_scrambled(torch.tensor(seed) + 1) + i) + j)
-    return _scrambled(code + torch.arange(relations))
+    code = _mix_bits(_mix_bits(_mix_bits(torch.tensor(seed) + 1) + i) + j)
+    return _mix_bits(code + torch.arange(relations))
 
 
-def _scrambled(x: Tensor) -> Tensor:
-    """A bijection of 32-bit numbers whose every bit depends on every bit (multiply and shift)."""
+def _mix_bits(x: Tensor) -> Tensor:
+    """Mix the bits of 32-bit integers bijectively (multiply and shift)."""
     for shift, factor in ((16, 0x45D9F3B), (16, 0x45D9F3B), (16, 1)):
         x = x & 0xFFFFFFFF
         x = ((x ^ (x >> shift)) * factor) & 0xFFFFFFFF
@@ -227,5 +233,5 @@ def _scrambled(x: Tensor) -> Tensor:
 
 
 def _unit(code: Tensor) -> Tensor:
-    """32-bit numbers to [0, 1), float32."""
+    """Map 32-bit integers to [0, 1), float32."""
     return (code >> 8).float() / 2**24

@@ -1,30 +1,30 @@
-"""Trees as text for a terminal and as SVG. EDUs are numbered from 1, as in treebanks."""
+"""Drawing of trees as text and as SVG. EDUs are numbered from 1, as in treebanks."""
 
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 from datamodules.discourse.trees import SPAN, Node, Tree
-from datamodules.text.lines import cut, one_line
+from datamodules.text.lines import one_line, shorten
 
-ROW, TOP = 26, 40  # height of an EDU's row, and what stands above the first, in pixels
-WIDEST_STEP, TREE_WIDTH = 22, 700  # between levels; what the levels of a deep tree share
-LETTER = 6.0  # rough width of a letter of 11 pixels
+ROW, TOP = 26, 40  # height of a row, and space above the first, in pixels
+MAX_STEP, MAX_TREE_WIDTH = 22, 700  # maximal distance between levels, and width of the whole tree
+LETTER = 6.0  # approximate width of a letter of 11 pixels
 NUCLEUS, SATELLITE = "#1b4f8a", "#c0561a"
 
 
 def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
-    """The tree as an outline, a line a node or EDU, each with N or S for what it is to its parent.
+    """Draw a tree as an outline with one line per node or EDU, each with N (nucleus) or S (satellite).
 
-    A node shows its relation, its nuclearity and its EDUs; an EDU its number and its text, cut to the width. Where a
-    tree is so deep that its branches would fill half the width, their left part is cut, and the level stands instead.
+    Nodes show relation, nuclearity and range of EDUs; EDUs show number and text, shortened to the width. If the
+    branches of a deep tree exceed half the width, their left part is replaced by the level.
 
     Args:
-        tree: binary or n-ary.
-        edu_texts: one text an EDU.
-        width: of a line, in characters; at least 40.
+        tree: binary or n-ary tree.
+        edu_texts: text of each EDU.
+        width: length of a line in characters, at least 40.
 
     Raises:
-        ValueError: if there are not as many texts as EDUs, or the width is too small.
+        ValueError: if the number of texts differs from that of EDUs, or the width is too small.
     """
     _check(tree, edu_texts)
     if width < 40:
@@ -35,7 +35,7 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
         (start, end), letter, branch, below = pending.pop()
         node = tree.node(start, end)
         what = f"[{start + 1}] {one_line(edu_texts[start])}" if node is None else _title(node)
-        lines.append(cut(_shortened(branch, width // 2) + (f"{letter} " if letter else "") + what, width))
+        lines.append(shorten(_shorten_branch(branch, width // 2) + (f"{letter} " if letter else "") + what, width))
         if node is None:
             continue
         last = len(node.starts) - 1
@@ -46,23 +46,23 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
 
 
 def draw_svg(tree: Tree, edu_texts: Sequence[str], letters: int = 100) -> str:
-    """The tree as a standalone SVG image: levels from left to right, a row an EDU.
+    """Draw a tree as a standalone SVG image: levels from left to right, one row per EDU.
 
-    A node stands on the line between its first two children, and no other node does: labels cannot overlap, and the
-    image grows by 26 pixels an EDU. Nuclei hang on thick blue lines, satellites on thin orange ones. The whole text of
-    an EDU shows where the pointer rests on it.
+    A node is drawn between the rows of its first two children. No two nodes share this position, so that labels do not
+    overlap, and the image grows by 26 pixels per EDU. Lines to nuclei are thick and blue, to satellites thin and
+    orange. Tooltips show whole EDUs.
 
     Args:
-        tree: binary or n-ary.
-        edu_texts: one text an EDU.
-        letters: at which EDUs are cut.
+        tree: binary or n-ary tree.
+        edu_texts: text of each EDU.
+        letters: maximal number of letters of a displayed EDU.
 
     Raises:
-        ValueError: if there are not as many texts as EDUs.
+        ValueError: if the number of texts differs from that of EDUs.
     """
     _check(tree, edu_texts)
     levels = _levels(tree)
-    step = min(WIDEST_STEP, TREE_WIDTH / max(1, max(levels.values())))
+    step = min(MAX_STEP, MAX_TREE_WIDTH / max(1, max(levels.values())))
     left = {extent: 12 + step * level for extent, level in levels.items()}
     shapes, rightmost = [], left[0, 0] if tree.size == 1 else 0.0
     for node in tree.nodes:
@@ -75,7 +75,7 @@ def draw_svg(tree: Tree, edu_texts: Sequence[str], letters: int = 100) -> str:
     for edu, text in enumerate(texts):
         y = _height(tree, edu, edu)
         shapes.append(f'<path class="guide" d="M{left[edu, edu]:.1f} {y}H{column:.1f}"/>')
-        shown = escape(cut(f"{edu + 1}  {text}", letters))
+        shown = escape(shorten(f"{edu + 1}  {text}", letters))
         shapes.append(f'<text class="edu" x="{column + 6:.1f}" y="{y + 4}">{shown}<title>{escape(text)}</title></text>')
     longest = max(min(letters, len(text) + 6) for text in texts)
     return _page(shapes, column + 20 + 7.2 * longest, TOP + ROW * tree.size + 10)
@@ -86,8 +86,8 @@ def _check(tree: Tree, edu_texts: Sequence[str]) -> None:
         raise ValueError(f"{len(edu_texts)} texts for a tree of {tree.size} EDUs")
 
 
-def _shortened(branch: str, limit: int) -> str:
-    """The lines before a node, or the level and the right part of them."""
+def _shorten_branch(branch: str, limit: int) -> str:
+    """Return the branches before a node, or the level and their right part if they exceed the limit."""
     if len(branch) <= limit:
         return branch
     level = f"{len(branch) // 3}… "
@@ -99,12 +99,12 @@ def _title(node: Node) -> str:
 
 
 def _label(node: Node) -> str:
-    """The relation of a node; all of them where its children have several."""
+    """Return the relation of a node, or all of them if its children have different ones."""
     return ", ".join(dict.fromkeys(name for name in node.relations if name != SPAN))
 
 
 def _levels(tree: Tree) -> dict[tuple[int, int], int]:
-    """How far each node and EDU is from the root."""
+    """Return the distance of each node and EDU from the root."""
     levels = {(0, tree.size - 1): 0}
     for node in tree.nodes:
         levels |= {child: levels[node.start, node.end] + 1 for child in node.children}
@@ -112,13 +112,13 @@ def _levels(tree: Tree) -> dict[tuple[int, int], int]:
 
 
 def _height(tree: Tree, start: int, end: int) -> float:
-    """Where an EDU or a node stands: in the middle of its row, or between the rows of its first two children."""
+    """Return the y position: the middle of the row of an EDU, or between the first two children of a node."""
     node = tree.node(start, end)
     return TOP + (ROW * start + ROW / 2 if node is None else ROW * node.starts[1])
 
 
 def _branches(tree: Tree, node: Node, left: dict[tuple[int, int], float]) -> list[str]:
-    """Lines from a node to each child: down or up, then to the right."""
+    """Return the lines from a node to each child: vertical, then horizontal."""
     x, y = left[node.start, node.end], _height(tree, node.start, node.end)
     lines = []
     for child, letter in zip(node.children, node.nuclearity, strict=True):

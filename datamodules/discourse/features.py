@@ -1,8 +1,8 @@
-"""What a discourse parser sees of a text: tokens, the EDU that each is part of, sentences and paragraphs."""
+"""Features of discourse parsers: tokens and their EDUs, sentences and paragraphs."""
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -24,22 +24,22 @@ Node = tuple[int, int, int, int]  # start, split, end, class
 
 
 def label_classes(inventory: Inventory) -> list[tuple[str, str]]:
-    """All that a node can be: every nuclearity with every coarse relation, in the order of the parser's classes."""
+    """Return the classes of nodes: each nuclearity with each coarse relation, in the order of the parser."""
     return [(nuclearity, relation) for nuclearity in NUCLEARITIES for relation in inventory.coarse]
 
 
 @dataclass
 class ParserFeatures:
-    """A text with EDUs as numbers. T tokens, E EDUs.
+    """Features of a text with T tokens and E EDUs.
 
     Attributes:
-        id: of the text.
-        digest: of the text and its EDUs: documents with the same digest have the same EDU vectors.
-        tokens: ids [T] of an encoder's pieces, or hashed features of words [T, FEATURES].
-        token_edus: the EDU that a token is part of, -1 for none, [T].
-        sentence: index of the sentence that each EDU begins in, [E].
-        paragraph: index of its paragraph, [E].
-        nodes: gold nodes (start, split, end, class), [E - 1, 4]; none where nobody knows.
+        id: id of the text.
+        digest: digest of the text and its EDUs; texts with the same digest have the same EDU vectors.
+        tokens: ids of subwords [T], or hashed features of words [T, FEATURES].
+        token_edus: index of the EDU of each token, -1 for none, [T].
+        sentence: index of the sentence in which each EDU begins, [E].
+        paragraph: index of the paragraph in which each EDU begins, [E].
+        nodes: gold nodes (start, split, end, class), [E - 1, 4]; [0, 4] if unknown.
     """
 
     id: str
@@ -59,14 +59,14 @@ class ParserFeatures:
 def parser_features(
     request: Request, edus: Sequence[Offsets], subwords: Subwords | None, nodes: Sequence[Node] = (), name: str = ""
 ) -> ParserFeatures:
-    """The features of a text.
+    """Return the features of a text.
 
     Args:
-        request: text, and sentences and paragraphs where somebody knows them.
-        edus: characters of its EDUs, at least one.
+        request: text, and sentences and paragraphs if known.
+        edus: character offsets of the EDUs, at least one.
         subwords: tokenizer of the encoder; None for hashed words.
         nodes: gold nodes, for training.
-        name: id, for messages.
+        name: id of the text, also for messages.
 
     Raises:
         CorpusError: if a sentence or a paragraph lies outside the text.
@@ -98,18 +98,18 @@ def parser_features(
 
 @dataclass
 class ParserBatch(Batch):
-    """Texts with EDUs; T tokens and N nodes in all, up to E EDUs each.
+    """Batch of texts with T tokens and N nodes in all, and up to E EDUs each.
 
     Attributes:
-        digests: of each text and its EDUs.
-        tokens: [T] or [T, FEATURES].
-        token_counts: tokens of each text.
-        token_edus: EDU within its text, -1 for none, [T].
+        digests: digest of each text and its EDUs.
+        tokens: tokens of all texts, [T] or [T, FEATURES].
+        token_counts: number of tokens of each text.
+        token_edus: index of the EDU of each token within its text, -1 for none, [T].
         edu_tokens: number of tokens of each EDU, [B, E].
-        sentence: [B, E].
-        paragraph: [B, E].
-        sizes: EDUs of each text, [B], in the host's memory.
-        nodes: (text, start, split, end, class), [N, 5].
+        sentence: index of the sentence of each EDU, [B, E].
+        paragraph: index of the paragraph of each EDU, [B, E].
+        sizes: number of EDUs of each text, [B], in host memory.
+        nodes: gold nodes (text, start, split, end, class), [N, 5].
     """
 
     digests: list[str]
@@ -124,8 +124,7 @@ class ParserBatch(Batch):
 
     @classmethod
     def of(cls, texts: list[ParserFeatures]) -> Self:
-        """A batch of texts."""
-        together: Callable[[list[Tensor]], Tensor] = lambda rows: pad_sequence(rows, batch_first=True)  # noqa: E731
+        """Build a batch of texts."""
         counts = [torch.bincount(t.token_edus[t.token_edus >= 0], minlength=t.size) for t in texts]
         nodes = [torch.cat([torch.full_like(t.nodes[:, :1], i), t.nodes], 1) for i, t in enumerate(texts)]
         return cls(
@@ -135,9 +134,9 @@ class ParserBatch(Batch):
             tokens=torch.cat([text.tokens for text in texts]),
             token_counts=[len(text.tokens) for text in texts],
             token_edus=torch.cat([text.token_edus for text in texts]),
-            edu_tokens=together(counts),
-            sentence=together([text.sentence for text in texts]),
-            paragraph=together([text.paragraph for text in texts]),
+            edu_tokens=pad_sequence(counts, batch_first=True),
+            sentence=pad_sequence([text.sentence for text in texts], batch_first=True),
+            paragraph=pad_sequence([text.paragraph for text in texts], batch_first=True),
             sizes=torch.tensor([text.size for text in texts]),
             nodes=torch.cat(nodes),
         )

@@ -1,4 +1,4 @@
-"""Inventories of relations: from the fine relations of a treebank to its coarse classes."""
+"""Inventories of relations: mapping from the fine relations of a treebank to coarse classes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,12 +52,12 @@ _RST_DT = {
 
 @dataclass(frozen=True)
 class Inventory:
-    """The relations of a treebank and the classes that they belong to.
+    """Relations of a treebank and their classes.
 
     Attributes:
-        name: of the inventory.
-        classes: class of each fine relation, in lower case; a class belongs to itself.
-        suffixes: what may stand behind a fine relation without changing its class, as `-e` of RST-DT for embedded.
+        name: name of the inventory.
+        classes: class of each fine relation in lower case, including the classes themselves.
+        suffixes: suffixes of fine relations that do not affect the class, such as `-e` (embedded) in RST-DT.
     """
 
     name: str
@@ -70,11 +70,11 @@ class Inventory:
         return sorted(set(self.classes.values()))
 
     def class_of(self, relation: str, unknown: str = "error") -> str:
-        """The class of a relation in whatever case.
+        """Return the class of a relation, ignoring case.
 
         Args:
             relation: fine relation, or a class.
-            unknown: `error`, or `keep` to return a relation that is not in the inventory as it is.
+            unknown: `error`, or `keep` to return a relation that is not in the inventory unchanged.
 
         Raises:
             TreebankError: if the relation is unknown and `unknown` is `error`.
@@ -93,8 +93,8 @@ class Inventory:
         if unknown == "keep":
             return relation
         raise TreebankError(
-            f"the relation {relation!r} is not one of {self.name}; take its treebank's inventory "
-            "(--model.inventory gum, rst_dt, or its own names), or keep unknown ones"
+            f"the relation {relation!r} is not in the inventory {self.name}; choose that of its treebank "
+            "(--model.inventory gum, rst_dt, or a list of names), or keep unknown relations"
         )
 
 
@@ -107,7 +107,7 @@ GUM = _inventory("GUM", {group: [f"{group}-{kind}" for kind in kinds.split()] fo
 RST_DT = _inventory(
     "RST-DT",
     {group: names.split() for group, names in _RST_DT.items()},
-    ("-e", "-n", "-s"),  # embedded; whether the nucleus or the satellite is, say, the consequence
+    ("-e", "-n", "-s"),  # embedded; whether nucleus or satellite has the role, such as consequence
 )
 INVENTORIES = {"gum": GUM, "rst_dt": RST_DT}
 
@@ -116,30 +116,32 @@ def inventory_of(choice: Sequence[str] | Mapping[str, Sequence[str]] | str) -> I
     """Return the inventory that an argument names.
 
     Args:
-        choice: `gum`, `rst_dt`, or a treebank's own relations, in whatever case: a list of names, each a class by
-            itself, or the names that belong to each class.
+        choice: `gum`, `rst_dt`, or the relations of a treebank in any case: a list of names, each of which is a class,
+            or the names of each class.
 
     Raises:
-        ValueError: if there is no inventory of that name, or own relations are none, reserved, or in two classes.
+        ValueError: if the name is unknown, or relations are missing, reserved, or in two classes.
     """
     if isinstance(choice, str):
         if choice not in INVENTORIES:
-            own = "or own relations, such as [cause, contrast] or {cause: [reason, result], contrast: []}"
-            raise ValueError(f"inventory {choice!r}: there are {', '.join(INVENTORIES)}, {own}")
+            lists = "or your relations, such as [cause, contrast] or {cause: [reason, result], contrast: []}"
+            raise ValueError(f"inventory {choice!r} is unknown; give {', '.join(INVENTORIES)}, {lists}")
         return INVENTORIES[choice]
     groups = choice if isinstance(choice, Mapping) else {name: [] for name in choice}
     classes: dict[str, str] = {}
     for group, names in groups.items():
         for name in (group, *names):
-            known = classes.setdefault(name.lower(), group.lower())
-            if known != group.lower() or name.lower() == SPAN:
-                problem = "is the name of no relation" if name.lower() == SPAN else f"is in {known!r} and in {group!r}"
-                raise ValueError(f"inventory: {name!r} {problem}; leave it out of one")
+            first_group = classes.setdefault(name.lower(), group.lower())
+            if name.lower() == SPAN:
+                raise ValueError(f"inventory: {name!r} is reserved and not a relation; leave it out")
+            if first_group != group.lower():
+                raise ValueError(f"inventory: {name!r} is in {first_group!r} and in {group!r}; leave it out of one")
     if not classes:
-        raise ValueError("inventory: own relations are at least one")
+        raise ValueError("inventory: give at least one relation")
     return Inventory("the treebank's own relations", classes)
 
-# How many nodes of the binary trees of GUM's 178 training documents (release of May 2025) have each class.
+
+# Number of nodes of each class in the binary trees of the 178 training documents of GUM (release of May 2025).
 GUM_COUNTS = {
     "adversative": 1502, "attribution": 1430, "causal": 982, "context": 1984, "contingency": 395, "elaboration": 4462,
     "evaluation": 889, "explanation": 1309, "joint": 4476, "mode": 419, "organization": 1849, "purpose": 809,
@@ -150,16 +152,16 @@ GUM_COUNTS = {
 def coarsened(
     documents: Iterable[TreebankDocument], inventory: Inventory = GUM, unknown: str = "error", where: str = ""
 ) -> list[TreebankDocument]:
-    """The documents with the classes of their relations; those without a tree as they are.
+    """Replace the relations in the trees of documents by their classes.
 
     Args:
-        documents: with trees of that treebank.
-        inventory: `GUM` or `RST_DT`.
-        unknown: what becomes of a relation that is not in it: `error`, or `keep`.
-        where: file or folder that they come from, for the message.
+        documents: documents of a treebank; those without a tree are returned unchanged.
+        inventory: inventory of the treebank.
+        unknown: `error` or `keep`, see `Inventory.class_of`.
+        where: file or folder of the documents, for messages.
 
     Raises:
-        TreebankError: for an unknown relation, with the document's id and the EDUs of the node that bears it.
+        TreebankError: if a relation is unknown; the message has the id of the document and the EDUs of the node.
     """
     result = []
     for document in documents:

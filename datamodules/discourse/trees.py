@@ -1,7 +1,6 @@
-"""RST trees over the EDUs of a document: binary or n-ary, flat in memory, without recursion.
+"""RST trees over the EDUs of a document: binary or n-ary, stored as a flat list of nodes.
 
-A tree is stored as the nodes that it has, each with where its children begin. All that walks it is a loop, so that a
-tree of thousands of EDUs, however deep, is no deeper than another.
+Each node has the first EDU of each child. All algorithms are loops without recursion, so that trees can be deep.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,11 +9,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-SPAN = "span"  # the relation of the only nucleus of a node: that of its satellites says it all
+SPAN = "span"  # relation of the only nucleus of a node, whose satellites have the actual relations
 
 
 class TreeError(ValueError):
-    """What is no RST tree: one line with the EDUs where it goes wrong."""
+    """Raised for an invalid RST tree; the message has the EDUs of the problem."""
 
 
 class Span(NamedTuple):
@@ -25,7 +24,7 @@ class Span(NamedTuple):
         split: last EDU of the left child; the right one is `split + 1` to `end`.
         end: last EDU, inclusive.
         nuclearity: `NS`, `SN` or `NN`.
-        relation: that of the satellite, or the one that the nuclei of `NN` share.
+        relation: relation of the satellite, or of both nuclei of `NN`.
     """
 
     start: int
@@ -41,8 +40,8 @@ class Node(NamedTuple):
     Attributes:
         starts: first EDU of each child, in order; at least two.
         end: last EDU of the node, inclusive.
-        nuclearity: a letter a child, `N` or `S`; at least one `N`.
-        relations: one a child: a satellite's own, that of a nucleus among others, `span` for a single nucleus.
+        nuclearity: one letter per child, `N` or `S`; at least one `N`.
+        relations: one per child: that of a satellite, that shared by several nuclei, or `span` for a single nucleus.
     """
 
     starts: tuple[int, ...]
@@ -63,32 +62,32 @@ class Node(NamedTuple):
 
     @property
     def relation(self) -> str:
-        """The relation of the first satellite, or of the first nucleus where there is none."""
+        """Relation of the first satellite, or of the first nucleus if there is none."""
         return self.relations[self.nuclearity.find("S") if "S" in self.nuclearity else 0]
 
 
 def mononuclear(start: int, split: int, end: int, nuclearity: str, relation: str) -> Node:
-    """A node of two children, a nucleus and a satellite."""
+    """Return a node with two children, a nucleus and a satellite."""
     relations = (SPAN, relation) if nuclearity == "NS" else (relation, SPAN)
     return Node((start, split + 1), end, nuclearity, relations)
 
 
 def multinuclear(starts: Iterable[int], end: int, relation: str) -> Node:
-    """A node whose children are all nuclei and share a relation."""
+    """Return a node whose children are all nuclei with the same relation."""
     starts = tuple(starts)
     return Node(starts, end, "N" * len(starts), (relation,) * len(starts))
 
 
 @dataclass(frozen=True)
 class Tree:
-    """An RST tree over EDUs 0 to `size - 1`. Equal trees are equal objects; a tree of one EDU has no nodes.
+    """An RST tree over EDUs 0 to `size - 1`; a tree of one EDU has no nodes.
 
     Attributes:
         size: number of EDUs.
-        nodes: internal nodes in pre-order; given in any order.
+        nodes: internal nodes; sorted to pre-order on construction.
 
     Raises:
-        TreeError: if the nodes are no tree over these EDUs.
+        TreeError: if the nodes are not a tree over these EDUs.
     """
 
     size: int
@@ -103,19 +102,19 @@ class Tree:
         self._check_nesting()
 
     def _check_nesting(self) -> None:
-        """Every child of several EDUs is a node, and there is no other node."""
+        """Check that every child of several EDUs is a node, and that there are no other nodes."""
         expected = [(0, self.size - 1)]
-        found = iter(self.nodes)
+        nodes = iter(self.nodes)
         while expected:
             start, end = expected.pop()
             if start == end:
                 continue
-            node = next(found, None)
+            node = next(nodes, None)
             if node is None or (node.start, node.end) != (start, end):
                 instead = "" if node is None else f", but one over EDUs {node.start} to {node.end}"
                 raise TreeError(f"no node covers EDUs {start} to {end}{instead}")
             expected.extend(reversed(node.children))
-        extra = next(found, None)
+        extra = next(nodes, None)
         if extra is not None:
             raise TreeError(f"the node over EDUs {extra.start} to {extra.end} is in the tree twice or outside of it")
 
@@ -124,14 +123,14 @@ class Tree:
         return {(node.start, node.end): node for node in self.nodes}
 
     def node(self, start: int, end: int) -> Node | None:
-        """The node that covers these EDUs, first and last; None for a leaf and for what is no constituent."""
+        """Return the node from EDU `start` to `end`; None for a leaf or if there is no such constituent."""
         return self._by_span.get((start, end))
 
     def spans(self) -> list[Span]:
-        """The nodes of a binary tree in pre-order.
+        """Return the nodes of a binary tree in pre-order.
 
         Raises:
-            TreeError: if a node has more than two children: `binary()` first.
+            TreeError: if a node has more than two children; call `binary()` first.
         """
         spans = []
         for node in self.nodes:
@@ -143,7 +142,7 @@ class Tree:
 
     @classmethod
     def from_spans(cls, spans: Iterable[Span], size: int) -> "Tree":
-        """The binary tree with these nodes, in any order."""
+        """Build the binary tree with these nodes, in any order."""
         nodes = []
         for start, split, end, nuclearity, relation in spans:
             if nuclearity == "NN":
@@ -151,15 +150,15 @@ class Tree:
             elif nuclearity in ("NS", "SN"):
                 nodes.append(mononuclear(start, split, end, nuclearity, relation))
             else:
-                raise TreeError(f"EDUs {start} to {end}: nuclearity {nuclearity!r} is none of NS, SN, NN")
+                raise TreeError(f"EDUs {start} to {end}: nuclearity {nuclearity!r} is not one of NS, SN, NN")
         return cls(size, tuple(nodes))
 
     def binary(self) -> "Tree":
-        """The tree with two children a node.
+        """Return the binary tree.
 
-        Nuclei branch to the right, each new node with the relation of the old: A B C becomes A (B C), as usual for
-        RST-DT and as in the binary trees of GUM. Several satellites of one nucleus are attached one after the other,
-        those behind it first, nearest first, then those before it: S N S becomes S (N S), N S T becomes (N S) T.
+        Several nuclei branch to the right, with the same relation: A B C becomes A (B C), as usual for RST-DT and in
+        the binary trees of GUM. Several satellites of a nucleus are attached from the nearest to the farthest, first
+        those after the nucleus, then those before it: S N S becomes S (N S), N S T becomes (N S) T.
         """
         nodes = []
         for node in self.nodes:
@@ -167,7 +166,7 @@ class Tree:
         return Tree(self.size, tuple(nodes))
 
     def map_relations(self, change: Callable[[str], str]) -> "Tree":
-        """The tree with other names of relations; `span` stays."""
+        """Return the tree with renamed relations; `span` stays."""
         nodes = [
             node._replace(relations=tuple(name if name == SPAN else change(name) for name in node.relations))
             for node in self.nodes
@@ -175,10 +174,10 @@ class Tree:
         return Tree(self.size, tuple(nodes))
 
     def nested(self) -> list | int:
-        """The tree as JSON: an EDU's number, or `[nuclearity, relation, child, child, ...]`.
+        """Return the tree as JSON: the number of an EDU, or `[nuclearity, relation, child, child, ...]`.
 
-        Nuclearity is NS, SN or NN (of two or more children), as in GUM. Other nodes have a letter a child, as in SNS,
-        and a list of relations, one a child.
+        Nuclearity is NS, SN or NN (with two or more children), as in GUM. Other nodes have one letter per child, such
+        as SNS, and a list with one relation per child.
         """
         done: dict[tuple[int, int], list | int] = {}
         for node in reversed(self.nodes):
@@ -193,12 +192,12 @@ class Tree:
 
     @classmethod
     def from_nested(cls, nested: list | int) -> "Tree":
-        """The tree of what `nested` writes; EDUs are numbered from 0 in the order of the text.
+        """Read a tree as written by `nested`; EDUs are numbered from 0 in the order of the text.
 
         Raises:
-            TreeError: if it is not of that form, or EDUs are missing, doubled or out of order.
+            TreeError: if the form is invalid, or EDUs are missing, duplicate or out of order.
         """
-        leaves, opened = 0, []  # of each node that is being read: its head, its children's starts, what is left
+        leaves, opened = 0, []  # number of EDUs so far; for each open node, the first EDUs of its children
         nodes, pending = [], [nested]
         while pending:
             item = pending.pop()
@@ -221,7 +220,7 @@ class Tree:
 
 
 class _Close(NamedTuple):
-    """Marks the end of a node on the stack of `from_nested`."""
+    """Marker of the end of a node on the stack of `from_nested`."""
 
     head: list
 
@@ -233,7 +232,7 @@ def _check_node(node: Node) -> None:
     if not len(node.starts) == len(node.nuclearity) == len(node.relations):
         raise TreeError(f"{where} has {len(node.starts)} children, but {node.nuclearity!r} and {node.relations}")
     if "N" not in node.nuclearity or set(node.nuclearity) - {"N", "S"}:
-        raise TreeError(f"{where} has nuclearity {node.nuclearity!r}: N and S with at least one N are possible")
+        raise TreeError(f"{where} has nuclearity {node.nuclearity!r}; it must be N and S with at least one N")
     if node.nuclearity.count("N") == 1 and node.relations[node.nuclearity.index("N")] != SPAN:
         raise TreeError(f"{where}: the relation of a single nucleus is `{SPAN}`, not {node.relations}")
     bounds = (*node.starts, node.end + 1)
@@ -242,11 +241,11 @@ def _check_node(node: Node) -> None:
 
 
 def _binarised(node: Node) -> list[Node]:
-    """The nodes of two children that stand for one with more."""
+    """Return the binary nodes that replace a node with more than two children."""
     nuclei = [place for place, letter in enumerate(node.nuclearity) if letter == "N"]
     first, nodes = nuclei[0], []
     ends = [end for _, end in node.children]
-    # a satellite between two nuclei belongs to the one before it
+    # A satellite between two nuclei is attached to the first.
     for place, following in pairwise(nuclei):
         for satellite in range(place + 1, following):
             start, split = node.starts[place], node.starts[satellite] - 1
@@ -263,7 +262,7 @@ def _binarised(node: Node) -> list[Node]:
 
 
 def _node_of(head: list, starts: tuple[int, ...], end: int) -> Node:
-    """The node of `[nuclearity, relation]` in nested form."""
+    """Build the node of `[nuclearity, relation]` in nested form."""
     nuclearity, relation = head
     if isinstance(relation, list) and all(isinstance(name, str) for name in relation) and isinstance(nuclearity, str):
         return Node(starts, end, nuclearity, tuple(relation))

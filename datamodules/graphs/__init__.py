@@ -45,15 +45,15 @@ _BY_NAME = {
 def make_graph(
     graph: GraphName | ParagraphGraph, parser: Parser | None = None, parses: Path | None = None
 ) -> ParagraphGraph:
-    """The graph of that name with its default settings; one that is made already as it is.
+    """Return the graph of a name with default settings, or the graph itself if it is an object.
 
     Args:
-        graph: a name; or an object, for other settings and for graphs of your own.
-        parser: whose parses the graph `rst` is made from.
-        parses: folder of parses, for `rst`.
+        graph: name of a graph, or an object, for other settings and your own graphs.
+        parser: discourse parser for `rst`.
+        parses: folder of parses for `rst`.
 
     Raises:
-        ValueError: if there is no such graph, or `rst` has no parser.
+        ValueError: if the name is unknown, or `rst` has no parser.
     """
     if isinstance(graph, ParagraphGraph):
         return graph
@@ -63,4 +63,4 @@ def make_graph(
         if parser is None or parses is None:
             raise ValueError("data.graph rst needs a parser and a folder of parses: give data.parser")
         return RST(parser, parses)
-    raise ValueError(f"graph {graph!r} is none of {', '.join(get_args(GraphName))}; choose one")
+    raise ValueError(f"graph {graph!r} is not one of {', '.join(get_args(GraphName))}; choose one")

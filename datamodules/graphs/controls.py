@@ -1,4 +1,4 @@
-"""Graphs that say nothing, to compare a graph with."""
+"""Uninformative graphs, for comparison."""
 
 import random
 from typing import Any
@@ -12,7 +12,7 @@ from datamodules.graphs.similarity import Similarity
 
 
 class Identity(ParagraphGraph):
-    """Each paragraph is related to itself alone."""
+    """Graph in which each paragraph is related only to itself."""
 
     name = "identity"
 
@@ -21,8 +21,9 @@ class Identity(ParagraphGraph):
 
 
 class PermutedSimilarity(ParagraphGraph):
-    """The graph of similarity, its paragraphs permuted within the document: matched in every value, wrong in where they
-    stand. The draw is a function of the document's id.
+    """Similarity graph with randomly permuted paragraphs: the same weights, between the wrong paragraphs.
+
+    The permutation depends only on the id of the document.
 
     Args:
         scaled: see `Similarity`.

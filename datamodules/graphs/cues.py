@@ -1,6 +1,6 @@
-"""What the sentences of a document have that ties them to each other, by rules over words alone.
+"""Cues of discourse relations between sentences, by word rules.
 
-The cues are those of Christensen et al. 2013 (NAACL), there found with a parser, WordNet and a co-reference resolver.
+The cues are those of Christensen et al. 2013 (NAACL), who use a parser, WordNet and a coreference resolver.
 """
 
 import re
@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from datamodules.text.content_words import STOP_WORDS, WORD, stem
 
-# Words that a sentence may begin with to say how it goes on from the one before.
+# Discourse markers at the beginning of a sentence, which relate it to the preceding one.
 _ONE_WORD = """
     however but yet nevertheless nonetheless still instead rather otherwise conversely unlike though although whereas
     therefore thus hence consequently accordingly so moreover furthermore additionally besides also likewise similarly
@@ -34,7 +34,7 @@ _REPORTING = frozenset(("said", "says", "say", "saying", "told"))  # in every ot
 _VERB_MARKS = """
     to will would can could may might must should did does do don't didn't doesn't won't can't couldn't cannot
 """
-_BEFORE_VERBS = frozenset(_VERB_MARKS.split())  # what is no function word behind one of these is a verb
+_BEFORE_VERBS = frozenset(_VERB_MARKS.split())  # a content word after one of these is a verb
 _NO_VERB_FORMS = """
     thing something nothing anything everything morning evening building king ring spring string during according
     including following regarding wing ceiling hundred indeed need feed seed speed breed greed weed united red bed
@@ -52,19 +52,19 @@ _PASTS = """
     broken>break died>die
 """
 _IRREGULAR = dict(pair.split(">") for pair in _PASTS.split())
-# Endings that make a noun of a verb, the longest first; what is left need not be the whole verb.
+# Suffixes of deverbal nouns, longest first; the rest need not be the whole verb.
 _DEVERBAL = ("ication", "ization", "ation", "ition", "ssion", "sion", "tion", "ment", "ance", "ence", "ing", "ure",
              "age", "ion", "al")  # fmt: skip
-_LEAST, _SLACK = 4, 2  # letters that a noun's and a verb's stem share; how many more one of them may have
+_MIN_SHARED, _MAX_EXTRA = 4, 2  # letters that the stems of noun and verb share, and further letters of the longer
 
 
 @dataclass(frozen=True)
 class Cues:
-    """What is found in a sentence.
+    """Cues of a sentence.
 
     Attributes:
         marker: whether it begins with a discourse marker.
-        pronoun: whether it begins with a pronoun or demonstrative, behind a marker perhaps.
+        pronoun: whether it begins with a pronoun or demonstrative, possibly after a marker.
         entities: names.
         verbs: stems of the verbs.
         definite: nouns with a definite article or a demonstrative ("the attack").
@@ -80,35 +80,37 @@ class Cues:
 
 
 def cues(sentences: Sequence[str]) -> list[Cues]:
-    """The cues of the sentences of a document.
+    """Return the cues of the sentences of a document.
 
-    Names are found by capitals; in a text where most sentences begin without one, two content words in a row count as a
-    name ("new delhi").
+    Names are detected by capital letters; in lower-cased text, two consecutive content words count as a name ("new
+    delhi").
     """
     texts = [sentence.replace("’", "'") for sentence in sentences]
-    found = [WORD.findall(text) for text in texts]
-    beginnings = [words[0] for words in found if words]
-    cased = 2 * sum(word[0].isupper() for word in beginnings) > len(beginnings)
-    acting = [[verb_of(before, word) for before, word in zip(("", *words), words)] for words in found]
-    names = _cased_names(texts) if cased else [_word_pairs(*pair) for pair in zip(found, acting)]
-    return [_cues([word.lower() for word in words], *rest) for words, *rest in zip(found, acting, names)]
+    words = [WORD.findall(text) for text in texts]
+    verbs = [[verb_of(before, word) for before, word in zip(("", *row), row)] for row in words]
+    first_words = [row[0] for row in words if row]
+    cased = 2 * sum(word[0].isupper() for word in first_words) > len(first_words)
+    names = _cased_names(texts) if cased else list(map(_word_pairs, words, verbs))
+    lowered = [[word.lower() for word in row] for row in words]
+    return list(map(_cues, lowered, verbs, names))
 
 
-def _cues(words: list[str], acting: list[str | None], entities: frozenset[str]) -> Cues:
-    skipped = _marker(words)
-    first = words[skipped] if skipped < len(words) else ""
+def _cues(words: list[str], verbs: list[str | None], entities: frozenset[str]) -> Cues:
+    marker_length = _marker_length(words)
+    first = words[marker_length] if marker_length < len(words) else ""
+    words, rest = words[marker_length:], verbs[marker_length:]
     return Cues(
-        skipped > 0,
-        first in PRONOUNS or first in DEMONSTRATIVES,
-        entities,
-        frozenset(verb for verb in acting if verb is not None),
-        frozenset(_behind(words[skipped:], acting[skipped:], DEFINITE)),
-        frozenset(_behind(words[skipped:], acting[skipped:], INDEFINITE)),
+        marker=marker_length > 0,
+        pronoun=first in PRONOUNS or first in DEMONSTRATIVES,
+        entities=entities,
+        verbs=frozenset(verb for verb in verbs if verb is not None),
+        definite=frozenset(_nouns_after(words, rest, DEFINITE)),
+        indefinite=frozenset(_nouns_after(words, rest, INDEFINITE)),
     )
 
 
-def _marker(words: list[str]) -> int:
-    """How many words the marker has that a sentence begins with."""
+def _marker_length(words: list[str]) -> int:
+    """Return the number of words of the longest discourse marker at the beginning of a sentence, 0 for none."""
     return max((size for size in range(1, LONGEST_MARKER + 1) if tuple(words[:size]) in MARKERS), default=0)
 
 
@@ -118,23 +120,23 @@ _RUN = re.compile(rf"(?:{WORD.pattern})(?:[ -](?:{WORD.pattern}))*")
 
 
 def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
-    """Runs of capitalised words, and the last word of each ("Marie Curie", "Curie"), in lower case.
+    """Return runs of capitalised words, and the last word of each ("Marie Curie", "Curie"), in lower case.
 
-    The first word of a sentence counts if another capitalised word follows, or it is capitalised within another one.
+    The first word of a sentence counts only before a capitalised word, or if it is capitalised inside another sentence.
     """
     runs = [_runs(sentence) for sentence in sentences]
-    within = {word for found in runs for first, run in found for word in (run[1:] if first else run)}
+    inside = {word for row in runs for initial, run in row for word in (run[1:] if initial else run)}
     names = []
-    for found in runs:
-        kept = [run for first, run in found if not first or len(run) > 1 or run[0] in within]
+    for row in runs:
+        kept = [run for initial, run in row if not initial or len(run) > 1 or run[0] in inside]
         names.append(frozenset(name.lower() for run in kept for name in (" ".join(run), run[-1])))
     return names
 
 
 def _runs(sentence: str) -> list[tuple[bool, list[str]]]:
-    """Runs of capitalised words that are no function words, each with whether it begins the sentence."""
+    """Return runs of capitalised content words, each with whether it begins the sentence."""
     runs: list[tuple[bool, list[str]]] = []
-    for piece in _RUN.finditer(sentence):  # a run goes over no mark
+    for piece in _RUN.finditer(sentence):  # runs do not cross punctuation
         last = None
         for number, match in enumerate(WORD.finditer(piece.group())):
             word = match.group().removesuffix("'s")
@@ -148,9 +150,9 @@ def _runs(sentence: str) -> list[tuple[bool, list[str]]]:
     return runs
 
 
-def _word_pairs(words: Sequence[str], acting: Sequence[str | None]) -> frozenset[str]:
-    """Neighbours that are content words, and no verbs."""
-    content = [_content(word.lower()) and verb is None for word, verb in zip(words, acting)]
+def _word_pairs(words: Sequence[str], verbs: Sequence[str | None]) -> frozenset[str]:
+    """Return pairs of neighbouring content words that are not verbs."""
+    content = [_content(word.lower()) and verb is None for word, verb in zip(words, verbs)]
     both = zip(pairwise(words), pairwise(content))
     return frozenset(f"{one} {other}".lower() for (one, other), kept in both if all(kept))
 
@@ -163,11 +165,11 @@ def _content(word: str) -> bool:
 
 
 def verb_of(before: str, word: str) -> str | None:
-    """The stem of a word that is a verb by its ending, by the word before it, or by a list; None of another.
+    """Return the stem of a verb, or None for other words; verbs are detected by ending, preceding word or a list.
 
     Args:
-        before: the word before, empty at the beginning of a sentence.
-        word: as it is written; one with a capital within a sentence is no verb.
+        before: the preceding word, empty at the beginning of a sentence.
+        word: the word in its original case; words capitalised inside a sentence are not verbs.
     """
     lower, before = word.lower(), before.lower()
     if (before and word[0].isupper()) or lower in STOP_WORDS or lower in _NO_VERBS or not word.isalpha():
@@ -178,38 +180,41 @@ def verb_of(before: str, word: str) -> str | None:
     return stem(lower) if ends or before in _BEFORE_VERBS else None
 
 
-def _behind(words: Sequence[str], acting: Sequence[str | None], determiners: frozenset[str]) -> list[str]:
-    """The last of up to three content words behind a determiner and before a verb: "the recent attack" is about an
-    attack, so is "the attack occurred". As -s may be a verb's ending ("the otter swims"), the word before one counts
-    too."""
-    found = []
+def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners: frozenset[str]) -> list[str]:
+    """Return the head nouns of noun phrases with one of the determiners.
+
+    The head is the last of up to three content words after the determiner and before a verb: "attack" in "the recent
+    attack" and in "the attack occurred". If it ends in -s, it may be a verb ("the otter swims"), so that the word
+    before counts, too.
+    """
+    heads = []
     for place, word in enumerate(words):
         if word not in determiners:
             continue
-        nouns: list[str] = []
-        for noun, verb in zip(words[place + 1 : place + 4], acting[place + 1 : place + 4]):
-            if not _content(noun) or not noun.isalpha() or (verb is not None and nouns):
+        phrase: list[str] = []
+        for noun, verb in zip(words[place + 1 : place + 4], verbs[place + 1 : place + 4]):
+            if not _content(noun) or not noun.isalpha() or (verb is not None and phrase):
                 break
-            nouns.append(noun)
-        found += nouns[-2:] if nouns and nouns[-1].endswith("s") else nouns[-1:]
-    return found
+            phrase.append(noun)
+        heads += phrase[-2:] if phrase and phrase[-1].endswith("s") else phrase[-1:]
+    return heads
 
 
 def deverbal(noun: str, verb: str) -> bool:
-    """Whether a noun may be made of a verb: "resignation" of "resign", "the attack" of "attack".
+    """Return whether a noun may be derived from a verb: "resignation" from "resign", "the attack" from "attack".
 
-    Either their stems are equal; or, without an ending that makes nouns (-ation, -ment, -al ...), the noun's beginning
-    and the verb's stem begin alike: one is the beginning of the other, with four letters at least and two more at most.
+    Either their stems are equal; or one of the noun without a suffix such as -ation, -ment or -al, and the stem of the
+    verb is a prefix of the other, of at least four letters and at most two letters shorter.
 
     Args:
-        noun: in lower case.
-        verb: a verb's stem.
+        noun: noun in lower case.
+        verb: stem of the verb.
     """
     if stem(noun) == verb:
         return True
     for ending in _DEVERBAL:
-        if noun.endswith(ending) and len(noun) - len(ending) >= _LEAST:
+        if noun.endswith(ending) and len(noun) - len(ending) >= _MIN_SHARED:
             base = noun.removesuffix(ending)
             short, long = sorted((base, verb), key=len)
-            return len(short) >= _LEAST and long.startswith(short) and len(long) - len(short) <= _SLACK
+            return len(short) >= _MIN_SHARED and long.startswith(short) and len(long) - len(short) <= _MAX_EXTRA
     return False

@@ -1,4 +1,4 @@
-"""The approximate discourse graph: sentences that refer to each other, by markers, names, events and co-reference."""
+"""Approximate discourse graph: relations of sentences by markers, names, events and coreference."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Literal
@@ -14,32 +14,32 @@ CUES = ("marker", "entity", "event", "deverbal", "coreference")
 
 
 class Discourse(ParagraphGraph):
-    """G[i][j] = the share of paragraph i's discourse relations to others that go to paragraph j.
+    """G[i][j] = the fraction of the discourse relations of paragraph i with other paragraphs that are with paragraph j.
 
-    After the approximate discourse graph of Christensen et al. 2013, as Li et al. 2020 use it, by simple rules. Two
+    A rule-based version of the approximate discourse graph of Christensen et al. 2013, which Li et al. 2020 use. Two
     sentences of different paragraphs are related, with weight 1 for each cue:
 
-    - `marker`: the second begins with a discourse marker ("however", "as a result") and goes on from the first.
-    - `entity`: both have the same name.
-    - `event`: both have the same verb (its stem; not "said").
-    - `deverbal`: the second has "the", "this" ... and a noun made of a verb of the first ("resigned", "the
-      resignation").
-    - `coreference`: the second begins with a pronoun or demonstrative and goes on from the first; or it has "the X",
-      and the first, of the same source document and before it, "a X".
+    - `marker`: the second follows the first and begins with a discourse marker ("however", "as a result").
+    - `entity`: both contain the same name.
+    - `event`: both contain the same verb (by its stem; not "said").
+    - `deverbal`: the second contains a definite noun derived from a verb of the first ("resigned", "the resignation").
+      It comes later, or is in another source document.
+    - `coreference`: the second follows the first and begins with a pronoun or demonstrative; or it contains "the X",
+      and the first, an earlier sentence of the same source document, "a X".
 
-    To go on from another sentence means to stand right behind it, in the same source document. Deverbal nouns stand
-    behind their verb, or in another source document. `cues.py` says what counts as a marker, name, verb and noun.
+    A sentence follows another if it is the next one in the same source document. `cues.py` defines markers, names,
+    verbs and nouns.
 
-    The relations of two paragraphs are summed, in both directions, and every row is normalised: with `sum` by its sum,
-    as in the paper, which makes it shares; with `max` by its largest weight. A paragraph without relations has weights
-    of 0. As rows have sums of their own, the graph is not symmetric.
+    The relations of two paragraphs are summed over both directions, and every row is normalised: with `sum` by its sum,
+    as in the paper; with `max` by its largest weight. A paragraph without relations has weights of 0. The graph is not
+    symmetric, since rows have different sums.
 
     Args:
-        use: the cues that count.
-        normalise: by what a row is divided.
+        use: cues to use.
+        normalise: divisor of each row, `sum` or `max`.
 
     Raises:
-        ValueError: if an argument has none of its values.
+        ValueError: if an argument has an invalid value.
     """
 
     name, symmetric = "discourse", False
@@ -47,20 +47,21 @@ class Discourse(ParagraphGraph):
     def __init__(self, use: Sequence[str] = CUES, normalise: Literal["sum", "max"] = "sum") -> None:
         unknown = sorted(set(use) - set(CUES))
         if unknown or not use or normalise not in ("sum", "max"):
-            raise ValueError(f"use {list(use)}: of {', '.join(CUES)}; normalise {normalise!r}: sum or max; choose")
+            problem = f"use {list(use)}, normalise {normalise!r}"
+            raise ValueError(f"{problem}; choose use from {', '.join(CUES)}, and normalise sum or max")
         self.use, self.normalise = tuple(use), normalise
 
     def settings(self) -> dict[str, Any]:
         return {"use": sorted(self.use), "normalise": self.normalise}
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
-        related = self.relations(paragraphs)
-        np.fill_diagonal(related, 0)
-        by = related.sum(1, keepdims=True) if self.normalise == "sum" else related.max(1, keepdims=True)
-        return np.divide(related, by, out=np.zeros_like(related), where=by > 0)
+        counts = self.relations(paragraphs)
+        np.fill_diagonal(counts, 0)
+        divisor = counts.sum(1, keepdims=True) if self.normalise == "sum" else counts.max(1, keepdims=True)
+        return np.divide(counts, divisor, out=np.zeros_like(counts), where=divisor > 0)
 
     def relations(self, paragraphs: Paragraphs) -> NDArray:
-        """How many relations the sentences of two paragraphs have, [L, L], symmetric."""
+        """Return the number of relations between the sentences of two paragraphs, [L, L], symmetric."""
         sentences = [sentence for text in paragraphs.texts for sentence in text]
         owner = np.repeat(np.arange(len(paragraphs)), [len(text) for text in paragraphs.texts])
         member = np.eye(len(paragraphs))[owner]  # [S, L]
@@ -68,32 +69,33 @@ class Discourse(ParagraphGraph):
         once = member.T @ pairs @ member
         return once + once.T
 
-    def _pairs(self, paragraphs: Paragraphs, found: list[Cues], owner: NDArray) -> NDArray:
-        """Weights from a sentence to an earlier one it is related to, [S, S]; a pair stands there once."""
-        size = len(found)
+    def _pairs(self, paragraphs: Paragraphs, sentence_cues: list[Cues], owner: NDArray) -> NDArray:
+        """Return the weights of related pairs of sentences, each pair once, [S, S]."""
+        size = len(sentence_cues)
         source = np.array(paragraphs.parts)[owner] if paragraphs.separate else np.zeros(size, dtype=int)
         same_source = source[:, None] == source  # [S, S]
         earlier = np.tri(size, k=-1, dtype=bool)
-        going_on = np.zeros((size, size), dtype=bool)
+        follows = np.zeros((size, size), dtype=bool)  # [i, i - 1]: sentence i follows its predecessor
         for place in range(1, size):
-            new = owner[place] != owner[place - 1]
-            going_on[place, place - 1] = paragraphs.follows(owner[place]) if new else True
-        begins = np.array([[cue.marker, cue.pronoun] for cue in found], dtype=bool).reshape(size, 2)
-        introduced = _shared([cue.definite for cue in found], [cue.indefinite for cue in found])
+            new_paragraph = owner[place] != owner[place - 1]
+            follows[place, place - 1] = paragraphs.follows(owner[place]) if new_paragraph else True
+        begins = np.array([[cue.marker, cue.pronoun] for cue in sentence_cues], dtype=bool).reshape(size, 2)
+        introduced = _shared([cue.definite for cue in sentence_cues], [cue.indefinite for cue in sentence_cues])
         rules: dict[str, Callable[[], NDArray]] = {
-            "marker": lambda: going_on & begins[:, :1],
-            "entity": lambda: _shared([cue.entities for cue in found]) & earlier,
-            "event": lambda: _shared([cue.verbs for cue in found]) & earlier,
-            "deverbal": lambda: _folded(_nominalised(found) & (earlier | ~same_source)),
-            "coreference": lambda: (going_on & begins[:, 1:]) | (introduced & same_source & earlier),
+            "marker": lambda: follows & begins[:, :1],
+            "entity": lambda: _shared([cue.entities for cue in sentence_cues]) & earlier,
+            "event": lambda: _shared([cue.verbs for cue in sentence_cues]) & earlier,
+            "deverbal": lambda: _folded(_nominalised(sentence_cues) & (earlier | ~same_source)),
+            "coreference": lambda: (follows & begins[:, 1:]) | (introduced & same_source & earlier),
         }
         return sum((rules[name]().astype(float) for name in self.use), np.zeros((size, size)))
 
 
 def _shared(sets: Sequence[Iterable[Hashable]], others: Sequence[Iterable[Hashable]] | None = None) -> NDArray:
-    """Whether set i and other set j have an element in common, bool [S, S]."""
+    """Return whether set i and other set j share an element, bool [S, S]."""
     others = sets if others is None else others
-    columns = {item: column for column, item in enumerate(dict.fromkeys(item for found in sets for item in found))}
+    distinct = dict.fromkeys(item for items in sets for item in items)
+    columns = {item: column for column, item in enumerate(distinct)}
 
     def table(rows: Sequence[Iterable[Hashable]]) -> NDArray:
         out = np.zeros((len(rows), len(columns)))
@@ -104,20 +106,19 @@ def _shared(sets: Sequence[Iterable[Hashable]], others: Sequence[Iterable[Hashab
     return (table(sets) @ table(others).T) > 0
 
 
-def _nominalised(found: Sequence[Cues]) -> NDArray:
-    """Whether sentence i has a definite noun made of a verb of sentence j, bool [S, S]."""
-    verbs = {verb for cue in found for verb in cue.verbs}
-    by_beginning: dict[str, list[str]] = {}
-    for verb in verbs:
-        by_beginning.setdefault(verb[:4], []).append(verb)
-    sources = {
-        noun: frozenset(verb for verb in by_beginning.get(noun[:4], ()) if deverbal(noun, verb))
-        for noun in {noun for cue in found for noun in cue.definite}
+def _nominalised(sentence_cues: Sequence[Cues]) -> NDArray:
+    """Return whether sentence i has a definite noun derived from a verb of sentence j, bool [S, S]."""
+    by_prefix: dict[str, list[str]] = {}  # verbs by their first four letters, which derived nouns share
+    for verb in {verb for cue in sentence_cues for verb in cue.verbs}:
+        by_prefix.setdefault(verb[:4], []).append(verb)
+    bases = {
+        noun: frozenset(verb for verb in by_prefix.get(noun[:4], ()) if deverbal(noun, verb))
+        for noun in {noun for cue in sentence_cues for noun in cue.definite}
     }
-    made_of = [frozenset().union(*(sources[noun] for noun in cue.definite)) for cue in found]
-    return _shared(made_of, [cue.verbs for cue in found])
+    base_verbs = [frozenset().union(*(bases[noun] for noun in cue.definite)) for cue in sentence_cues]
+    return _shared(base_verbs, [cue.verbs for cue in sentence_cues])
 
 
 def _folded(pairs: NDArray) -> NDArray:
-    """Pairs in either direction, below the diagonal alone."""
+    """Move all pairs below the diagonal."""
     return np.tril(pairs | pairs.T, k=-1)

@@ -1,4 +1,4 @@
-"""A graph over paragraphs as SVG: its strongest links, and where each sentence of a summary looked."""
+"""Paragraph graphs as SVG: the strongest links, and the attention of each summary sentence."""
 
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
@@ -7,30 +7,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.documents import CorpusError
-from datamodules.text.lines import cut, one_line
+from datamodules.text.lines import one_line, shorten
 
-ROW, TOP = 26, 64  # height of a paragraph's row, and what stands above the first, in pixels
-ARCS, LETTER, GAP = 150, 6.3, 170  # width for the arcs, of a letter of 12 pixels, and between the columns
+ROW, TOP = 26, 64  # height of a row, and space above the first, in pixels
+ARCS, LETTER, GAP = 150, 6.3, 170  # width of the arcs, of a letter of 12 pixels, and of the gap between the columns
 LEGEND_LETTER = 6.2  # width of a letter of 11 pixels
 LINK, LOOK = "#1b4f8a", "#c0561a"
-LINKS, LOOKS = 3, 5  # of a paragraph and of a sentence of the summary that are drawn
-LEAST_LINK, LEAST_LOOK = 0.02, 0.05  # weights below are not drawn
+LINKS, LOOKS = 3, 5  # maximal number of links of a paragraph, and of attention lines of a summary sentence
+MIN_LINK, MIN_LOOK = 0.02, 0.05  # smallest weights to draw
 
 
-def strongest(weights: NDArray, most: int = LINKS, least: float = LEAST_LINK) -> list[tuple[int, int]]:
-    """The links that are drawn: of each paragraph those with the largest weight, there or back; pairs i < j, in order.
+def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_LINK) -> list[tuple[int, int]]:
+    """Return the links to draw: those with the largest weight, in either direction, as sorted pairs i < j.
 
     Args:
         weights: G [L, L].
-        most: of each paragraph, at most.
-        least: weight below which none is.
+        max_links: maximal number of links for each paragraph.
+        min_weight: smallest weight of a link.
     """
     both = np.maximum(weights, weights.T).astype(float)
     np.fill_diagonal(both, -1)
     pairs = set()
     for i, row in enumerate(both):
-        for j in np.argsort(-row, kind="stable")[:most].tolist():
-            if row[j] >= least:
+        for j in np.argsort(-row, kind="stable")[:max_links].tolist():
+            if row[j] >= min_weight:
                 pairs.add((min(i, j), max(i, j)))
     return sorted(pairs)
 
@@ -38,20 +38,20 @@ def strongest(weights: NDArray, most: int = LINKS, least: float = LEAST_LINK) ->
 def checked_drawing(
     weights: NDArray, texts: Sequence[Sequence[str]], summary: Sequence[str], attention: NDArray | None
 ) -> NDArray | None:
-    """The attention as an array [sentences, L], if all sizes fit.
+    """Check that all sizes match, and return the attention as an array [sentences, L].
 
     Raises:
         CorpusError: if they do not.
     """
     size = len(texts)
     if np.shape(weights) != (size, size):
-        raise CorpusError(f"weights {np.shape(weights)} of {size} paragraphs; give L x L of them")
+        raise CorpusError(f"weights {np.shape(weights)} of {size} paragraphs; they must be L x L")
     if attention is None:
         return None
     attention = np.asarray(attention, dtype=float)
     if attention.shape != (len(summary), size):
-        found = f"attention {attention.shape} of {len(summary)} sentences of a summary to {size} paragraphs"
-        raise CorpusError(f"{found}; it was made with other settings")
+        problem = f"attention {attention.shape} of {len(summary)} summary sentences to {size} paragraphs"
+        raise CorpusError(f"{problem}; it was computed with other settings")
     return attention
 
 
@@ -62,21 +62,21 @@ def draw_svg(
     attention: NDArray | None = None,
     letters: int = 60,
 ) -> str:
-    """The graph as a standalone SVG image: a row a paragraph, arcs at its left for the links, the summary at its right.
+    """Draw a graph as a standalone SVG image: one row per paragraph, links as arcs on the left, summary on the right.
 
-    An arc is as thick and dark as its weight, relative to the largest one; of a graph that is not symmetric the larger
-    of both directions. Lines from paragraphs to a sentence of the summary are as thick as its attention to them. Where
-    the pointer rests on a paragraph, a sentence, an arc or a line, its whole text or its weights are shown.
+    The width and opacity of an arc show its weight (the larger of both directions) relative to the largest one; the
+    width of a line between a paragraph and a summary sentence shows the attention. Tooltips show whole texts and
+    weights.
 
     Args:
         weights: G [L, L].
         texts: sentences of each of the L paragraphs.
-        summary: sentences; none draws the graph alone.
-        attention: how much each sentence looked at each paragraph, [sentences, L].
-        letters: at which texts are cut.
+        summary: sentences of the summary; empty to draw only the graph.
+        attention: attention of each summary sentence to each paragraph, [sentences, L].
+        letters: maximal number of letters of a displayed text.
 
     Raises:
-        CorpusError: if sizes do not fit.
+        CorpusError: if sizes do not match.
     """
     attention = checked_drawing(weights, texts, summary, attention)
     lines = [one_line(" ".join(text)) or "(no words)" for text in texts]
@@ -89,19 +89,19 @@ def draw_svg(
     if attention is not None:
         shapes += _looks(attention, left + width_of_texts, right - 8, step)
     for row, line in enumerate(lines):
-        shapes.append(_text(left, TOP + ROW * (row + 0.5), f"{row + 1}  {cut(line, letters)}", line))
+        shapes.append(_text(left, TOP + ROW * (row + 0.5), f"{row + 1}  {shorten(line, letters)}", line))
     for row, sentence in enumerate(map(one_line, summary)):
-        shapes.append(_text(right, TOP + step * (row + 0.5), cut(sentence, letters), sentence))
+        shapes.append(_text(right, TOP + step * (row + 0.5), shorten(sentence, letters), sentence))
     heads = [_head(left, "paragraphs")] + ([_head(right, "summary")] if summary else [])
     width = right + LETTER * letters + 20 if summary else left + width_of_texts
     legend = [f"arcs: the {LINKS} strongest links of each paragraph"]
     if attention is not None:
-        legend.append(f"lines: the {LOOKS} paragraphs that a summary sentence looked at most, from {LEAST_LOOK:g} on")
+        legend.append(f"lines: the {LOOKS} strongest attention weights of a summary sentence, at least {MIN_LOOK:g}")
     return _page(heads + shapes, max(width, 24 + LEGEND_LETTER * max(map(len, legend))), height, legend)
 
 
 def _arcs(weights: NDArray, x: float) -> list[str]:
-    """Half ellipses between paragraphs, the weaker ones below."""
+    """Return half ellipses between paragraphs, the strongest on top."""
     pairs = strongest(weights)
     both = np.maximum(weights, weights.T)
     largest = max((both[pair] for pair in pairs), default=1.0)
@@ -111,25 +111,25 @@ def _arcs(weights: NDArray, x: float) -> list[str]:
         share = both[i, j] / largest
         y, below = TOP + ROW * (i + 0.5), TOP + ROW * (j + 0.5)
         depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)
-        said = f"{i + 1} to {j + 1}: {weights[i, j]:.2f}, back: {weights[j, i]:.2f}"
+        tooltip = f"{i + 1} to {j + 1}: {weights[i, j]:.2f}, back: {weights[j, i]:.2f}"
         line = f'd="M{x} {y}A{depth:.1f} {(below - y) / 2:.1f} 0 0 0 {x} {below}"'
         look = f'stroke-width="{0.5 + 4 * share:.2f}" stroke-opacity="{0.15 + 0.75 * share:.2f}"'
-        shapes.append(f'<path class="link" {line} {look}><title>{said}</title></path>')
+        shapes.append(f'<path class="link" {line} {look}><title>{tooltip}</title></path>')
     return shapes
 
 
 def _looks(attention: NDArray, x: float, right: float, step: float) -> list[str]:
-    """Lines from the paragraphs that a sentence looked at most."""
+    """Return lines between summary sentences and the paragraphs with the most attention."""
     shapes, middle = [], (x + right) / 2
     for s, row in enumerate(attention):
         for place in np.argsort(-row, kind="stable")[:LOOKS].tolist():
-            if row[place] < LEAST_LOOK:
+            if row[place] < MIN_LOOK:
                 break
             y, end = TOP + ROW * (place + 0.5), TOP + step * (s + 0.5)
             line = f'd="M{x:.1f} {y}C{middle:.1f} {y} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"'
             look = f'stroke-width="{9 * row[place]:.2f}" stroke-opacity="{0.25 + 0.6 * row[place]:.2f}"'
-            said = f"sentence {s + 1} to paragraph {place + 1}: {row[place]:.2f}"
-            shapes.append(f'<path class="look" {line} {look}><title>{said}</title></path>')
+            tooltip = f"sentence {s + 1} to paragraph {place + 1}: {row[place]:.2f}"
+            shapes.append(f'<path class="look" {line} {look}><title>{tooltip}</title></path>')
     return shapes
 
 

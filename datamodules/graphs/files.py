@@ -1,4 +1,4 @@
-"""Graphs that somebody else made, from a file."""
+"""Precomputed graphs from a file."""
 
 import hashlib
 from functools import cached_property
@@ -9,23 +9,23 @@ from numpy.typing import NDArray
 
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, CorpusError
-from datamodules.graphs.graph import ParagraphGraph, Weights, checked
+from datamodules.graphs.graph import ParagraphGraph, Weights, validate_weights
 from datamodules.graphs.paragraphs import Paragraphs
 
 
 class FromFile(ParagraphGraph):
-    """Graphs from a file of one record a document: its `id` and `weights`, L lists of L numbers in [0, 1].
+    """Graphs from a file with one record per document: `id` and `weights`, L lists of L numbers in [0, 1].
 
-    L is the number of paragraphs that are kept of the document; weights between a paragraph and itself are ignored.
-    The whole file is kept in memory.
+    L is the number of paragraphs of the document after truncation; diagonal weights are ignored. The whole file is kept
+    in memory.
 
     Args:
         path: JSON Lines or Parquet, plain or compressed.
-        id: field with the document's id.
+        id: field with the id of the document.
         weights: field with the weights.
 
     Raises:
-        CorpusError: on reading, if the file is absent, a record is none, an id comes twice or is missing.
+        CorpusError: on reading, if the file is missing, a record is invalid, or an id is missing or not unique.
     """
 
     name, symmetric = "file", False
@@ -43,29 +43,29 @@ class FromFile(ParagraphGraph):
         return self(paragraphs)
 
     def __call__(self, paragraphs: Paragraphs) -> Weights:
-        """The file's graph of the document.
+        """Return the graph of the document.
 
         Raises:
-            CorpusError: if it has none, or one of another size or with values outside [0, 1]; with the line.
+            CorpusError: if there is none, or it has another size or values outside [0, 1]; the message has the line.
         """
         if paragraphs.id not in self._rows:
             problem = f"no graph of document {paragraphs.id!r} in field {self.fields[0]!r}"
             raise CorpusError(f"{self.path}: {problem}; add it, or name the right field")
         number, weights = self._rows[paragraphs.id]
-        return checked(weights, paragraphs, f"{self.path}:{number}")
+        return validate_weights(weights, paragraphs, f"{self.path}:{number}")
 
     @cached_property
     def _rows(self) -> dict[str, tuple[int, Any]]:
-        """Line and weights of each document."""
-        found: dict[str, tuple[int, Any]] = {}
+        """Line number and weights by document id."""
+        rows: dict[str, tuple[int, Any]] = {}
         for number, row in read_rows(self.path, list(self.fields)):
             if isinstance(row, BadRecord):
-                raise CorpusError(f"{row.where}: {row.problem}; mend it, every document needs its graph")
-            lacking = [field for field in self.fields if row.get(field) is None]
-            if lacking:
-                raise CorpusError(f"{self.path}:{number}: it has no field {lacking[0]!r}; name the right one")
+                raise CorpusError(f"{row.where}: {row.problem}; mend it, every document needs a graph")
+            missing = [field for field in self.fields if row.get(field) is None]
+            if missing:
+                raise CorpusError(f"{self.path}:{number}: it has no field {missing[0]!r}; name the right one")
             document = str(row[self.fields[0]])
-            if document in found:
-                raise CorpusError(f"{self.path}:{number}: document {document!r} is in line {found[document][0]} too")
-            found[document] = number, row[self.fields[1]]
-        return found
+            if document in rows:
+                raise CorpusError(f"{self.path}:{number}: document {document!r} is also in line {rows[document][0]}")
+            rows[document] = number, row[self.fields[1]]
+        return rows

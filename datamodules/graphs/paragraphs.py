@@ -1,4 +1,4 @@
-"""From a `Document` to the paragraphs that are a graph's nodes, and which of too many are kept."""
+"""Paragraphs of a document as the nodes of a graph, and their selection if there are too many."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ Keep = Literal["first", "turns", "spread"]
 
 @dataclass(frozen=True)
 class Paragraphs:
-    """The paragraphs of a document that are kept, L of them, in the document's order.
+    """The L selected paragraphs of a document, in order.
 
-    A document without a word has one paragraph without sentences: L is at least 1.
+    A document without words has one paragraph without sentences, so that L is at least 1.
 
     Attributes:
-        document: where they come from.
+        document: the document.
         texts: sentences of each paragraph.
-        spans: which sentences those are, [start, end) into `Document.sentences`.
-        parts: which part of the document each comes from.
-        separate: whether parts are source documents, rather than paragraphs of one.
-        total: how many paragraphs with words there were.
-        empty: how many parts without words were passed over.
+        spans: range (start, end) of each paragraph in `Document.sentences`.
+        parts: index of the part of the document that each paragraph belongs to.
+        separate: whether parts are source documents, rather than paragraphs of one document.
+        total: number of paragraphs with words before the selection.
+        empty: number of parts without words, which are left out.
     """
 
     document: Document
@@ -40,41 +40,39 @@ class Paragraphs:
 
     @property
     def id(self) -> str:
-        """Of the document."""
+        """Id of the document."""
         return self.document.id
 
     @property
     def dropped(self) -> int:
-        """How many paragraphs were left out because there are too many."""
+        """Number of paragraphs that were not selected."""
         return self.total - sum(map(bool, self.texts))
 
     def follows(self, place: int) -> bool:
-        """Whether a paragraph goes on where the one before it ended: nothing was left out between the two, and they are
-        not of different source documents."""
+        """Return whether a paragraph directly follows the one before it, in the same source document."""
         if place < 1 or not self.texts[place]:
             return False
-        together = not self.separate or self.parts[place] == self.parts[place - 1]
-        return together and self.spans[place][0] == self.spans[place - 1][1]
+        same_source = not self.separate or self.parts[place] == self.parts[place - 1]
+        return same_source and self.spans[place][0] == self.spans[place - 1][1]
 
 
 @dataclass(frozen=True)
 class ParagraphRule:
-    """What the paragraphs of a document are, and which are kept.
+    """Definition and selection of the paragraphs of a document.
 
-    Parts without words are passed over. Identical paragraphs stay: that several sources say the same is worth knowing.
+    Parts without words are left out. Duplicate paragraphs are kept, because agreement of sources is informative.
 
     Args:
-        max_paragraphs: L at most.
-        sentences: cut every part into groups of so many sentences, the last of them perhaps smaller; None takes parts
-            as they are. For corpora without paragraph breaks, and source documents longer than a paragraph.
-        parts: whether the parts of a document are its `paragraphs`, or `sources` of their own, which do not go on in
-            each other.
-        keep: which paragraphs are kept where there are more: the `first`; one of each part in `turns` (first all parts'
-            first, then all their second ...) until there are enough; or as many `spread` evenly over the document, its
-            first and last included. What is kept stays in the document's order.
+        max_paragraphs: maximal number of paragraphs L.
+        sentences: split every part into groups of this many sentences (the last may be smaller); None takes each part
+            as a paragraph. For corpora without paragraph breaks, and for long source documents.
+        parts: whether the parts of a document are its `paragraphs`, or separate source documents (`sources`).
+        keep: selection if there are too many paragraphs: the `first`; one of each part in `turns` (the first of all
+            parts, then the second of all parts, ...); or `spread` evenly over the document, including its first and
+            last paragraph. The order of the document is kept.
 
     Raises:
-        ValueError: if a number is below 1, or an argument has none of its values.
+        ValueError: if a number is below 1, or an argument has an invalid value.
     """
 
     max_paragraphs: int = 30
@@ -86,52 +84,49 @@ class ParagraphRule:
         for name in ("max_paragraphs", "sentences"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name} {value}: at least 1")
+                raise ValueError(f"{name} must be at least 1, got {value}")
         for name, kind in (("parts", Parts), ("keep", Keep)):
-            if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name} {getattr(self, name)!r} is none of {', '.join(get_args(kind))}; choose one")
+            value, choices = getattr(self, name), get_args(kind)
+            if value not in choices:
+                raise ValueError(f"{name} {value!r} is not one of {', '.join(choices)}; choose one")
 
     def __call__(self, document: Document) -> Paragraphs:
-        """The paragraphs of a document."""
-        spans, parts, empty, at = [], [], 0, 0
+        """Return the selected paragraphs of a document."""
+        spans, parts, empty, first = [], [], 0, 0
         for number, part in enumerate(document.parts):
-            found = [(at + start, at + end) for start, end in self._groups(part)]
-            empty += not found
-            spans += found
-            parts += [number] * len(found)
-            at += len(part)
-        kept = self._kept(parts)
+            groups = [(first + start, first + end) for start, end in self._groups(part)]
+            empty += not groups
+            spans += groups
+            parts += [number] * len(groups)
+            first += len(part)
+        kept = self._selected(parts)
         sentences = document.sentences
         return Paragraphs(
-            document,
-            [sentences[spans[i][0] : spans[i][1]] for i in kept] or [[]],
-            [spans[i] for i in kept] or [(0, 0)],
-            [parts[i] for i in kept] or [0],
-            self.parts == "sources",
-            len(spans),
-            empty,
+            document=document,
+            texts=[sentences[spans[i][0] : spans[i][1]] for i in kept] or [[]],
+            spans=[spans[i] for i in kept] or [(0, 0)],
+            parts=[parts[i] for i in kept] or [0],
+            separate=self.parts == "sources",
+            total=len(spans),
+            empty=empty,
         )
 
     def _groups(self, part: list[str]) -> list[tuple[int, int]]:
-        """[start, end) of a part's paragraphs, those without words left out."""
+        """Return the ranges (start, end) of the paragraphs of a part, without blank ones."""
         step = self.sentences or max(1, len(part))
         groups = [(start, min(start + step, len(part))) for start in range(0, len(part), step)]
         return [(start, end) for start, end in groups if any(sentence.strip() for sentence in part[start:end])]
 
-    def _kept(self, parts: Sequence[int]) -> list[int]:
-        """Which paragraphs are kept, in order.
-
-        Args:
-            parts: part of each paragraph.
-        """
-        size, most = len(parts), self.max_paragraphs
-        if size <= most or self.keep == "first":
-            return list(range(min(size, most)))
+    def _selected(self, parts: Sequence[int]) -> list[int]:
+        """Return the indices of the selected paragraphs in order, from the part of each paragraph."""
+        size, limit = len(parts), self.max_paragraphs
+        if size <= limit or self.keep == "first":
+            return list(range(min(size, limit)))
         if self.keep == "spread":
-            return [round(place * (size - 1) / max(1, most - 1)) for place in range(most)]
-        turns, last = [], [0, *(i for i, (a, b) in enumerate(pairwise(parts), 1) if a != b)]
-        start = 0
+            return [round(place * (size - 1) / max(1, limit - 1)) for place in range(limit)]
+        starts = {0, *(i for i, (before, part) in enumerate(pairwise(parts), 1) if before != part)}
+        turns, start = [], 0  # index of each paragraph within its part
         for place in range(size):
-            start = place if place in last else start
+            start = place if place in starts else start
             turns.append(place - start)
-        return sorted(sorted(range(size), key=lambda place: (turns[place], place))[:most])
+        return sorted(sorted(range(size), key=lambda place: (turns[place], place))[:limit])

@@ -1,4 +1,4 @@
-"""Paragraphs that rhetorical structure binds together: the discourse distribution of EDUs, lifted to paragraphs."""
+"""Graph of rhetorical structure: the labelled discourse distribution of EDUs, averaged over pairs of paragraphs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,21 +19,19 @@ from datamodules.parsing import Parser, key_of, parse_missing
 class RST(ParagraphGraph):
     """G[i][j] = mean over EDUs b of paragraph i and a of paragraph j of  sum_l p(a is the nucleus of b under l).
 
-    So a paragraph looks at those that are nuclei to it, and more at those that a narrow relation binds to it. In more
-    detail:
+    A paragraph thus attends to its nuclei.
 
-    - The whole document is parsed, its parts one behind the other, so that parses are those of `precis parse`.
-    - An EDU belongs to the paragraph that its first character is in; EDUs of paragraphs that are not kept do not count.
-    - The mean is over pairs of EDUs that are at most the parser's `band` apart; paragraphs without such a pair have
-      weight 0.
-    - The relations `without` do not count. As of two EDUs one at least is the nucleus, the sum over all relations is
-      large for any two paragraphs, and largest (1, both ways) where all that can be said is that both stand there:
-      relation `joint`. Leaving that one out makes the sum a measure of how much else there is.
+    - The whole document is parsed at once, so that parses are those of `precis parse`.
+    - An EDU belongs to the paragraph of its first character; EDUs outside the selected paragraphs are ignored.
+    - The mean is over pairs of EDUs within the `band` of the parser; paragraphs without such a pair have weight 0.
+    - The relations in `without` are ignored. Since at least one of two EDUs is the nucleus, the sum over all relations
+      is large for any two paragraphs, and largest (1 in both directions) for the least specific relation, `joint`.
+      Without it, the sum measures how much other structure there is.
 
     Args:
-        parser: whose parses.
-        parses: folder of parses; what it lacks is parsed in `prepare`.
-        without: relations that do not count, of those that the parser has.
+        parser: discourse parser.
+        parses: folder of parses; missing documents are parsed in `prepare`.
+        without: relations of the parser to ignore.
     """
 
     name, symmetric = "rst", False
@@ -43,14 +41,14 @@ class RST(ParagraphGraph):
         self._cache: ParseCache | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process: weights of a parser and open files stay here."""
+        """Return the state for another process, without the weights of the parser and open files."""
         names = ("fingerprint", "rows", "band")
         light = SimpleNamespace(**{name: getattr(self.parser, name) for name in names})
         return self.__dict__ | {"parser": light, "_cache": None}
 
     @property
     def cache(self) -> ParseCache:
-        """The folder of parses."""
+        """Cache of parses, opened on first use."""
         if self._cache is None:
             self._cache = ParseCache(self.parses)
         return self._cache
@@ -62,43 +60,43 @@ class RST(ParagraphGraph):
         }
 
     def prepare(self, documents: Sequence[Document]) -> None:
-        """Parses the documents that the folder lacks."""
+        """Parse the documents whose parse is missing in the folder."""
         parse_missing(documents, self.cache, self.parser)
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
-        """The lifted distribution.
+        """Return the averaged distribution, see `paragraph_means`.
 
         Raises:
-            MissingParse: if there is no parse of the document.
+            MissingParse: if the document was not parsed.
         """
         request = ParseRequest.of(paragraphs.document)
         if request.empty:
             return np.zeros((len(paragraphs), len(paragraphs)))
         parse = self.cache.get(key_of(request, self.parser), paragraphs.id)
-        return lifted(parse, owners(parse, request, paragraphs), len(paragraphs), self.without)
+        return paragraph_means(parse, owners(parse, request, paragraphs), len(paragraphs), self.without)
 
 
 def owners(parse: DiscourseParse, request: ParseRequest, paragraphs: Paragraphs) -> NDArray:
-    """The paragraph that each EDU begins in, -1 where that is not kept, [E]."""
+    """Return the index of the paragraph in which each EDU begins, -1 if that is not selected, [E]."""
     starts = np.array([start for start, _ in request.sentences])
     of_sentence = np.full(len(starts), -1)
     for place, (start, end) in enumerate(paragraphs.spans):
         of_sentence[start:end] = place
-    # the last sentence that begins at the EDU's first character or before
+    # the last sentence that begins at or before the first character of the EDU
     return of_sentence[np.searchsorted(starts, parse.edus[:, 0].numpy(), side="right") - 1]
 
 
-def lifted(parse: DiscourseParse, owner: NDArray, size: int, without: Sequence[str] = ()) -> NDArray:
-    """Means of a parse's LDD over the pairs of EDUs of two paragraphs.
+def paragraph_means(parse: DiscourseParse, owner: NDArray, size: int, without: Sequence[str] = ()) -> NDArray:
+    """Average the LDD of a parse over the pairs of EDUs of each two paragraphs.
 
     Args:
-        parse: of the document, E EDUs.
-        owner: paragraph of each EDU, -1 for none, [E].
+        parse: parse of the document, with E EDUs.
+        owner: index of the paragraph of each EDU, -1 for none, [E].
         size: number of paragraphs L.
-        without: relations that do not count.
+        without: relations to ignore.
 
     Returns:
-        [L, L]; entry [i, j] is about EDUs of j as nuclei of EDUs of i.
+        [L, L]; entry [i, j] is the mean probability that EDUs of j are nuclei of EDUs of i.
     """
     counted = [name not in without for name in parse.relations]
     half = parse.half_width
@@ -111,4 +109,5 @@ def lifted(parse: DiscourseParse, owner: NDArray, size: int, without: Sequence[s
     cell = (owner[other] * size + owner[nucleus])[kept]
     sums = np.bincount(cell, values[kept], size * size)
     pairs = np.bincount(cell, minlength=size * size)
-    return (sums / np.maximum(pairs, 1)).clip(0, 1).reshape(size, size)  # bytes of several relations may exceed 1
+    # sums over relations can exceed 1 because each value is rounded to one byte
+    return (sums / np.maximum(pairs, 1)).clip(0, 1).reshape(size, size)

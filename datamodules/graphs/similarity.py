@@ -1,4 +1,4 @@
-"""Paragraphs that share words: cosines of their tf-idf vectors."""
+"""Similarity graph: cosines of the tf-idf vectors of paragraphs."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ from datamodules.text.term_vectors import cosines, term_counts
 class Similarity(ParagraphGraph):
     """G[i][j] = cosine of the tf-idf vectors of paragraphs i and j (Li et al. 2020).
 
-    Terms are stems of the words that are no function words. A term's weight is tf (1 + ln((1 + L) / (1 + df))), with
-    df the number of the document's kept paragraphs that have it, of L: frequencies are those of the cluster, nothing is
-    counted over a corpus. A paragraph without terms is similar to none.
+    Terms are the stems of content words. The weight of a term is tf (1 + ln((1 + L) / (1 + df))), where df is the
+    number of the L paragraphs of the document that contain the term; no statistics of the corpus are used. A paragraph
+    without terms has similarity 0 to all others.
 
     Args:
-        scaled: divide by the largest weight between two different paragraphs of the document. Cosines between short
-            paragraphs are small (0.08 on average for pairs of sentences of a news article), so that without it the bias
-            -(1 - G)^2 / (2 sigma^2) is much the same for all of them.
+        scaled: divide by the largest weight between two different paragraphs of the document. Cosines of short
+            paragraphs are small (0.08 on average for pairs of sentences of a news article), so that unscaled, the bias
+            -(1 - G)^2 / (2 sigma^2) is nearly the same for all pairs.
     """
 
     name = "similarity"
@@ -30,7 +30,7 @@ class Similarity(ParagraphGraph):
         self.scaled = scaled
 
     def settings(self) -> dict[str, Any]:
-        return {"scaled": True} if self.scaled else {}  # as it was before there was a choice
+        return {"scaled": True} if self.scaled else {}  # empty if false, as in caches of earlier versions
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
         cosine = self._cosines(paragraphs)
@@ -45,7 +45,7 @@ class Similarity(ParagraphGraph):
 
 
 def scaled_to_one(weights: NDArray) -> NDArray:
-    """Weights [L, L] whose largest one off the diagonal is 1; unchanged where all of those are 0. The diagonal is 1."""
+    """Scale weights [L, L] so that the largest off-diagonal one is 1 (unless all are 0), and set the diagonal to 1."""
     off_diagonal = weights * (1 - np.eye(len(weights)))
     largest = off_diagonal.max(initial=0)
     return (off_diagonal / largest if largest > 0 else off_diagonal) + np.eye(len(weights))

@@ -1,4 +1,4 @@
-"""Paragraphs about the same topics: latent Dirichlet allocation."""
+"""Topic graph: similarity of topic mixtures by latent Dirichlet allocation (LDA)."""
 
 import base64
 import random
@@ -20,22 +20,21 @@ _EPSILON = 1e-12
 
 
 class Topic(ParagraphGraph):
-    """G[i][j] = how alike the topics of paragraphs i and j are (Li et al. 2020).
+    """G[i][j] = similarity of the topic mixtures of paragraphs i and j (Li et al. 2020).
 
-    The topics are learned from training paragraphs by scikit-learn's online variational LDA (Hoffman et al. 2010), over
-    stems of the words that are no function words. What a paragraph is about follows by variational inference from
-    these topics, see `mixtures`.
+    Topics are learned from training paragraphs by the online variational LDA of scikit-learn (Hoffman et al. 2010),
+    over the stems of content words. The mixture of a paragraph is computed by variational inference, see `mixtures`.
 
     Args:
-        topics: how many, K.
+        topics: number of topics K.
         measure: `cosine` of two topic mixtures, or `hellinger`: 1 minus the Hellinger distance between them.
-        max_terms: the most frequent terms that topics are made of; those in more than half of the paragraphs are none.
-        max_paragraphs: of so many, drawn at random from the training documents, the topics are learned.
-        passes: over them.
-        seed: of the draw and of the topics' start.
+        max_terms: size of the vocabulary, the most frequent terms that occur in at most half of the paragraphs.
+        max_paragraphs: number of random training paragraphs to learn from.
+        passes: number of passes over them.
+        seed: seed of the random choice and of the initial topics.
 
     Raises:
-        ValueError: if a number is below 1, or there is no such measure.
+        ValueError: if a number is below 1, or the measure does not exist.
     """
 
     name = "topic"
@@ -50,14 +49,14 @@ class Topic(ParagraphGraph):
         seed: int = 0,
     ) -> None:
         if min(topics, max_terms, max_paragraphs, passes) < 1:
-            given = f"{topics}, {max_terms}, {max_paragraphs}, {passes}"
-            raise ValueError(f"topics, max_terms, max_paragraphs and passes are at least 1; got {given}")
+            values = f"{topics}, {max_terms}, {max_paragraphs}, {passes}"
+            raise ValueError(f"topics, max_terms, max_paragraphs and passes must be at least 1; got {values}")
         if measure not in ("cosine", "hellinger"):
-            raise ValueError(f"measure {measure!r} is none of cosine, hellinger; choose one")
+            raise ValueError(f"measure {measure!r} is not one of cosine, hellinger; choose one")
         self.topics, self.measure, self.max_terms = topics, measure, max_terms
         self.max_paragraphs, self.passes, self.seed = max_paragraphs, passes, seed
         self._columns: dict[str, int] = {}
-        self._likely: NDArray | None = None  # exp(E[log p(term | topic)]), float32 [K, V]
+        self._term_weights: NDArray | None = None  # exp(E[log p(term | topic)]), float32 [K, V]
 
     def settings(self) -> dict[str, Any]:
         names = ("topics", "measure", "max_terms", "max_paragraphs", "passes", "seed")
@@ -66,17 +65,18 @@ class Topic(ParagraphGraph):
     # Learning ----------------------------------------------------------------------------------------------------
 
     def fit(self, train: Iterable[Paragraphs]) -> None:
-        """Learns the topics; the same paragraphs in the same order give the same."""
-        texts = _drawn(train, self.max_paragraphs, random.Random(self.seed))
-        found = Counter(term for terms in texts for term in set(terms))
-        common = [term for term, count in found.most_common() if 1 < count <= max(2, len(texts) / 2)]
+        """Learn the topics, deterministically for the same paragraphs in the same order."""
+        texts = _sample_paragraphs(train, self.max_paragraphs, random.Random(self.seed))
+        frequencies = Counter(term for terms in texts for term in set(terms))
+        common = [term for term, count in frequencies.most_common() if 1 < count <= max(2, len(texts) / 2)]
         self._columns = {term: column for column, term in enumerate(common[: self.max_terms])}
-        self._likely = np.zeros((self.topics, 0), dtype=np.float32)
+        self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)
         if self._columns:
-            self._likely = self._learned([terms for terms in texts if any(term in self._columns for term in terms)])
+            with_terms = [terms for terms in texts if any(term in self._columns for term in terms)]
+            self._term_weights = self._learn(with_terms)
 
-    def _learned(self, texts: list[list[str]]) -> NDArray:
-        """exp(E[log p(term | topic)]) of the topics of some texts, [K, V]."""
+    def _learn(self, texts: list[list[str]]) -> NDArray:
+        """Learn topics from texts and return exp(E[log p(term | topic)]), [K, V]."""
         from scipy.sparse import csr_matrix
         from sklearn.decomposition import LatentDirichletAllocation  # both take seconds to load
 
@@ -92,28 +92,28 @@ class Topic(ParagraphGraph):
         return np.exp(psi(posterior) - psi(posterior.sum(1, keepdims=True))).astype(np.float32)
 
     def state(self) -> dict[str, Any]:
-        if self._likely is None:
+        if self._term_weights is None:
             return {}
-        content = base64.b64encode(np.ascontiguousarray(self._likely, "<f4").tobytes()).decode()
+        content = base64.b64encode(np.ascontiguousarray(self._term_weights, "<f4").tobytes()).decode()
         return {"terms": list(self._columns), "topics": self.topics, "likely": content}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Takes up the topics that `state` gave.
+        """Restore the topics from `state`.
 
         Raises:
-            CorpusError: if they are those of other settings.
+            CorpusError: if their number differs.
         """
         if state.get("topics") != self.topics:
-            got = f"{state.get('topics', 'no')} topics where {self.topics} were asked for"
-            raise CorpusError(f"the graph that was learned has {got}; give the settings of that run, or learn it anew")
+            problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
+            raise CorpusError(f"{problem}; give the settings of that run, or learn it anew")
         self._columns = {term: column for column, term in enumerate(state["terms"])}
         flat = np.frombuffer(base64.b64decode(state["likely"]), "<f4")
-        self._likely = flat.reshape(self.topics, len(self._columns))
+        self._term_weights = flat.reshape(self.topics, len(self._columns))
 
     # Using -------------------------------------------------------------------------------------------------------
 
     def mixtures(self, paragraphs: Paragraphs) -> NDArray:
-        """p(topic | paragraph), the mean of the variational Dirichlet, [L, K]; uniform where no term is known.
+        """Return p(topic | paragraph), the mean of the variational Dirichlet, [L, K]; uniform without known terms.
 
         gamma_k = 1/K + sum_w n_w phi_wk  with  phi_wk ~ exp(psi(gamma_k) + E[log p(w | k)]), iterated from gamma = 1
         (Blei et al. 2003, with the prior 1/K of scikit-learn).
@@ -121,11 +121,14 @@ class Topic(ParagraphGraph):
         Raises:
             CorpusError: if nothing was learned.
         """
-        if self._likely is None:
+        if self._term_weights is None:
             raise CorpusError(f"document {paragraphs.id!r}: there are no topics yet; call fit or load_state first")
-        known = [[term for term in content_stems(" ".join(text)) if term in self._columns] for text in paragraphs.texts]
-        columns = list(dict.fromkeys(self._columns[term] for terms in known for term in terms))  # as `term_counts` has
-        gamma = inferred(term_counts(known), self._likely[:, columns].astype(np.float64))
+        texts = []
+        for sentences in paragraphs.texts:
+            texts.append([term for term in content_stems(" ".join(sentences)) if term in self._columns])
+        # columns in the order of `term_counts`
+        columns = list(dict.fromkeys(self._columns[term] for terms in texts for term in terms))
+        gamma = infer_gamma(term_counts(texts), self._term_weights[:, columns].astype(np.float64))
         return gamma / gamma.sum(1, keepdims=True)
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
@@ -136,25 +139,27 @@ class Topic(ParagraphGraph):
         return 1 - np.sqrt(np.maximum(0, 1 - roots @ roots.T))
 
 
-def inferred(counts: NDArray, likely: NDArray, most: int = 100, tolerance: float = 1e-3) -> NDArray:
-    """Dirichlet parameters gamma of the topics of texts.
+def infer_gamma(
+    counts: NDArray, term_weights: NDArray, max_iterations: int = 100, tolerance: float = 1e-3
+) -> NDArray:
+    """Infer the Dirichlet parameters gamma of the topic mixtures of texts.
 
     Args:
-        counts: of terms, [L, V].
-        likely: exp(E[log p(term | topic)]), [K, V].
-        most: iterations.
-        tolerance: mean change of a text's gamma below which it is done.
+        counts: counts of terms, [L, V].
+        term_weights: exp(E[log p(term | topic)]), [K, V].
+        max_iterations: maximal number of iterations.
+        tolerance: mean change of the gamma of a text below which it has converged.
 
     Returns:
         gamma, [L, K].
     """
-    topics = len(likely)
+    topics = len(term_weights)
     gamma = np.ones((len(counts), topics))
     open_rows = np.arange(len(counts))
-    for _ in range(most):
+    for _ in range(max_iterations):
         before, bags = gamma[open_rows], counts[open_rows]
         weight = np.exp(psi(before) - psi(before.sum(1, keepdims=True)))  # [L', K]
-        after = 1 / topics + weight * ((bags / (weight @ likely + _EPSILON)) @ likely.T)
+        after = 1 / topics + weight * ((bags / (weight @ term_weights + _EPSILON)) @ term_weights.T)
         gamma[open_rows] = after
         open_rows = open_rows[np.abs(after - before).mean(1) >= tolerance]
         if not len(open_rows):
@@ -162,14 +167,14 @@ def inferred(counts: NDArray, likely: NDArray, most: int = 100, tolerance: float
     return gamma
 
 
-def _drawn(train: Iterable[Paragraphs], most: int, rng: random.Random) -> list[list[str]]:
-    """Terms of at most so many paragraphs, each as likely to be drawn as any other (Vitter 1985, algorithm R)."""
-    drawn: list[list[str]] = []
+def _sample_paragraphs(train: Iterable[Paragraphs], size: int, rng: random.Random) -> list[list[str]]:
+    """Sample paragraphs uniformly (reservoir sampling, Vitter 1985, algorithm R), and return their terms."""
+    reservoir: list[list[str]] = []
     seen = 0
     for paragraphs in train:
         for text in paragraphs.texts:
-            place = len(drawn) if len(drawn) < most else rng.randrange(seen + 1)
-            if place < most:
-                drawn[place : place + 1] = [list(text)]
+            place = len(reservoir) if len(reservoir) < size else rng.randrange(seen + 1)
+            if place < size:
+                reservoir[place : place + 1] = [list(text)]
             seen += 1
-    return [content_stems(" ".join(text)) for text in drawn]
+    return [content_stems(" ".join(text)) for text in reservoir]

@@ -1,14 +1,14 @@
-"""Words that say what a text is about: without function words, stemmed."""
+"""Stems of content words."""
 
 import re
 from functools import lru_cache
 
 from lightning_modules.metrics.porter import nltk_porter
 
-# letters and digits of any script, apostrophes inside ("don't"; tokenized text has "n't" by itself)
+# letters and digits of any script, with inner apostrophes ("don't"; "n't" is a separate token in tokenized text)
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 
-# Articles, pronouns, prepositions, conjunctions, auxiliaries, and adverbs that go with anything.
+# Articles, pronouns, prepositions, conjunctions, auxiliaries and common adverbs.
 _STOP_WORDS = """
 a an the this that these those such some any no none each every either neither both all half other another same own
 i me my mine myself you your yours yourself yourselves he him his himself she her hers herself it its itself we us
@@ -31,17 +31,17 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case, with ' for ’; marks are left out."""
+    """Return the words of a text in lower case, with ' for ’ and without punctuation."""
     return WORD.findall(text.replace("’", "'").lower())
 
 
 def content_stems(text: str) -> list[str]:
-    """Stems of the words that are no function words, in order; single letters count as function words."""
+    """Return the stems of all words but function words and single letters, in order."""
     return [stem(word) for word in words(text) if word not in STOP_WORDS and (len(word) > 1 or word.isdigit())]
 
 
 @lru_cache(maxsize=262_144)
 def stem(word: str) -> str:
-    """Porter's stem of a lower-case word; words of three characters or fewer, and those with digits, stay."""
+    """Return the Porter stem of a lower-case word; words of at most three characters or with digits stay unchanged."""
     word = word.removesuffix("'s")
     return nltk_porter(word) if len(word) > 3 and word.isalpha() else word

@@ -1,4 +1,4 @@
-"""What an EDU segmenter sees of a text: words, where they stand, and the chains that tags are given to."""
+"""Features of EDU segmenters: words, their layout, and the chains that are tagged."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from datamodules.text.hashing import FEATURES, hashed_words, text_digest
 from datamodules.text.offsets import Span, paragraph_offsets, sentence_offsets
 from datamodules.text.subwords import Subwords
 
-LAYOUT = 6  # numbers about a word's place
-LONGEST_CHAIN = 400  # words; a longer sentence is cut, and tags are chosen for each part
+LAYOUT = 6  # number of layout features of a word
+MAX_CHAIN = 400  # words; a longer sentence is split, and each part is tagged separately
 
 
 class Request(Protocol):
-    """A text to be segmented; sentences and paragraphs may be empty where nobody knows them."""
+    """A text to segment; sentences and paragraphs are empty if unknown."""
 
     text: str
     sentences: Sequence[Span]
@@ -28,21 +28,21 @@ class Request(Protocol):
 
 @dataclass
 class EduFeatures:
-    """A text as numbers. N words, P pieces of an encoder's tokenizer.
+    """Features of a text with N words and P subwords of an encoder.
 
     Attributes:
-        id: of the text.
-        digest: of the text, see `text_digest`.
-        offsets: characters of the words.
+        id: id of the text.
+        digest: digest of the text, see `text_digest`.
+        offsets: (start, end) characters of the words.
         words: hashed features, [N, FEATURES].
-        layout: whether a word begins a sentence, a paragraph, follows white space; words from the sentence's start and
-            to its end, its length; [N, LAYOUT].
-        chains: words of each chain, in order; they sum to N.
-        begins: True at the first word of a sentence, where an EDU begins for certain, [N].
-        starts: characters where sentences begin.
-        pieces: ids of the tokenizer's pieces, [P].
-        piece_words: the word that a piece is part of, -1 for none, [P].
-        tags: 1 where an EDU begins, [N]; zeros where nobody knows.
+        layout: whether a word begins a sentence, begins a paragraph, follows white space; its distance in words from
+            the start and to the end of the sentence, and the length of the sentence; [N, LAYOUT].
+        chains: number of words of each chain, in order; the sum is N.
+        begins: True at the first word of each sentence, where an EDU always begins, [N].
+        starts: first characters of sentences.
+        pieces: ids of the subwords, [P].
+        piece_words: index of the word that each subword belongs to, -1 for none, [P].
+        tags: 1 where an EDU begins, [N]; zeros if unknown.
     """
 
     id: str
@@ -59,7 +59,7 @@ class EduFeatures:
 
 
 def sentence_starts(request: Request, name: str = "text") -> list[int]:
-    """Characters where sentences begin, the first visible one of the text among them; white space begins none.
+    """Return the first characters of sentences, not counting white space, and the first visible one of the text.
 
     Raises:
         CorpusError: if a sentence or a paragraph lies outside the text.
@@ -80,13 +80,13 @@ def sentence_starts(request: Request, name: str = "text") -> list[int]:
 def edu_features(
     request: Request, subwords: Subwords | None = None, edus: Sequence[Span] = (), name: str = "text"
 ) -> EduFeatures:
-    """The features of a text.
+    """Return the features of a text.
 
     Args:
-        request: text, sentences, paragraphs.
-        subwords: tokenizer of the encoder; None where the hashed features are all that is read.
-        edus: gold EDUs, for training. An EDU that begins inside a word gives that word the tag.
-        name: id, for messages.
+        request: text, sentences and paragraphs.
+        subwords: tokenizer of the encoder; None if only hashed features are needed.
+        edus: gold EDUs, for training; an EDU that begins inside a word tags that word.
+        name: id of the text, also for messages.
 
     Raises:
         CorpusError: if a sentence, paragraph or EDU lies outside the text.
@@ -112,7 +112,7 @@ def edu_features(
         offsets=offsets,
         words=torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES),
         layout=_layout(text, offsets, lengths, {_word_from(firsts, start) for start, _ in paragraphs}),
-        chains=[part for length in lengths for part in _cut(length)],
+        chains=[part for length in lengths for part in _chain_lengths(length)],
         begins=begins,
         starts=starts,
         pieces=pieces,
@@ -122,12 +122,13 @@ def edu_features(
 
 
 def _word_from(firsts: list[int], at: int) -> int:
-    """The first word that begins at a character or behind it."""
+    """Return the index of the first word that begins at or after a character."""
     return bisect_right(firsts, at - 1)
 
 
-def _cut(length: int) -> list[int]:
-    parts = -(-length // LONGEST_CHAIN)
+def _chain_lengths(length: int) -> list[int]:
+    """Split a sentence into the fewest chains of at most `MAX_CHAIN` words, of nearly equal length."""
+    parts = -(-length // MAX_CHAIN)
     return [length // parts + (i < length % parts) for i in range(parts)]
 
 
@@ -153,20 +154,20 @@ def _layout(text: str, offsets: list[Span], lengths: list[int], paragraph_heads:
 
 @dataclass
 class SegmentationBatch(Batch):
-    """Texts in a row: N words and P pieces in all, C chains of up to T words.
+    """Concatenated texts: N words and P subwords in all, C chains of up to T words.
 
     Attributes:
         words: [N, FEATURES].
-        word_counts: words of each text.
+        word_counts: number of words of each text.
         layout: [N, LAYOUT].
         pieces: [P].
-        piece_counts: pieces of each text.
-        piece_words: word that a piece is part of, -1 for none, [P].
-        rows: the words of each chain, [C, T]; 0 behind its end.
-        lengths: words of each chain, [C], in the host's memory.
+        piece_counts: number of subwords of each text.
+        piece_words: index of the word that each subword belongs to, -1 for none, [P].
+        rows: indices of the words of each chain, padded with 0, [C, T].
+        lengths: number of words of each chain, [C], in host memory.
         begins: [N].
         tags: [N].
-        texts: the features that this was made of.
+        texts: features of the texts.
     """
 
     words: Tensor
@@ -183,9 +184,11 @@ class SegmentationBatch(Batch):
 
     @classmethod
     def of(cls, texts: list[EduFeatures]) -> Self:
-        """A batch of texts; there must be a word in one of them."""
+        """Build a batch of texts, which must have at least one word in all."""
         shifts = [sum(len(text.offsets) for text in texts[:i]) for i in range(len(texts))]
-        owners = [torch.where(t.piece_words < 0, t.piece_words, t.piece_words + s) for t, s in zip(texts, shifts)]
+        piece_words = []
+        for text, shift in zip(texts, shifts):
+            piece_words.append(torch.where(text.piece_words < 0, text.piece_words, text.piece_words + shift))
         lengths = torch.tensor([length for text in texts for length in text.chains])
         width = torch.arange(int(lengths.max()))
         rows = (lengths.cumsum(0) - lengths)[:, None] + width                                # [C, T]
@@ -197,7 +200,7 @@ class SegmentationBatch(Batch):
             layout=torch.cat([text.layout for text in texts]),
             pieces=torch.cat([text.pieces for text in texts]),
             piece_counts=[len(text.pieces) for text in texts],
-            piece_words=torch.cat(owners),
+            piece_words=torch.cat(piece_words),
             rows=rows.masked_fill(width >= lengths[:, None], 0),
             lengths=lengths,
             begins=torch.cat([text.begins for text in texts]),

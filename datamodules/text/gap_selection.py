@@ -1,4 +1,4 @@
-"""Gap sentences: those that say most of what the rest of a document says (Zhang et al., ICML 2020, 1912.08777)."""
+"""Gap sentences, the ones most similar to the rest of a document (Zhang et al., ICML 2020, arXiv 1912.08777)."""
 
 import random
 from collections.abc import Sequence
@@ -14,52 +14,53 @@ Floats = NDArray[np.float64]
 
 
 class WordCounts(NamedTuple):
-    """How often the words of a document stand in its sentences; an entry is a word in a sentence that has it.
+    """Sparse matrix of word counts by sentence, with E non-zero entries and W words.
 
     Attributes:
-        sentence: of each entry, [E].
-        word: of each entry, below W, [E].
-        often: the word in that sentence, [E].
-        sentences: their number, words or not.
+        sentence: index of the sentence of each entry, [E].
+        word: index of the word of each entry, [E].
+        occurrences: occurrences of the word in the sentence, [E].
+        sentences: number of sentences N, including empty ones.
         total: occurrences of each word in the document, [W].
     """
 
     sentence: NDArray[np.int64]
     word: NDArray[np.int64]
-    often: NDArray[np.int64]
+    occurrences: NDArray[np.int64]
     sentences: int
     total: NDArray[np.int64]
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
-        """Counts of sentences that are given as words, each an integer."""
+        """Count the words of sentences; each word is an integer."""
         sizes = [len(words) for words in sentences]
         flat = np.fromiter((word for words in sentences for word in words), np.int64, sum(sizes))
         different, words = np.unique(flat, return_inverse=True)
         keys = np.repeat(np.arange(len(sizes)), sizes) * max(1, len(different)) + words
-        entries, often = np.unique(keys, return_counts=True)
+        entries, occurrences = np.unique(keys, return_counts=True)
         sentence, word = np.divmod(entries, max(1, len(different)))
-        return cls(sentence, word, often, len(sizes), np.bincount(words, minlength=len(different)))
+        total = np.bincount(words, minlength=len(different))
+        return cls(sentence=sentence, word=word, occurrences=occurrences, sentences=len(sizes), total=total)
 
     def by_sentence(self, entries: NDArray) -> Floats:
-        """Sum of a value of each entry, by sentence, [E] -> [N]."""
+        """Sum values of entries for each sentence, [E] -> [N]."""
         return np.bincount(self.sentence, weights=entries, minlength=self.sentences).astype(np.float64)
 
 
 def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats:
-    """ROUGE-1 F between the sentences chosen so far with one more, and the rest of the document.
+    """Return ROUGE-1 F between the selected sentences plus one more, and the rest of the document.
 
     Args:
-        counts: of the document.
-        inside: occurrences of each word in what is chosen, [W].
-        unique: whether a text is the set of its words, or counts them.
+        counts: word counts of the document.
+        inside: occurrences of each word in the selected sentences, [W].
+        unique: whether texts are sets of words instead of multisets.
 
     Returns:
-        The score with each sentence added, [N]; without meaning for a sentence that is chosen already.
+        The score after adding each sentence, [N]; meaningless for sentences that are already selected.
     """
     before = inside[counts.word]                                                     # [E]
     outside = counts.total[counts.word] - before                                     # [E]
-    after, left = before + counts.often, outside - counts.often
+    after, left = before + counts.occurrences, outside - counts.occurrences
     if unique:
         shared = ((inside > 0) & (counts.total > inside)).sum()
         hits = shared + counts.by_sentence(((after > 0) & (left > 0)) * 1 - ((before > 0) & (outside > 0)))
@@ -68,23 +69,24 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
     else:
         shared = np.minimum(inside, counts.total - inside).sum()
         hits = shared + counts.by_sentence(np.minimum(after, left) - np.minimum(before, outside))
-        predicted = inside.sum() + counts.by_sentence(counts.often)
+        predicted = inside.sum() + counts.by_sentence(counts.occurrences)
         reference = counts.total.sum() - predicted
-    found = hits > 0
-    precision, recall = (np.divide(hits, size, out=np.zeros_like(hits), where=found) for size in (predicted, reference))
-    # the harmonic mean as `rouge-score` has it, to the last bit: equal scores are ties there too
-    return np.divide(2 * precision * recall, precision + recall, out=np.zeros_like(hits), where=found)
+    positive = hits > 0
+    precision = np.divide(hits, predicted, out=np.zeros_like(hits), where=positive)
+    recall = np.divide(hits, reference, out=np.zeros_like(hits), where=positive)
+    # Same operations as in `rouge-score`, so that scores are bitwise equal and ties are the same.
+    return np.divide(2 * precision * recall, precision + recall, out=np.zeros_like(hits), where=positive)
 
 
 def principal(counts: WordCounts, number: int, unique: bool, greedy: bool, factors: Floats) -> list[int]:
-    """The sentences that score best, best first; of equal ones the first.
+    """Return the sentences with the highest scores, best first; ties go to the earlier sentence.
 
     Args:
-        counts: of the document.
-        number: how many, at most all.
-        unique: `Uniq`, or `Orig`.
-        greedy: `Seq`: one after another, each scored together with those before; or `Ind`: each alone.
-        factors: what each score is multiplied by, [N].
+        counts: word counts of the document.
+        number: number of sentences to select, at most N.
+        unique: `Uniq` if true, else `Orig`.
+        greedy: `Seq` (one by one, each scored together with the selected ones) if true, else `Ind`.
+        factors: factor of each score, [N].
     """
     inside = np.zeros_like(counts.total)
     if not greedy:
@@ -96,7 +98,7 @@ def principal(counts: WordCounts, number: int, unique: bool, greedy: bool, facto
         best = int(scores.argmax())
         chosen.append(best)
         entries = counts.sentence == best
-        inside[counts.word[entries]] += counts.often[entries]
+        inside[counts.word[entries]] += counts.occurrences[entries]
     return chosen
 
 
@@ -107,29 +109,29 @@ def select(
     noise: float = 0.0,
     rng: random.Random | None = None,
 ) -> list[int]:
-    """The gap sentences of a document (section 3.1): which of its sentences are to be generated.
+    """Select the gap sentences of a document, which are to be generated (section 3.1).
 
-    `ind` scores each sentence x_i alone by ROUGE-1 F(x_i, D without x_i), `seq` adds one sentence after another by
-    ROUGE-1 F(S with x_i, D without both); `orig` counts words as ROUGE does, `uniq` takes each text as a set. Words are
-    stemmed; a sentence without words scores 0. `lead` takes the first sentences, `random` any.
+    `ind` scores each sentence x_i by ROUGE-1 F(x_i, D without x_i); `seq` adds sentences one by one to S by ROUGE-1
+    F(S with x_i, D without both). `orig` counts words as ROUGE does; `uniq` takes texts as sets of words. Words are
+    stemmed; a sentence without words scores 0. `lead` selects the first sentences, `random` random ones.
 
     Args:
-        sentences: of the document.
-        number: how many; all of them if there are fewer.
+        sentences: sentences of the document.
+        number: number of sentences to select; all if there are fewer.
         selection: see above.
-        noise: each score of `ind` and `seq` is multiplied by one plus a number drawn between -noise and noise.
-        rng: of all draws; without one they are the same each time.
+        noise: each score of `ind` and `seq` is multiplied by 1 + u, u uniform in [-noise, noise].
+        rng: random generator; by default one with seed 0.
 
     Returns:
-        Their indices, in the order of the document.
+        Indices of the sentences, in the order of the document.
 
     Raises:
-        ValueError: if there is no such selection, the number is negative, or the noise not in [0, 1].
+        ValueError: if the selection does not exist, the number is negative, or the noise is not in [0, 1].
     """
     if selection not in get_args(Selection):
-        raise ValueError(f"no gap-sentence selection {selection!r}; there are {', '.join(get_args(Selection))}")
+        raise ValueError(f"no gap-sentence selection {selection!r}; choose one of {', '.join(get_args(Selection))}")
     if number < 0 or not 0 <= noise <= 1:
-        raise ValueError(f"number and noise are at least 0, noise at most 1; got {number}, {noise}")
+        raise ValueError(f"number and noise must be at least 0 and noise at most 1; got {number}, {noise}")
     number, rng = min(number, len(sentences)), rng or random.Random(0)
     if selection == "lead":
         return list(range(number))

@@ -1,4 +1,4 @@
-"""Digests of texts; words of running text with their characters, and hashed features of each."""
+"""Digests of texts, and hashed features of words with their character offsets."""
 
 import hashlib
 import re
@@ -6,11 +6,11 @@ from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
-# letters and digits, apostrophes inside; or one sort of mark, repeated ("...", "--")
+# letters and digits with inner apostrophes; or a punctuation mark, possibly repeated ("...", "--")
 _WORD = re.compile(r"\w+(?:['’]\w+)*|([^\w\s])\1*")
-AFFIXES = 4  # beginnings and endings of up to so many letters
+AFFIXES = 4  # maximal length of prefixes and suffixes
 FEATURES = 2 + 2 * AFFIXES
-_LONGEST = 64  # letters that are looked at; an address of a thousand letters has the features of its beginning
+_MAX_LETTERS = 64  # longer words, such as URLs, have the features of their beginning
 
 
 def text_digest(text: str) -> str:
@@ -19,25 +19,25 @@ def text_digest(text: str) -> str:
 
 
 class Words(NamedTuple):
-    """The words of a text: their (start, end) characters and their features, `FEATURES` hashes each."""
+    """Words of a text: (start, end) characters, and `FEATURES` hashes of each."""
 
     offsets: list[tuple[int, int]]
     features: list[tuple[int, ...]]
 
 
 def hashed_words(text: str) -> Words:
-    """Words and marks of a text; every visible character is part of one.
+    """Return the words and punctuation marks of a text, which cover all visible characters, with hashed features.
 
-    The features of a word are 32-bit hashes of: the word in lower case; its first 1 to 4 letters; its last 1 to 4; its
-    shape ("Xxx-9" for "Rev-2"). The same in every process and on every machine.
+    The features of a word are 32-bit hashes of the word in lower case, its prefixes and suffixes of 1 to 4 letters, and
+    its shape ("Xxx-9" for "Rev-2"). They are the same in every process and on every machine.
     """
-    found = [(match.start(), match.end()) for match in _WORD.finditer(text)]
-    return Words(found, [word_features(text[start : min(end, start + _LONGEST)]) for start, end in found])
+    offsets = [(match.start(), match.end()) for match in _WORD.finditer(text)]
+    return Words(offsets, [word_features(text[start : min(end, start + _MAX_LETTERS)]) for start, end in offsets])
 
 
 @lru_cache(maxsize=65536)
 def word_features(word: str) -> tuple[int, ...]:
-    """Hashes of one word, `FEATURES` of them."""
+    """Return the `FEATURES` hashes of a word."""
     lower = word.lower()
     names = [f"w{lower}"]
     names += [f"p{size}{lower[:size]}" for size in range(1, AFFIXES + 1)]
@@ -47,6 +47,6 @@ def word_features(word: str) -> tuple[int, ...]:
 
 
 def _shape(word: str) -> str:
-    """Kinds of letters, no more than two of one kind in a row; marks stay."""
+    """Return the shape of a word: X, x and 9 for letters and digits, runs shortened to two; marks stay."""
     kinds = ["X" if c.isupper() else "x" if c.isalpha() else "9" if c.isdigit() else c for c in word[:16]]
     return "".join(kind for i, kind in enumerate(kinds) if kinds[max(0, i - 2) : i] != [kind, kind])

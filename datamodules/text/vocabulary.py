@@ -1,4 +1,4 @@
-"""A word vocabulary, and its extension by a document's own words."""
+"""Word vocabulary, and its extension by the OOV words of a document."""
 
 import hashlib
 import json
@@ -9,37 +9,39 @@ from typing import Any, Self
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
-from datamodules.text.words import SENTENCE_ENDS, Tokenizer, detokenize, tokenize
+from datamodules.text.words import SENTENCE_ENDS, WordTokenization, detokenize, tokenize
 
 PAD, UNK, START, STOP = range(4)
 SPECIALS = ("[PAD]", "[UNK]", "[START]", "[STOP]")
 
 
 class Vocabulary:
-    """The most frequent words of a corpus, four special symbols first.
+    """The most frequent words of a corpus, after four special symbols.
 
-    Text that spells a special symbol is no special symbol: it is out of vocabulary.
+    Text that spells a special symbol is out of vocabulary.
 
     Args:
-        words: without the special symbols, most frequent first.
-        tokenizer: how text becomes words, see `tokenize`.
-        lowercase: whether case is folded.
+        words: words without the special symbols, most frequent first.
+        tokenizer: `words` or `whitespace`, see `tokenize`.
+        lowercase: whether to convert text to lower case.
     """
 
     file_name = "vocabulary.json"
 
-    def __init__(self, words: Sequence[str], tokenizer: Tokenizer = "words", lowercase: bool = True) -> None:
+    def __init__(self, words: Sequence[str], tokenizer: WordTokenization = "words", lowercase: bool = True) -> None:
         self.tokenizer, self.lowercase = tokenizer, lowercase
         self.words = [*SPECIALS, *words]
         self._ids = {word: i for i, word in enumerate(self.words) if i >= len(SPECIALS)}
         if len(self._ids) != len(words) or not self._ids.keys().isdisjoint(SPECIALS):
-            raise ValueError("a vocabulary's words must be different from each other and from the special symbols")
+            raise ValueError("the words of a vocabulary must be distinct, and none may be a special symbol")
 
     @classmethod
-    def build(cls, texts: Iterable[str], size: int, tokenizer: Tokenizer = "words", lowercase: bool = True) -> Self:
-        """The `size` - 4 most frequent words of the texts; ties in alphabetical order."""
+    def build(
+        cls, texts: Iterable[str], size: int, tokenizer: WordTokenization = "words", lowercase: bool = True
+    ) -> Self:
+        """Build the vocabulary of the `size` - 4 most frequent words; ties are in alphabetical order."""
         if size <= len(SPECIALS):
-            raise ValueError(f"a vocabulary of {size} has no room for words beside {len(SPECIALS)} special symbols")
+            raise ValueError(f"a vocabulary of {size} has only the {len(SPECIALS)} special symbols; raise its size")
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(tokenize(text, tokenizer, lowercase))
@@ -52,73 +54,73 @@ class Vocabulary:
         return len(self.words)
 
     def tokenize(self, text: str) -> list[str]:
-        """Words of a text."""
+        """Split a text into words."""
         return tokenize(text, self.tokenizer, self.lowercase)
 
     def detokenize(self, words: Sequence[str]) -> str:
-        """Text of words."""
+        """Join words to a text."""
         return detokenize(words, self.tokenizer)
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Vocabulary ids, UNK for what is missing."""
+        """Return the ids of words, UNK for OOV words."""
         return [self._ids.get(word, UNK) for word in words]
 
     def extend(self, words: Sequence[str], size: int) -> tuple[list[int], list[str]]:
-        """Ids in the vocabulary extended by these words: the k-th word it lacks is `size` + k.
+        """Return ids in the vocabulary extended by OOV words: the k-th distinct OOV word has id `size` + k.
 
         Args:
-            words: a document.
-            size: where the extension starts; the model's V, which may be larger than this vocabulary.
+            words: words of a document.
+            size: first id of the extension; V of the model, which may be larger than this vocabulary.
 
         Returns:
-            ids, and the words that were added, in order of appearance.
+            The ids, and the OOV words in order of appearance.
         """
-        added: dict[str, int] = {}
+        oov_words: dict[str, int] = {}
         ids = []
         for word in words:
             i = self._ids.get(word)
-            ids.append(size + added.setdefault(word, len(added)) if i is None else i)
-        return ids, list(added)
+            ids.append(size + oov_words.setdefault(word, len(oov_words)) if i is None else i)
+        return ids, list(oov_words)
 
-    def target_ids(self, words: Iterable[str], added: Sequence[str], size: int) -> list[int]:
-        """Extended ids of a summary's words: UNK for what neither the vocabulary nor the document has."""
-        extra = {word: size + k for k, word in enumerate(added)}
+    def target_ids(self, words: Iterable[str], oov_words: Sequence[str], size: int) -> list[int]:
+        """Return the extended ids of the words of a summary, UNK for words that are not in the document either."""
+        extra = {word: size + k for k, word in enumerate(oov_words)}
         return [self._ids.get(word, extra.get(word, UNK)) for word in words]
 
-    def decode(self, ids: Iterable[int], added: Sequence[str], size: int) -> list[str]:
-        """Words of extended ids."""
-        return [added[i - size] if i >= size else self.words[i] for i in ids]
+    def decode(self, ids: Iterable[int], oov_words: Sequence[str], size: int) -> list[str]:
+        """Return the words of extended ids."""
+        return [oov_words[i - size] if i >= size else self.words[i] for i in ids]
 
     def end_ids(self, marks: Sequence[str] = SENTENCE_ENDS) -> list[int]:
-        """Ids of the words that end a sentence."""
+        """Return the ids of words that end a sentence."""
         return [self._ids[mark] for mark in marks if mark in self._ids]
 
     def state(self) -> dict[str, Any]:
-        """Plain values that rebuild it: for checkpoints and files."""
+        """Return the state for checkpoints and files, as plain values."""
         return {"words": self.words[len(SPECIALS) :], "tokenizer": self.tokenizer, "lowercase": self.lowercase}
 
     @property
     def digest(self) -> str:
-        """Short content hash."""
+        """Short digest of the content."""
         return hashlib.sha256(json.dumps(self.state()).encode()).hexdigest()[:16]
 
     def save(self, folder: Path) -> None:
-        """Writes `vocabulary.json`, whole or not at all."""
+        """Write `vocabulary.json` atomically."""
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(folder / self.file_name, json.dumps(self.state(), ensure_ascii=False, indent=0))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Reads what `save` wrote.
+        """Load what `save` wrote.
 
         Raises:
-            FileNotFoundError: if it is not there.
-            CorpusError: if it is no vocabulary.
+            FileNotFoundError: if there is no file.
+            CorpusError: if it is not a vocabulary.
         """
         path = folder / cls.file_name
         if not path.is_file():
-            raise FileNotFoundError(f"{path}: no vocabulary there; give the `text` folder of a run")
+            raise FileNotFoundError(f"{path}: no such file; give the `text` folder of a run")
         try:
             return cls(**json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
-            raise CorpusError(f"{path}: no vocabulary ({error}); give the `text` folder of a run") from None
+            raise CorpusError(f"{path}: not a vocabulary ({error}); give the `text` folder of a run") from None

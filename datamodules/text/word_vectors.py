@@ -11,41 +11,41 @@ from datamodules.documents import CorpusError
 
 
 def read_word_vectors(path: Path, words: Sequence[str], size: int) -> tuple[Tensor, Tensor]:
-    """The vectors that a file has for given words.
+    """Read the vectors of words from a file.
 
-    Each line is a word and its numbers, separated by spaces (GloVe); a first line of two whole numbers, how many words
-    and how wide, is left out (word2vec). Files that end in .gz are read as they are. Where a word stands twice, its
-    first vector counts.
+    Each line is a word and its numbers, separated by spaces (GloVe). A first line of two integers, the number and the
+    size of vectors, is skipped (word2vec). Files ending in .gz are decompressed. Of duplicate words, the first counts.
 
     Args:
-        words: the vocabulary; special symbols find nothing unless the file has them.
-        size: width of the vectors.
+        path: the file.
+        words: the vocabulary.
+        size: size of the vectors.
 
     Returns:
-        Indices into `words` [N], in rising order, and their vectors [N, size].
+        Ascending indices into `words` [N], and their vectors [N, size].
 
     Raises:
-        CorpusError: if the file is absent, has no text, vectors of another width or what is no number, or no vector of
-            a word of the vocabulary.
+        CorpusError: if the file is missing or not text, a vector has another size or an invalid number, or no word of
+            the vocabulary has a vector.
     """
     rows = {word: row for row, word in reversed(list(enumerate(words)))}
-    found: dict[int, list[float]] = {}
+    vectors: dict[int, list[float]] = {}
     for number, line in _lines(path):
-        # some words of GloVe's largest file contain spaces
+        # Some words of the largest GloVe file contain spaces.
         word, *numbers = line.rsplit(" ", size)
         row = rows.get(word)
         if number == 1 or len(numbers) != size:
             _check_width(f"{path}:{number}", line, size)
-        if row is not None and row not in found:
-            found[row] = _floats(f"{path}:{number}", numbers)
-    if not found:
+        if row is not None and row not in vectors:
+            vectors[row] = _floats(f"{path}:{number}", numbers)
+    if not vectors:
         raise CorpusError(f"{path}: no vector of any of the vocabulary's {len(words):,} words; give another file")
-    order = sorted(found)
-    return torch.tensor(order), torch.tensor([found[row] for row in order])
+    order = sorted(vectors)
+    return torch.tensor(order), torch.tensor([vectors[row] for row in order])
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbers and lines, counted from 1; without word2vec's header."""
+    """Yield line numbers, from 1, and lines, without the header of word2vec."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             for number, raw in enumerate(stream, 1):
@@ -60,7 +60,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _check_width(where: str, line: str, size: int) -> None:
-    """Raises CorpusError if a line has another number of numbers than `size`."""
+    """Raise a CorpusError if a line does not have `size` numbers."""
     width = 0
     for field in reversed(line.split(" ")[1:]):
         try:
@@ -69,11 +69,12 @@ def _check_width(where: str, line: str, size: int) -> None:
             break
         width += 1
     if width != size:
-        raise CorpusError(f"{where}: a vector of {width} numbers, the embedding has {size}; set --model.embedding_size")
+        problem = f"a vector of size {width}, but the embedding has {size}"
+        raise CorpusError(f"{where}: {problem}; set --model.embedding_size {width}")
 
 
 def _floats(where: str, numbers: list[str]) -> list[float]:
     try:
         return [float(number) for number in numbers]
     except ValueError as error:
-        raise CorpusError(f"{where}: {error}; a line is a word and its numbers") from None
+        raise CorpusError(f"{where}: {error}; a line must be a word and its numbers") from None

@@ -1,34 +1,35 @@
-"""Words: how text becomes tokens, and tokens text again."""
+"""Word tokenization and detokenization."""
 
 import re
 from collections.abc import Sequence
 from typing import Literal
 
-Tokenizer = Literal["words", "whitespace"]
+WordTokenization = Literal["words", "whitespace"]
 SENTENCE_ENDS = (".", "!", "?")
 
 # A word keeps inner apostrophes, hyphens, dots, slashes and underscores (don't, re-use, torch.nn, 10/30/01, 9:00);
-# every other visible character is a token of its own.
+# every other visible character is a separate token.
 _WORD = re.compile(r"\w+(?:['’.,:/@&-]\w+)*|[^\w\s]")
 _NO_SPACE_BEFORE = frozenset(".,;:!?)]}%’”")
 _NO_SPACE_AFTER = frozenset("([{$#“‘")
 
 
-def tokenize(text: str, tokenizer: Tokenizer = "words", lowercase: bool = True) -> list[str]:
-    """Tokens of a text.
+def tokenize(text: str, tokenizer: WordTokenization = "words", lowercase: bool = True) -> list[str]:
+    """Split a text into tokens.
 
     Args:
-        tokenizer: `words` separates words from punctuation; `whitespace` for text that is tokenised already, such as
-            the CNN/DailyMail release of See et al. 2017.
-        lowercase: fold case first.
+        text: any text.
+        tokenizer: `words` separates words from punctuation; `whitespace` is for tokenized text, such as the
+            CNN/DailyMail release of See et al. 2017.
+        lowercase: whether to convert to lower case first.
     """
     if lowercase:
         text = text.lower()
     return text.split() if tokenizer == "whitespace" else _WORD.findall(text)
 
 
-def detokenize(tokens: Sequence[str], tokenizer: Tokenizer = "words") -> str:
-    """Text of tokens: joined by spaces, with `words` punctuation moved to where it is usually written."""
+def detokenize(tokens: Sequence[str], tokenizer: WordTokenization = "words") -> str:
+    """Join tokens by spaces; with `words`, without spaces before or after punctuation as in usual text."""
     if tokenizer == "whitespace":
         return " ".join(tokens)
     pieces: list[str] = []
@@ -46,7 +47,7 @@ def detokenize(tokens: Sequence[str], tokenizer: Tokenizer = "words") -> str:
 
 
 def sentences_of(tokens: Sequence[str], ends: Sequence[str] = SENTENCE_ENDS) -> list[list[str]]:
-    """Tokens of generated text, cut after end punctuation: a list of non-empty sentences."""
+    """Split the tokens of a generated text into sentences after end punctuation."""
     sentences: list[list[str]] = [[]]
     for token in tokens:
         sentences[-1].append(token)

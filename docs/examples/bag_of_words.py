@@ -76,7 +76,7 @@ class BagOfWords(Summarizer):
         hidden = state["hidden"].reshape(1, B * K, -1)
         states, hidden = self.decoder(self.embedding(tokens).reshape(B * K, 1, -1), hidden)
         log_probs = self.predict(states.view(B, K, -1), memory)                      # [B, K, V]
-        return None, log_probs[..., : len(self.text)], {"hidden": hidden.view(B, K, -1)}
+        return None, log_probs[..., : len(self.tokenizer)], {"hidden": hidden.view(B, K, -1)}
 
     def summarize(self, batch: BagOfWordsBatch) -> list[Summary]:
         with evaluating(self):
@@ -87,7 +87,7 @@ class BagOfWords(Summarizer):
         summaries = []
         for i, document in enumerate(batch.ids):
             ids = found.tokens[i, 0, : found.lengths[i, 0]].tolist()
-            words = self.text.decode([word for word in ids if word != STOP], [], self.vocab_size)
-            summaries.append(Summary(document, split_sentences(self.text.detokenize(words)), batch.references[i]))
+            words = self.tokenizer.decode([word for word in ids if word != STOP], [], self.vocab_size)
+            summaries.append(Summary(document, split_sentences(self.tokenizer.detokenize(words)), batch.references[i]))
         return summaries
     # --8<-- [end:summarize]

@@ -1,1 +1,1 @@
-"""Workspaces and reports at Weights & Biases, as code: one of each a paper, and a report of RSTformer's ablations."""
+"""Workspaces and reports at Weights & Biases as code, for each paper and for the ablations of RSTformer."""

@@ -1,4 +1,4 @@
-"""From what is shown to workspaces and reports of `wandb-workspaces`."""
+"""Workspaces and reports of `wandb-workspaces` from the descriptions in `shown.py`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,21 +23,21 @@ def _library() -> tuple[Any, Any, Any]:
 
 
 def sections(dashboard: Dashboard) -> list[tuple[str, list[Any]]]:
-    """Sections with their panels, in their order; one without panels is left out."""
+    """Return the sections with their panels in order, without empty ones."""
     reports, _, _ = _library()
     lines = (("losses", dashboard.losses), ("more", dashboard.more), ("training", TRAINING))
-    found = [
+    all_sections = [
         ("test", [reports.BarPlot(title=key, metrics=[key], groupby=None) for key in dashboard.tested]),
         ("validation", [reports.LinePlot(title=key, x=STEP, y=[key]) for key in dashboard.scores]),
         *((name, [reports.LinePlot(title=key, x=STEP, y=[key]) for key in keys]) for name, keys in lines),
         ("heat maps", [reports.MediaBrowser(media_keys=[key]) for key in dashboard.heat_maps]),
         ("texts", [reports.WeavePanelSummaryTable(table_name=key) for key in dashboard.tables]),
     ]
-    return [(name, panels) for name, panels in found if panels]
+    return [(name, panels) for name, panels in all_sections if panels]
 
 
 def workspace(dashboard: Dashboard, entity: str, project: str) -> Any:
-    """The workspace of a paper: its runs, newest first, grouped by sweep and row."""
+    """Return the workspace of a paper: its runs, newest first, grouped by sweep and job type."""
     _, workspaces, expr = _library()
     return workspaces.Workspace(
         entity=entity,
@@ -54,7 +54,7 @@ def workspace(dashboard: Dashboard, entity: str, project: str) -> Any:
 
 
 def report(dashboard: Dashboard, entity: str, project: str) -> Any:
-    """The report of a paper: what was computed how, then the panels of its workspace."""
+    """Return the report of a paper: notes on the scores, then the panels of its workspace."""
     reports, _, _ = _library()
     blocks: list[Any] = [reports.P(HOW), reports.TableOfContents()]
     for name, panels in sections(dashboard):
@@ -64,7 +64,7 @@ def report(dashboard: Dashboard, entity: str, project: str) -> Any:
 
 
 def ablation_report(ablation: AblationReport, entity: str, project: str) -> Any:
-    """The report of an ablation: its rows as groups of runs, means over seeds."""
+    """Return the report of an ablation: its rows as groups of runs, averaged over seeds."""
     reports, _, _ = _library()
     runs = _runs(ablation.paper, entity, project, [f"config.{ablation.key}"])
     bars = [reports.BarPlot(title=key, metrics=[key]) for key in ablation.measures]
@@ -96,7 +96,7 @@ def _runs(paper: str, entity: str, project: str, groupby: Sequence[str]) -> Any:
 
 
 def _placed(panels: Sequence[Any]) -> list[Any]:
-    """Panels three in a row; W&B's grid has 24 columns."""
+    """Arrange panels in rows of three on the grid of W&B, which has 24 columns."""
     reports, _, _ = _library()
     for number, panel in enumerate(panels):
         panel.layout = reports.Layout(x=8 * (number % 3), y=6 * (number // 3), w=8, h=6)

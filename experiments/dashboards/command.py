@@ -9,14 +9,14 @@ from experiments.wandb_login import logged_in
 
 
 def dashboards(arguments: list[str]) -> None:
-    """`precis dashboards --entity NAME`: a workspace and a report a paper, and a report of RSTformer's ablations.
+    """`precis dashboards --entity NAME`: create workspaces and reports at W&B for each paper and RSTformer's ablations.
 
-    Runs come there by `precis sync`, or as they train where somebody is logged in."""
+    Runs are uploaded by `precis sync`, or during training if you are logged in."""
     parser = ArgumentParser(prog="precis dashboards", description=dashboards.__doc__, exit_on_error=False)
     parser.add_argument("--entity", type=str, default="", help="user or team at W&B")
     parser.add_argument("--project", type=str, default="precis", help="its project")
-    parser.add_argument("--paper", type=str | None, default=None, help="one model alone, such as RSTformer")
-    parser.add_argument("--dry-run", action="store_true", help="print what they show, make nothing")
+    parser.add_argument("--paper", type=str | None, default=None, help="only this model, such as RSTformer")
+    parser.add_argument("--dry-run", action="store_true", help="print their contents without creating them")
     options = parser.parse_args(arguments)
     papers = [dashboard for dashboard in PAPERS if options.paper in (None, dashboard.paper)]
     ablations = [ablation for ablation in ABLATIONS if options.paper in (None, ablation.paper)]

@@ -1,4 +1,4 @@
-"""What the dashboards show, by the keys that runs log. Plain data: offline runs are checked against it."""
+"""Contents of dashboards by logged keys. Plain data, against which offline runs are checked."""
 
 from dataclasses import dataclass, field
 
@@ -11,17 +11,17 @@ TRAINING = ("train/grad_norm", "throughput/documents_per_second", "throughput/st
 
 @dataclass(frozen=True)
 class Dashboard:
-    """What is shown of the runs of one paper.
+    """Contents of the dashboard of a paper.
 
     Attributes:
-        paper: the model's class, which is a tag of its runs.
-        title: of the workspace and the report.
-        losses: lines of the losses' section.
-        scores: lines of scores while training.
-        tested: bars of scores on test, the first one first.
-        heat_maps: images.
-        tables: of texts.
-        more: lines of a section of the paper's own.
+        paper: class of the model, which is a tag of its runs.
+        title: title of workspace and report.
+        losses: keys of the section of losses.
+        scores: keys of scores during training.
+        tested: keys of test scores.
+        heat_maps: keys of images.
+        tables: keys of tables of texts.
+        more: keys of a section specific to the paper.
     """
 
     paper: str
@@ -34,12 +34,12 @@ class Dashboard:
     more: tuple[str, ...] = ()
 
     def history(self) -> tuple[str, ...]:
-        """Every key that a line, a bar, an image or a table asks for."""
+        """Return all keys that are shown."""
         return (*self.losses, *self.scores, *self.more, *TRAINING, *self.tested, *self.heat_maps, *self.tables)
 
 
 def losses(*terms: str) -> tuple[str, ...]:
-    """The loss and its terms, in training and validation."""
+    """Return the keys of the loss and its terms, in training and validation."""
     return tuple(f"{stage}/{term}" for stage in ("train", "val") for term in ("loss", *terms))
 
 
@@ -76,14 +76,14 @@ PAPERS = (
 
 @dataclass(frozen=True)
 class AblationReport:
-    """Rows of one ablation side by side: systems are the values of a config key, means over their seeds.
+    """Comparison of the rows of an ablation, the values of a config key, averaged over seeds.
 
     Attributes:
         paper: as in `Dashboard`.
-        title: of the report.
-        key: of the config.
-        rows: its values, with what they are.
-        measures: compared on test.
+        title: title of the report.
+        key: config key.
+        rows: its values with descriptions.
+        measures: keys of test scores.
     """
 
     paper: str

@@ -1,4 +1,4 @@
-"""Fits the class temperature of a discourse parser's recipe on held-out folds of its training documents:
+"""Fit the class temperature of a discourse parser's recipe on held-out folds of its training documents:
 
     python -m experiments.discourse.class_temperature experiments/configs/discourse_parser/minilm.yaml \\
         gum/train.jsonl.gz --out runs/class_temperature
@@ -6,7 +6,7 @@
 The training documents are split into folds. For each fold, a parser is trained on the others by the recipe, and the
 Brier score of its labelled discourse distribution (LDD) against the gold trees' is measured over all ordered pairs of
 EDUs of the fold's documents, at each temperature of a grid. No validation or test document takes part. The temperature
-with the least score is also scored on every fold as the other folds choose it.
+with the lowest score is also scored on every fold as the other folds choose it.
 
 The parser that is trained on all documents takes it: `class_temperature` in the config.json of its weights, or
 `--model.class_temperature` in training.
@@ -43,7 +43,7 @@ class FoldData(TreebankData):
     """The training documents of a treebank, without one fold of them.
 
     Every `folds`-th document, from document number `fold` on, is held out: treebanks list the documents of a genre
-    together, so that each fold has a like share of every genre.
+    together, so that each fold has a similar share of every genre.
     """
 
     def __init__(self, fold: int, folds: int, **arguments: Any) -> None:
@@ -51,12 +51,12 @@ class FoldData(TreebankData):
         self.fold, self.folds = fold, folds
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """The documents of `train` without the fold, or those of the fold with `held_out`."""
+        """Return the documents of `train` without the fold, or those of the fold with `held_out`."""
         numbered = enumerate(super().documents("train"))
         return [document for i, document in numbered if (i % self.folds == self.fold) == (split == "held_out")]
 
     def setup(self, stage: str) -> None:
-        """Makes features of the training documents alone."""
+        """Make features of the training documents alone."""
         self._features.setdefault("val", [])
         super().setup(stage)
 
@@ -118,26 +118,26 @@ def squared_errors(
 
 
 def measure(options: argparse.Namespace, recipe: Recipe) -> dict[str, Any]:
-    """Train a parser for each fold; return the temperature with the least Brier score over all held-out pairs of EDUs,
+    """Train a parser for each fold; return the temperature with the lowest Brier score over all held-out pairs of EDUs,
     and the score at 1 and at the temperature that the other folds choose, with bootstrap intervals over documents."""
     grid = sorted({1.0, *options.grid})
     sums = []  # of each fold, [documents, T + 1]
     for fold in range(options.folds):
         data = FoldData(fold, options.folds, **recipe["data"])
         model = trained(options, recipe, data, options.out / f"fold-{fold}")
-        model.least = options.least
+        model.min_prob = options.min_prob
         documents = [replace(d, tree=d.tree.binary()) for d in data.documents("held_out") if len(d.edus) > 1]
         note(f"fold {fold + 1} of {options.folds}: the LDD of {len(documents)} documents")
         sums.append(torch.stack([squared_errors(model, document, grid, options.band) for document in documents]))
     everything, one = torch.cat(sums), grid.index(1.0)
-    chosen = [_least_brier(torch.cat([*sums[:n], *sums[n + 1 :]])) for n in range(len(sums))]
+    chosen = [_lowest_brier(torch.cat([*sums[:n], *sums[n + 1 :]])) for n in range(len(sums))]
     crossed = torch.cat([fold[:, [best, one, -1]] for fold, best in zip(sums, chosen)])
     names = ("of_other_folds", "at_1", "difference")
     return {
         "folds": options.folds,
         "documents": len(everything),
         "epochs": recipe["trainer"]["max_epochs"],
-        "temperature": grid[_least_brier(everything)],
+        "temperature": grid[_lowest_brier(everything)],
         "of_other_folds": [grid[best] for best in chosen],
         "scores": dict(zip(map(str, grid), _brier(everything).tolist())),
         **dict(zip((f"brier_{name}" for name in names), intervals(crossed, _compared))),
@@ -150,8 +150,8 @@ def _brier(sums: Tensor) -> Tensor:
     return total[:-1] / total[-1]
 
 
-def _least_brier(sums: Tensor) -> int:
-    """Index of the temperature with the least Brier score."""
+def _lowest_brier(sums: Tensor) -> int:
+    """Index of the temperature with the lowest Brier score."""
     return int(_brier(sums).argmin())
 
 
@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folds", type=int, default=3, help="into which the training documents are split")
     parser.add_argument("--epochs", type=int, default=None, help="of each training; the recipe's if not given")
     parser.add_argument("--seed", type=int, default=1, help="of each training")
-    parser.add_argument("--least", type=float, default=1e-4, help="of the LDD, see DiscourseParser")
+    parser.add_argument("--min_prob", "--least", type=float, default=1e-4, help="of the LDD, see DiscourseParser")
     parser.add_argument("--band", type=int, default=512, help="EDUs to each side over which the LDD is compared")
     parser.add_argument(
         "--grid", type=float, nargs="+", default=[0.5, 0.6, 0.7, 0.8, 0.9], help="temperatures that are tried beside 1"

@@ -14,7 +14,7 @@ from pytorch_lightning import LightningModule, Trainer
 import datamodules.corpora
 from callbacks.parse_writer import ParseWriter
 from datamodules.corpora.corpus import Corpus, make_document
-from datamodules.corpora.readers import kind_of
+from datamodules.corpora.readers import file_type
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import Rows
@@ -33,8 +33,8 @@ _NAMED = 5  # empty documents named in the summary
 
 
 def parse(arguments: list[str]) -> None:
-    """`precis parse CORPUS --out CACHE`: the discourse structure of every document that the cache lacks; again the same
-    command goes on. `precis parse --show FILE` (or standard input): one document's tree.
+    """`precis parse CORPUS --out CACHE`: parse the documents that are missing in the cache; repeat it to continue.
+    `precis parse --show FILE` (or standard input): print the tree of one document.
 
     CORPUS is the name of a corpus with its options (as in `precis corpus`), a data file, or text files and folders.
     """
@@ -79,33 +79,33 @@ def _options() -> ArgumentParser:
 
 
 def _with_corpus(arguments: list[str]) -> list[str]:
-    """A corpus's name or a data file in the place of texts, as the options that it stands for."""
+    """Replace the name of a corpus or a data file by the corresponding options."""
     if not arguments or arguments[0].startswith("-"):
         return arguments
     first, *rest = arguments
     if first in datamodules.corpora.__all__:
         return [f"--corpus={first}", *rest]
     try:
-        kind_of(Path(first))
+        file_type(Path(first))
     except CorpusError:
         return arguments
     return ["--corpus=Files", f"--corpus.test={first}", *rest]
 
 
 def task_of(shard: str | None) -> tuple[int, int]:
-    """Which of how many tasks this is, from 1: as given, or as SLURM says of an array.
+    """Return number (from 1) and count of tasks, from `--shard` or from a SLURM array.
 
     Raises:
-        CorpusError: if what is given is no K/N.
+        CorpusError: if the option is not of the form K/N.
     """
     if shard is None:
         names = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_COUNT")
-        number, least, most, count = (int(os.environ.get(name) or 0) for name in names)
+        number, first, last, count = (int(os.environ.get(name) or 0) for name in names)
         if not count:
             return 1, 1
-        if most - least + 1 != count:
-            raise CorpusError(f"a SLURM array of {count} tasks from {least} to {most} has gaps; pass --shard K/N")
-        return number - least + 1, count
+        if last - first + 1 != count:
+            raise CorpusError(f"a SLURM array of {count} tasks from {first} to {last} has gaps; pass --shard K/N")
+        return number - first + 1, count
     number, _, count = shard.partition("/")
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise CorpusError(f"--shard {shard}: give K/N, this task's number from 1 and how many there are, such as 2/8")
@@ -113,14 +113,14 @@ def task_of(shard: str | None) -> tuple[int, int]:
 
 
 def parse_corpus(corpus: Corpus, options: Namespace) -> None:
-    """Parses what the cache lacks, and says what was done.
+    """Parse the documents that are missing in the cache, and print a summary.
 
     Raises:
         CorpusError: if the corpus, the parser or the cache cannot be used.
     """
     folder, shard = Path(str(options.out)), task_of(options.shard)
     cache = ParseCache(folder)
-    cache.prepare()  # before anybody waits for a model
+    cache.prepare()  # fail before loading a model
     parser = _announced(options.parser, options.rows, options.band)
     kept = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
     splits = [options.split] if options.split else None
@@ -128,7 +128,7 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
     data = ParsingData(documents, cache, parser, options.batch_size, options.batch_characters, shard)
     before = set(data.missing())
     summary = Summary(folder, documents, data, before)
-    if before or "LOCAL_RANK" in os.environ:  # a process that another one started takes part in any case
+    if before or "LOCAL_RANK" in os.environ:  # processes started by another one must take part
         run(parser, data, cache, options, summary)
     if os.environ.get("LOCAL_RANK", "0") == "0":
         print(summary.text(), flush=True)
@@ -137,7 +137,7 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
 
 
 def _announced(name: str, rows: Rows, band: int) -> LightningModule:
-    """Load a parser, and say on standard error which one it is and why."""
+    """Load a parser, and print which one and why to stderr."""
     parser = load_parser(name, rows, band)
     if os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"parser: {explain_choice(name)}", file=sys.stderr, flush=True)
@@ -145,7 +145,7 @@ def _announced(name: str, rows: Rows, band: int) -> LightningModule:
 
 
 def run(parser: LightningModule, data: ParsingData, cache: ParseCache, options: Namespace, summary: "Summary") -> None:
-    """The prediction run; Ctrl-C ends it with what was done in the cache."""
+    """Run the prediction; on Ctrl-C, finished parses are in the cache."""
     writer = ParseWriter(cache)
     several = options.devices not in (1, "auto")
     trainer = Trainer(
@@ -163,7 +163,7 @@ def run(parser: LightningModule, data: ParsingData, cache: ParseCache, options: 
     start = monotonic()
     try:
         trainer.predict(parser, datamodule=data, return_predictions=False)
-    except SystemExit:  # what Lightning makes of Ctrl-C
+    except SystemExit:  # raised by Lightning on Ctrl-C
         if not writer.interrupted:
             raise
         summary.interrupted = True
@@ -172,15 +172,15 @@ def run(parser: LightningModule, data: ParsingData, cache: ParseCache, options: 
 
 @dataclass
 class Summary:
-    """What a run did.
+    """Summary of a run.
 
     Attributes:
-        folder: of the cache.
-        documents: of the corpus.
-        data: this task's.
-        before: keys of this task's documents that were missing.
-        seconds: that the run took.
-        interrupted: whether it was.
+        folder: folder of the cache.
+        documents: documents of the corpus.
+        data: DataModule of this task.
+        before: keys of the documents of this task that were missing before.
+        seconds: duration of the run.
+        interrupted: whether it was interrupted.
     """
 
     folder: Path
@@ -191,7 +191,7 @@ class Summary:
     interrupted: bool = False
 
     def text(self) -> str:
-        """Documents parsed, there before, empty and left out; speed; size of the cache."""
+        """Return a text with counts of documents, speed, and size of the cache."""
         cache, task = self.data.cache, self.data.task()
         left = set(cache.missing(task, deep=False))
         done = [key for key in task if key in self.before and key not in left]
@@ -217,7 +217,7 @@ class Summary:
 
 
 def show(options: Namespace) -> None:
-    """Parses one text, and draws it.
+    """Parse one text and draw it.
 
     Raises:
         CorpusError: if there is more than one text, or none.

@@ -1,4 +1,4 @@
-"""The scores of a parser as Markdown, and the reliability of its distribution as a plot."""
+"""Report of the scores of a parser in Markdown, and reliability plots."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ ERRORS = {
 
 
 def page(result: dict[str, Any]) -> str:
-    """All scores as Markdown tables."""
+    """Return all scores as Markdown tables."""
     facts = "{parser} on {treebank}: {documents:,} documents, {edus:,} EDUs, {relations} coarse relations."
     facts = facts.format(**result)
     share = f"{100 * result['level']:.0f} % intervals: bootstrap over documents, {result['resamples']:,} resamples."
@@ -30,13 +30,13 @@ def page(result: dict[str, Any]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def shown(value: Interval | float, digits: int = 1) -> str:
-    """A number, with its interval if it has one; `none` for nan."""
+    """Format a number, with its interval if it has one; `none` for NaN."""
     if not isinstance(value, Interval):
         return "none" if value != value else f"{value:.{digits}f}"
     if value.mean != value.mean:
@@ -81,15 +81,15 @@ def _genres(result: dict[str, Any]) -> str:
 
 
 def _calibration(result: dict[str, Any]) -> list[str]:
-    found, parts = result["calibration"], []
-    away = found["pairs_too_far_apart"]
+    calibration, parts = result["calibration"], []
+    away = calibration["pairs_too_far_apart"]
     said = [
-        f"Calibration of the LDD, `rows: {result['rows']}`, over {found['pairs']:,} ordered pairs of EDUs",
+        f"Calibration of the LDD, `rows: {result['rows']}`, over {calibration['pairs']:,} ordered pairs of EDUs",
         f"({away:,} further apart than --band are left out)." if away else "(all).",
         f"ECE: expected calibration error, {result['bins']} bins of equal width, or of like number of cells.",
         "Brier: sum over the relations of a pair of squared errors, a mean over pairs. Smoothed: (1 - epsilon) 1-best"
         f" tree + epsilon prior, the prior being each relation's share among the gold trees' pairs and epsilon ="
-        f" {found['epsilon']:.3f} the one with the least Brier score over relations, both taken from this very"
+        f" {calibration['epsilon']:.3f} the one with the lowest Brier score over relations, both taken from this"
         " treebank, to the advantage of the smoothed tree.",
     ]
     parts.append(" ".join(said))
@@ -97,7 +97,7 @@ def _calibration(result: dict[str, Any]) -> list[str]:
         errors = {key: title.format(**result) for key, title in ERRORS.items()}
         head = [f"a cell: {CELLS[kind]}", "Brier", "above the LDD's", *errors.values()]
         rows = []
-        for system, scores in found["systems"].items():
+        for system, scores in calibration["systems"].items():
             above = "" if system == "LDD" else shown(scores[f"{kind}/brier_above"], 4)
             cells = [shown(scores[f"{kind}/{key}"], 4) for key in errors]
             rows.append([system, shown(scores[f"{kind}/brier"], 4), above, *cells])
@@ -106,10 +106,10 @@ def _calibration(result: dict[str, Any]) -> list[str]:
 
 
 def reliability_plot(metrics: dict[str, LDDCalibration]) -> Figure:
-    """Share that is true against mean p by bin, and the number of cells of each bin below, for both kinds of cells.
+    """Plot the fraction of true cells against mean p for each bin, with the number of cells below, for both kinds.
 
     Args:
-        metrics: of the systems that are drawn, by name.
+        metrics: metrics of the systems, by name.
     """
     figure = new_figure(11, 7)
     axes = figure.subplots(2, len(KINDS), height_ratios=(3, 1), sharex=True)

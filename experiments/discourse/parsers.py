@@ -1,4 +1,4 @@
-"""Discourse parsers by name, for commands and for DataModules whose parser is given by name."""
+"""Discourse parsers by name, for commands and DataModules."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ def _shipped(rows: Rows, band: int) -> LightningModule:
 
 
 def _trained(path: Path, rows: Rows, band: int) -> LightningModule:
-    """A parser of a run folder, of a checkpoint, or of a folder that `DiscourseParser.save` wrote."""
+    """Load a parser from a run folder, a checkpoint, or a folder written by `DiscourseParser.save`."""
     from lightning_modules.discourse_parser.parser import DiscourseParser
 
     if (path / "model.safetensors").is_file():
         return DiscourseParser.load(path, rows=rows, band=band)
     path = best_checkpoint(path) if path.is_dir() else path
-    read_checkpoint(path)  # says what is wrong with a file that is none
+    read_checkpoint(path)  # raises a clear error for invalid files
     return DiscourseParser.from_checkpoint(path, rows=rows, band=band)
 
 
@@ -49,7 +49,7 @@ PARSERS = {"default": _shipped, "small": _small, "right_branching": _right_branc
 
 
 def explain_choice(name: str) -> str:
-    """Return which parser a name stands for and why, in one line; nothing is loaded.
+    """Return which parser a name refers to and why, in one line, without loading it.
 
     Args:
         name: as in `load_parser`.
@@ -67,12 +67,12 @@ def explain_choice(name: str) -> str:
 
 
 def load_parser(name: str, rows: Rows = "side", band: int = 128) -> LightningModule:
-    """A parser (`datamodules.parsing.Parser`), loaded only when it is asked for.
+    """Load a parser (`datamodules.parsing.Parser`).
 
     Args:
         name: one of `PARSERS`, or a run folder, checkpoint or folder of weights of `lightning_modules.DiscourseParser`.
-        rows: reading of the LDD.
-        band: half-width of the band that it is to give.
+        rows: which EDUs carry probability in the LDD, `side` or `nucleus`.
+        band: half-width of the LDD band.
 
     Raises:
         CorpusError: if there is no such parser, or its checkpoint is broken.

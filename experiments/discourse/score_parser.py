@@ -1,4 +1,4 @@
-"""`precis score-parser`: a discourse parser on a treebank, beside the right-branching tree."""
+"""`precis score-parser`: scores of a discourse parser on a treebank, compared with right-branching trees."""
 
 import json
 import math
@@ -44,8 +44,8 @@ BASELINE = "right-branching"
 
 
 def score_parser(arguments: list[str]) -> None:
-    """`precis score-parser TREEBANK --parser RUN`: Parseval with gold EDUs and from the text alone, segmentation, and
-    calibration of the LDD, each with the right-branching tree beside it; tables in Markdown.
+    """`precis score-parser TREEBANK --parser RUN`: Parseval with gold and predicted EDUs, segmentation, and calibration
+    of the LDD, each compared with right-branching trees, as Markdown tables.
 
     TREEBANK is a file or folder of trees: JSON Lines, .rs3, .rs4, .dis or .conllu.
     """
@@ -85,7 +85,7 @@ def _check(options: Namespace) -> None:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold: intervals as objects, nan as null."""
+    """Convert a value for JSON: intervals to objects, NaN to null."""
     if isinstance(value, Interval):
         return {"value": plain(value.mean), "low": plain(value.low), "high": plain(value.high)}
     if isinstance(value, dict):
@@ -101,15 +101,15 @@ def plain(value: Any) -> Any:
 def gold_documents(
     path: Path, relations: Sequence[str], inventory: Inventory | None = None
 ) -> list[TreebankDocument]:
-    """A treebank's documents with binary trees of a parser's relations.
+    """Read the documents of a treebank, with binary trees and the relations of a parser.
 
     Args:
-        path: of the treebank.
-        relations: of the parser.
-        inventory: the parser's, where it has one; else the suite's with those relations.
+        path: path of the treebank.
+        relations: relations of the parser.
+        inventory: inventory of the parser, if it has one; by default the built-in one with these relations.
 
     Raises:
-        CorpusError: if a document has no tree, a relation is in no inventory, or the relations are of none.
+        CorpusError: if a document has no tree, or relations are not in an inventory.
     """
     documents = read_treebank(path)
     if bare := [document.id for document in documents if document.tree is None]:
@@ -124,25 +124,25 @@ def gold_documents(
 
 
 def from_text(document: TreebankDocument) -> TreebankDocument:
-    """The document with the sentences and paragraphs that are found in its text."""
+    """Replace sentences and paragraphs of a document by those detected in its text."""
     paragraphs = paragraph_offsets(document.text)
     return replace(document, paragraphs=paragraphs, sentences=sentence_offsets(document.text, paragraphs))
 
 
 def request_of(document: TreebankDocument, edus: bool = True) -> ParseRequest:
-    """What the parser is asked, with the document's EDUs or without."""
+    """Return the parse request of a document, with or without its EDUs."""
     given = tuple(document.edus) if edus else None
     return ParseRequest(document.id, document.text, tuple(document.sentences), tuple(document.paragraphs), given)
 
 
 @torch.no_grad()
 def parsed(parser: LightningModule, requests: Sequence[ParseRequest], what: str) -> list[DiscourseParse]:
-    """Parses one at a time, with a progress bar on a terminal."""
+    """Parse requests one by one, with a progress bar on terminals."""
     return [parser.predict_step([request], number)[0] for number, request in enumerate(watched(requests, what))]
 
 
 def watched(items: Sequence, what: str) -> Iterator:
-    """The same, with a progress bar on a terminal."""
+    """Iterate with a progress bar on terminals."""
     console = Console(stderr=True)
     return track(items, what, console=console, transient=True) if console.is_terminal else iter(items)
 
@@ -151,7 +151,7 @@ def watched(items: Sequence, what: str) -> Iterator:
 
 
 def score(options: Namespace) -> tuple[dict[str, Any], dict]:
-    """All numbers, and the metrics of calibration."""
+    """Return all scores, and the metrics of calibration."""
     parser = load_parser(options.parser, options.rows, options.band)
     parser.to("cuda" if torch.cuda.is_available() else "cpu")
     path = Path(str(options.treebank))
@@ -178,19 +178,18 @@ def score(options: Namespace) -> tuple[dict[str, Any], dict]:
 
 
 def name_of(parser: str) -> str:
-    """What a parser is called in tables: the last part of its folder's path, and never as the baseline."""
+    """Return the name of a parser in tables: the last part of its path, but never that of the baseline."""
     name = Path(parser).resolve().name if Path(parser).exists() and parser not in PARSERS else parser
     return f"{name} (parser)" if name == BASELINE else name
 
 
 def baseline(documents: Sequence[TreebankDocument], labels: dict[str, Label]) -> list[Tree]:
-    """The right-branching trees over the documents' EDUs; `labels` as `baseline_labels` has them."""
+    """Return right-branching trees over the EDUs of documents, with the labels of `baseline_labels`."""
     return [right_branching(document, **labels) for document in documents]
 
 
 def baseline_labels(gold: Sequence[Tree], relations: Sequence[str]) -> dict[str, Label]:
-    """Labels of the right-branching trees: the usual ones, or the most frequent gold label where the parser's relations
-    lack those."""
+    """Return the labels of right-branching trees: the defaults, or the most frequent gold label for other relations."""
     if {"elaboration", "joint"} <= set(relations):
         return {}
     counts = Counter((span.nuclearity, span.relation) for tree in gold for span in tree.spans())
@@ -201,7 +200,7 @@ def baseline_labels(gold: Sequence[Tree], relations: Sequence[str]) -> dict[str,
 def end_to_end(
     parser: LightningModule, documents: Sequence[TreebankDocument], name: str, resamples: int
 ) -> dict[str, Any]:
-    """Parseval and segmentation where nothing but the text is given; the baseline has the same EDUs."""
+    """Return Parseval and segmentation scores from the text alone; the baseline has the predicted EDUs."""
     texts = [from_text(document) for document in documents]
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
     starts = [(found.edus[:, 0].tolist(), edu_starts(document)) for found, document in zip(parses, documents)]
@@ -221,7 +220,7 @@ def calibrated(
 ) -> tuple[dict[str, Any], dict]:  # fmt: skip
     """Calibration of the LDD, of its best tree's, of that one smoothed, of the prior, of the right-branching tree's."""
     forecasts = Forecasts(parses, documents, options.rows)
-    others = [nodes_of(tree, found.relations) for tree, found in zip(branching, parses)]
+    others = [nodes_of(tree, parse.relations) for tree, parse in zip(branching, parses)]
     systems = {
         "LDD": forecasts.distribution,
         "1-best tree": forecasts.best,
@@ -275,15 +274,15 @@ def _decoded(parser: Any, document: TreebankDocument, readers: dict[str, Any]) -
     from lightning_modules.discourse_parser.discourse_charts import document_tree
 
     features = parser_features(document, document.edus, parser.subwords, name=document.id)
-    batch, found = ParserBatch.of([features]).to(parser.device), {}
+    batch, trees = ParserBatch.of([features]).to(parser.device), {}
     vectors = parser.vectors(batch)
     for name, reader in readers.items():
         parser.reader = reader
         (charts,) = parser.charts(batch, vectors, with_nodes=False)
         nodes = document_tree(charts, reader.classes).tolist()
         spans = [Span(a, k, b, NUCLEARITIES[sides], parser.relations[relation]) for a, k, b, sides, relation in nodes]
-        found[name] = Tree.from_spans(spans, len(document.edus))
-    return found
+        trees[name] = Tree.from_spans(spans, len(document.edus))
+    return trees
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Trains EDU segmenters and scores them: `python -m experiments.discourse.segmenter fit ...`, `... score ...`."""
+"""Training and scoring of EDU segmenters: `python -m experiments.discourse.segmenter fit ...`, `... score ...`."""
 
 import argparse
 import random
@@ -15,7 +15,7 @@ from datamodules.segmentation import SegmentationData
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.metrics.boundaries import BoundaryF1
 
-Places = tuple[set[int], set[int], set[int]]  # where EDUs were found to begin, where they do, and sentences
+Places = tuple[set[int], set[int], set[int]]  # predicted and gold beginnings of EDUs, beginnings of sentences
 NAMES = ("f1", "precision", "recall", "inner_f1", "inner_precision", "inner_recall")
 
 
@@ -23,7 +23,7 @@ class SegmenterCLI(LightningCLI):
     """LightningCLI that keeps the trained weights in a folder."""
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds the folder; the data's tokenizer is that of the model's encoder."""
+        """Add the output folder, and link the tokenizer of the data to the encoder of the model."""
         parser.add_argument("--out", type=Path, required=True, help="folder for the weights")
         parser.link_arguments("model.encoder", "data.encoder")
 
@@ -33,11 +33,11 @@ class SegmenterCLI(LightningCLI):
 
 
 def begins(model: EduSegmenter, documents: list[TreebankDocument], sentences: str) -> list[Places]:
-    """Characters where EDUs and sentences begin, for each document; with its own sentences, or with ours."""
+    """Return first characters of EDUs and sentences for each document, with gold or detected sentences."""
     requests = documents if sentences == "gold" else [replace(document, sentences=[]) for document in documents]
-    found = model.segment(requests)
+    segmented = model.segment(requests)
     starts = lambda spans: {start for start, _ in spans}  # noqa: E731
-    return [(starts(edus), starts(d.edus), starts(d.sentences)) for edus, d in zip(found, documents)]
+    return [(starts(edus), starts(d.edus), starts(d.sentences)) for edus, d in zip(segmented, documents)]
 
 
 def scores(places: list[Places]) -> dict[str, float]:
@@ -56,7 +56,7 @@ def interval(places: list[Places], name: str, draws: int = 1000, seed: int = 0) 
 
 
 def score(arguments: list[str]) -> None:
-    """Prints the scores of a segmenter on a treebank, in all and by genre."""
+    """Print the scores of a segmenter on a treebank, overall and by genre."""
     parser = argparse.ArgumentParser(prog="python -m experiments.discourse.segmenter score")
     parser.add_argument("weights", help="minilm or small, or a folder that `fit` wrote")
     parser.add_argument("treebank", type=Path, help="with gold EDUs and sentences")
@@ -71,9 +71,9 @@ def score(arguments: list[str]) -> None:
         print(f"| {sentences} sentences | {' | '.join(f'{row[n]:.1f}' for n in NAMES)} | {low:.1f} to {high:.1f} |")
         if sentences == "gold":
             genres = defaultdict(list)
-            for document, found in zip(documents, places):
-                genres[document.genre].append(found)
-    by_genre = (f"{genre or 'unknown'} {scores(found)['f1']:.1f}" for genre, found in sorted(genres.items()))
+            for document, counts in zip(documents, places):
+                genres[document.genre].append(counts)
+    by_genre = (f"{genre or 'unknown'} {scores(counts)['f1']:.1f}" for genre, counts in sorted(genres.items()))
     print("\nF1 by genre, gold sentences: " + ", ".join(by_genre))
 
 

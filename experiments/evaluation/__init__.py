@@ -1,1 +1,1 @@
-"""Scores of outputs, and comparisons of systems."""
+"""Evaluation of outputs, and comparison of systems."""

@@ -1,4 +1,4 @@
-"""`precis baseline`: summaries that nothing was learned for, over the documents of a corpus or a run."""
+"""`precis baseline`: summaries by untrained baselines for the documents of a corpus or a run."""
 
 import inspect
 from pathlib import Path
@@ -53,10 +53,10 @@ def baseline(arguments: list[str]) -> None:
 
 
 def choose_options(name: str, options: Namespace) -> dict[str, Any]:
-    """The options that were given, for a baseline that has them.
+    """Return the options of a baseline from the command line.
 
     Raises:
-        CorpusError: for one that the baseline does not have.
+        CorpusError: for an option that the baseline does not have.
     """
     given = {option: options[option] for option in OPTIONS if options[option] is not None}
     known = [option for option in OPTIONS if option in inspect.signature(BASELINES[name]).parameters]

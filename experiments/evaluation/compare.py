@@ -56,17 +56,17 @@ def compare(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     paths = [Path(str(run)) for run in options.runs]
     baseline = Path(str(options.baseline)) if options.baseline else None
-    found = compare_runs(paths, baseline, options.metric, options.split, options.resamples, options.seed)
-    how = how_computed(found, options.resamples, options.seed)
+    comparison = compare_runs(paths, baseline, options.metric, options.split, options.resamples, options.seed)
+    how = how_computed(comparison, options.resamples, options.seed)
     if options.html:
-        sources, missing = source_texts(found) if options.sources else ({}, None)
-        write_page(Path(str(options.html)), found, how, options.documents, sources)
+        sources, missing = source_texts(comparison) if options.sources else ({}, None)
+        write_page(Path(str(options.html)), comparison, how, options.documents, sources)
         if missing:  # after the page, so that an error is the only line
             print(missing, file=sys.stderr)
     if options.json:
-        print(json.dumps(as_json(found), ensure_ascii=False, indent=1))
+        print(json.dumps(as_json(comparison), ensure_ascii=False, indent=1))
     else:
-        show(found, how, Console())
+        show(comparison, how, Console())
 
 
 def compare_runs(
@@ -121,20 +121,20 @@ def source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
     return texts, f"{folder}: {missing}; the page shows them without their text"
 
 
-def as_json(found: Comparison) -> dict[str, Any]:
+def as_json(comparison: Comparison) -> dict[str, Any]:
     """A comparison for machines."""
     systems = []
-    for system, row in zip(found.systems, found.cells):
+    for system, row in zip(comparison.systems, comparison.cells):
         runs = [{"path": str(run.path), "seed": run.seed} for run in system.runs]
-        scores = {name: asdict(cell) for name, cell in zip(found.measures, row)}
+        scores = {name: asdict(cell) for name, cell in zip(comparison.measures, row)}
         systems.append({"name": system.name, "runs": runs, "scores": scores})
     return {
-        "documents": found.documents,
-        "split": found.split,
-        "baseline": found.systems[found.baseline].name,
+        "documents": comparison.documents,
+        "split": comparison.split,
+        "baseline": comparison.systems[comparison.baseline].name,
         "systems": systems,
-        "differences": config_differences(found.systems),
-        "notes": found.notes,
+        "differences": config_differences(comparison.systems),
+        "notes": comparison.notes,
     }
 
 

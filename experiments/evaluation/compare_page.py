@@ -1,4 +1,4 @@
-"""The page of `precis compare`: one HTML file with all that it shows, for a browser without a network."""
+"""HTML page of `precis compare`, self-contained for browsers without network."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,17 +18,18 @@ MOST_POINTS = 300  # of a curve: more than a screen can show
 
 
 def write_page(
-    path: Path, found: Comparison, how: Sequence[str], documents: int, sources: Mapping[str, str] | None = None
+    path: Path, comparison: Comparison, how: Sequence[str], documents: int, sources: Mapping[str, str] | None = None
 ) -> None:
-    """Writes the page.
+    """Write the page.
 
     Args:
-        found: what it shows.
-        how: lines below its table.
-        documents: at most so many are shown with their texts; see `chosen_documents`.
-        sources: texts of documents by id, shown beside the outputs.
+        path: output file.
+        comparison: the comparison.
+        how: notes below the table.
+        documents: maximal number of documents with texts, see `chosen_documents`.
+        sources: source texts by id, shown next to the outputs.
     """
-    content = page_data(found, how, documents, sources or {})
+    content = page_data(comparison, how, documents, sources or {})
     # Inside a script element `<` could end it; JSON may write it as an escape.
     data = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     page = (PAGE / "compare.html").read_text(encoding="utf-8")
@@ -39,24 +40,24 @@ def write_page(
         file.write(page.replace("{DATA}", data.encode("utf-8", "replace").decode("utf-8")))
 
 
-def page_data(found: Comparison, how: Sequence[str], documents: int, sources: Mapping[str, str]) -> dict[str, Any]:
-    """All that the page shows, as plain values; texts are escaped by the browser, which sets them as text."""
+def page_data(comparison: Comparison, how: Sequence[str], documents: int, sources: Mapping[str, str]) -> dict[str, Any]:
+    """Return the data of the page as plain values; the browser inserts texts as text nodes, which escapes them."""
     systems = [
         {"name": system.name, "runs": [_run_data(run) for run in system.runs], "cells": [cell_lines(c) for c in row],
          "significant": [cell.significant for cell in row]}
-        for system, row in zip(found.systems, found.cells)
+        for system, row in zip(comparison.systems, comparison.cells)
     ]  # fmt: skip
-    differing = config_differences(found.systems)
+    differing = config_differences(comparison.systems)
     return {
-        "baseline": found.baseline,
-        "measures": found.measures,
+        "baseline": comparison.baseline,
+        "measures": comparison.measures,
         "systems": systems,
         "how": list(how),
-        "curves": curves(found.systems),
-        "distributions": {name: distribution(found, name) for name in found.measures},
+        "curves": curves(comparison.systems),
+        "distributions": {name: distribution(comparison, name) for name in comparison.measures},
         "differences": {key: [_plain(value) for value in values] for key, values in differing.items()},
-        "documents": document_data(found, documents, sources),
-        "allDocuments": found.documents,
+        "documents": document_data(comparison, documents, sources),
+        "allDocuments": comparison.documents,
     }
 
 
@@ -70,8 +71,8 @@ def _plain(value: Any) -> str:
 
 
 def curves(systems: Sequence[System]) -> dict[str, list[dict[str, Any]]]:
-    """By logged value, a curve a run: system, seed and points (step, value), thinned out where there are many."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Return a curve for each logged value and run: system, seed and points (step, value), subsampled if too many."""
+    by_name: dict[str, list[dict[str, Any]]] = {}
     for index, system in enumerate(systems):
         for run in system.runs:
             for name, points in run.curves().items():
@@ -79,15 +80,15 @@ def curves(systems: Sequence[System]) -> dict[str, list[dict[str, Any]]]:
                 kept = np.unique(np.linspace(0, len(finite) - 1, min(len(finite), MOST_POINTS)).round().astype(int))
                 curve = {"system": index, "seed": run.seed, "points": [finite[place] for place in kept]}
                 if finite:
-                    found.setdefault(name, []).append(curve)
-    return found
+                    by_name.setdefault(name, []).append(curve)
+    return by_name
 
 
-def distribution(found: Comparison, measure: str) -> dict[str, Any]:
+def distribution(comparison: Comparison, measure: str) -> dict[str, Any]:
     """Shares of documents in bins of equal width that all systems have in common: scores, and differences to the
     baseline."""
-    scores = [system.scores(measure) for system in found.systems]
-    minus = [table - scores[found.baseline] for table in scores]
+    scores = [system.scores(measure) for system in comparison.systems]
+    minus = [table - scores[comparison.baseline] for table in scores]
     return {"scores": _histograms(scores), "differences": _histograms(minus)}
 
 
@@ -101,26 +102,26 @@ def _histograms(tables: Sequence[np.ndarray]) -> dict[str, Any]:
     return {"edges": edges.round(4).tolist(), "shares": shares, "means": means}
 
 
-def chosen_documents(found: Comparison, most: int) -> list[int]:
-    """The documents that the page shows, in their order: all, or as many as asked for, evenly over their ranking by how
-    far apart the systems are on the first measure, both ends included."""
-    scores = np.stack([system.runs[0].measures[found.measures[0]] for system in found.systems])  # [systems, N]
-    there = np.where(np.isnan(scores), 0, scores)
-    order = np.argsort(there.max(0) - there.min(0), kind="stable")
-    if len(order) <= most:
+def chosen_documents(comparison: Comparison, count: int) -> list[int]:
+    """Return the documents to show: all, or `count` evenly spaced in the ranking by the range of the first measure."""
+    measure = comparison.measures[0]
+    rows = [system.runs[0].measures[measure] for system in comparison.systems]
+    scores = np.nan_to_num(np.stack(rows))  # [systems, N]
+    order = np.argsort(scores.max(0) - scores.min(0), kind="stable")
+    if len(order) <= count:
         return list(range(len(order)))
-    return sorted(order[np.linspace(0, len(order) - 1, most).round().astype(int)].tolist())
+    return sorted(order[np.linspace(0, len(order) - 1, count).round().astype(int)].tolist())
 
 
-def document_data(found: Comparison, most: int, sources: Mapping[str, str]) -> list[dict[str, Any]]:
+def document_data(comparison: Comparison, most: int, sources: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the chosen documents: source, references, outputs of each system's first run with their scores."""
-    runs = [system.runs[0] for system in found.systems]
+    runs = [system.runs[0] for system in comparison.systems]
     chosen = []
-    for place in chosen_documents(found, most):
+    for place in chosen_documents(comparison, most):
         outputs = []
         for run in runs:
             row = run.rows[place]
-            scores = [_number(run.measures[name][place]) for name in found.measures]
+            scores = [_number(run.measures[name][place]) for name in comparison.measures]
             output = {"text": row["summary"], "scores": scores}
             if row.get("copied") is not None and row.get("words") is not None:
                 output |= {"words": row["words"], "copied": row["copied"]}
@@ -134,11 +135,11 @@ def document_data(found: Comparison, most: int, sources: Mapping[str, str]) -> l
 
 
 def _shortened(text: str) -> str:
-    """A text as long as the page shows it; what is left out is counted."""
+    """Shorten a text for the page, with the number of omitted characters."""
     rest = len(text) - LONGEST_SOURCE
     return text if rest <= 0 else f"{text[:LONGEST_SOURCE]}\n\n({rest:,} more characters)"
 
 
 def _number(value: float) -> float | None:
-    """Rounded for the page; None where there is no score."""
+    """Round a score for the page; None if there is none."""
     return round(float(value), 2) if np.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Systems beside a baseline: means, intervals and tests over the same documents."""
+"""Comparison of systems with a baseline: means, intervals and tests over the same documents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,16 +23,15 @@ class Cell:
     """One system under one measure.
 
     Attributes:
-        mean: over documents, of the means over seeds.
+        mean: mean over documents and seeds.
         low, high: bootstrap interval over seeds and documents.
-        spread: standard deviation of the runs' means; None for a single run.
-        difference: to the baseline, over the documents that both have a score for; None for the baseline itself.
-        p_bootstrap: of the difference, over seeds and documents; over documents alone if both systems have one run.
-        p_seeds: of the difference, over seeds; None if it cannot be tested (see `seed_test`).
+        spread: standard deviation of the means of runs; None for a single run.
+        difference: difference to the baseline over documents with both scores; None for the baseline itself.
+        p_bootstrap: p-value over seeds and documents; over documents only if both systems have one run.
+        p_seeds: p-value over seeds; None if it cannot be tested (see `seed_test`).
         corrected: whether the p-values are corrected for all comparisons of the table (Holm); those of descriptive
             measures are not.
-        significant: whether the difference is one over seeds and documents and over seeds alone; never of a descriptive
-            measure.
+        significant: whether the difference is significant in both tests; never for descriptive measures.
     """
 
     mean: float
@@ -48,14 +47,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Systems under measures.
+    """Comparison of systems by several measures.
 
     Attributes:
-        systems: in their order.
-        baseline: which of them the others are compared with.
-        measures: names.
-        cells: a list a system, a cell a measure.
-        notes: what a reader must know to trust the numbers.
+        systems: the systems.
+        baseline: index of the system that others are compared with.
+        measures: names of measures.
+        cells: a list for each system, with a cell for each measure.
+        notes: caveats for the reader.
     """
 
     systems: list[System]
@@ -66,12 +65,12 @@ class Comparison:
 
     @property
     def split(self) -> str | None:
-        """The split that was predicted; None where no run recorded it."""
+        """The predicted split; None if no run recorded it."""
         return next((run.split for system in self.systems for run in system.runs if run.split is not None), None)
 
     @property
     def documents(self) -> int:
-        """How many documents the systems are compared on."""
+        """Number of documents of the comparison."""
         return len(self.systems[0].runs[0].rows)
 
 
@@ -148,7 +147,7 @@ def _number(value: float) -> float | None:
 
 
 def notes_on(systems: Sequence[System], measures: Sequence[str]) -> list[str]:
-    """What a reader must know: scores whose making is unknown or of another version, and unequal numbers of seeds.
+    """Return caveats: scores of unknown or different computation, and unequal numbers of seeds.
 
     Raises:
         CorpusError: if a measure was computed in different ways.
@@ -160,16 +159,16 @@ def notes_on(systems: Sequence[System], measures: Sequence[str]) -> list[str]:
         message = f"it is not recorded how the scores of {', '.join(unknown)} were computed"
         notes.append(f"{message}; `precis test` and `precis evaluate` record it")
     for name in measures:
-        found = {run.signatures[name]: run for run in runs if name in run.signatures}
-        ways = {signature.partition("|precis:")[0]: run for signature, run in found.items()}
+        run_of = {run.signatures[name]: run for run in runs if name in run.signatures}
+        ways = {signature.partition("|precis:")[0]: run for signature, run in run_of.items()}
         if len(ways) > 1:
             (one, first), (other, second), *_ = ways.items()
             raise CorpusError(
                 f"{second.path}: {name} was computed as {other}, in {first.path} as {one}; "
                 "run `precis test` on both with one version of the suite"
             )
-        if len(found) > 1:
-            versions = ", ".join(sorted(signature.partition("|precis:")[2] for signature in found))
+        if len(run_of) > 1:
+            versions = ", ".join(sorted(signature.partition("|precis:")[2] for signature in run_of))
             notes.append(f"{name} was computed by several versions of the suite: {versions}")
     counts = {system.name: len(system.runs) for system in systems}
     if len(set(counts.values())) > 1:
@@ -195,10 +194,10 @@ def _seed_notes(systems: Sequence[System]) -> list[str]:
 
 
 def choose_measures(systems: Sequence[System], wanted: str | None) -> list[str]:
-    """The measures to compare.
+    """Return the measures to compare.
 
     Raises:
-        CorpusError: for one that a run lacks; or if nothing is asked for and there is no ROUGE.
+        CorpusError: if a run lacks a measure; or if none is requested and there is no ROUGE.
     """
     runs = [run for system in systems for run in system.runs]
     shared = [name for name in runs[0].measures if all(name in run.measures for run in runs)]
@@ -214,7 +213,7 @@ def choose_measures(systems: Sequence[System], wanted: str | None) -> list[str]:
 
 
 def choose_baseline(systems: Sequence[System], given: Path | None) -> int:
-    """The index of the system that a run (or a system's name) belongs to; the first if none is given.
+    """Return the index of a system by its name or one of its runs; the first by default.
 
     Raises:
         CorpusError: if no system has it.
@@ -229,7 +228,7 @@ def choose_baseline(systems: Sequence[System], given: Path | None) -> int:
 
 
 def cell_lines(cell: Cell) -> list[str]:
-    """Return what is shown of a cell: mean, interval, difference and p-values."""
+    """Return the lines of a cell: mean, interval, difference and p-values."""
     spread = f" ± {cell.spread:.2f}" if cell.spread is not None else ""
     lines = [f"{cell.mean:.2f}{spread}", f"[{cell.low:.2f}, {cell.high:.2f}]"]
     if cell.difference is not None:

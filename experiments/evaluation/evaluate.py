@@ -58,12 +58,12 @@ def evaluate(arguments: list[str]) -> None:
         "resamples": options.resamples,
         "seed": options.seed,
         "scores": evaluated.means,
-        "human": correlations(predictions, {name: found.values for name, found in scores.items()}),
+        "human": correlations(predictions, {name: result.values for name, result in scores.items()}),
         "left_out": evaluated.left_out,
     }
     with atomic_file(target) as file:
         file.writelines(map(json_line, document_rows(predictions, scores)))
-    signatures = {measure: found.signature for measure, found in scores.items()}
+    signatures = {measure: result.signature for measure, result in scores.items()}
     # what `precis compare` reads
     atomic_write(target.with_suffix(".signatures.json"), json.dumps(signatures, ensure_ascii=False, indent=1) + "\n")
     if options.json:
@@ -153,9 +153,9 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
         from experiments.run_folder import load_run
 
         rows = load_run(Path(options.run)).data.documents(options.split)
-        found = {document.id: document.sentences for document in map(as_document, rows)}
+        sentences = {document.id: document.sentences for document in map(as_document, rows)}
         where = f"the {options.split} split of {options.run}"
-        predictions = with_documents(predictions, by_id(predictions, found, where))
+        predictions = with_documents(predictions, by_id(predictions, sentences, where))
     return predictions
 
 
@@ -199,15 +199,15 @@ def means(
     rows = []
     for system in dict.fromkeys(one.system for one in predictions):
         its = [index for index, one in enumerate(predictions) if one.system == system]
-        table = np.stack([found.values[its] for found in scores.values()], axis=1)  # [N, M]
+        table = np.stack([result.values[its] for result in scores.values()], axis=1)  # [N, M]
         intervals = zip(*bootstrap_interval(table, LEVEL, resamples, seed))
-        for (measure, found), interval in zip(scores.items(), intervals):
-            if found.corpus is not None:
-                interval = corpus_interval(found, its, resamples, seed)
+        for (measure, result), interval in zip(scores.items(), intervals):
+            if result.corpus is not None:
+                interval = corpus_interval(result, its, resamples, seed)
             numbers = dict(zip(("mean", "low", "high"), map(_number, interval)))
-            documents = int((~np.isnan(found.values[its])).sum())
+            documents = int((~np.isnan(result.values[its])).sum())
             row = {"system": system, "measure": measure, **numbers, "documents": documents}
-            rows.append(row | {"signature": found.signature})
+            rows.append(row | {"signature": result.signature})
     return rows
 
 
@@ -224,7 +224,7 @@ def document_rows(predictions: Sequence[Prediction], scores: Mapping[str, Scores
     rows = []
     for index, one in enumerate(predictions):
         row: dict[str, Any] = {"id": one.id} | ({"system": one.system} if one.system is not None else {})
-        row["scores"] = {measure: _number(found.values[index]) for measure, found in scores.items()}
+        row["scores"] = {measure: _number(result.values[index]) for measure, result in scores.items()}
         rows.append(row | ({"human": one.human} if one.human else {}))
     return rows
 

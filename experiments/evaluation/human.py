@@ -1,4 +1,4 @@
-"""How well measures agree with people."""
+"""Correlation of measures with human judgements."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,34 +9,34 @@ import numpy as np
 from experiments.evaluation.predictions import Prediction
 from experiments.evaluation.statistics import CORRELATIONS, Array
 
-FEWEST_SYSTEMS = 3  # two points always lie on a line
+FEWEST_SYSTEMS = 3  # two points are always on a line
 
 
 def correlations(predictions: Sequence[Prediction], measures: Mapping[str, Array]) -> list[dict[str, Any]]:
-    """Correlations of each measure with each judgement.
+    """Return the correlations of each measure with each judgement.
 
-    At summary level, where systems summarize the same documents: the correlation over the systems of a document,
-    averaged over documents (Louis and Nenkova 2013); a document on which all scores or all judgements are equal has
-    none and is left out. Where every document was summarized once: the correlation over all summaries. At system
-    level: of the systems' mean score and mean judgement, for three systems or more.
+    At summary level, if several systems summarize the same documents: the correlation over the systems of a document,
+    averaged over documents (Louis and Nenkova 2013), without documents whose scores or judgements are all equal. If
+    every document has one summary: the correlation over all summaries. At system level: the correlation of mean scores
+    and mean judgements of at least three systems.
 
     Args:
-        predictions: with the same judgements in `human`.
-        measures: scores of the predictions, nan where one has none.
+        predictions: predictions with the same judgements in `human`.
+        measures: scores of the predictions; NaN for missing ones.
 
     Returns:
-        A row a judgement, level and measure: `judgement`, `level`, `measure`, `definition`, `pearson`, `spearman`,
-        `kendall` (tau-b; None where undefined), `used` and `of`: how many of the documents, summaries or systems had a
-        part in all three.
+        A row for each judgement, level and measure: `judgement`, `level`, `measure`, `definition`, `pearson`,
+        `spearman`, `kendall` (tau-b; None if undefined), and the numbers of documents, summaries or systems that were
+        `used`, out of `of`.
     """
     rows = []
     for judgement in predictions[0].human:
         human = np.array([one.human[judgement] for one in predictions])
         for level, correlate in (("summary", _summary_level), ("system", _system_level)):
             for measure, scores in measures.items():
-                found = correlate(predictions, scores, human)
-                if found:
-                    rows.append({"judgement": judgement, "level": level, "measure": measure} | found)
+                coefficients = correlate(predictions, scores, human)
+                if coefficients:
+                    rows.append({"judgement": judgement, "level": level, "measure": measure} | coefficients)
     return rows
 
 
@@ -52,12 +52,12 @@ def _summary_level(predictions: Sequence[Prediction], scores: Array, human: Arra
     for indices in by_document.values():
         if len(indices) > 1:
             groups[len(indices)].append(indices)
-    found = {
+    scores_of = {
         name: np.concatenate([correlation(scores[group], human[group]) for group in map(np.array, groups.values())])
         for name, correlation in CORRELATIONS.items()
     }
-    used = ~np.isnan(sum(found.values()))
-    means = {name: values[used].mean() if used.any() else np.nan for name, values in found.items()}
+    used = ~np.isnan(sum(scores_of.values()))
+    means = {name: values[used].mean() if used.any() else np.nan for name, values in scores_of.items()}
     return _row("over the systems of each document, averaged over documents", used.sum(), len(by_document), means)
 
 

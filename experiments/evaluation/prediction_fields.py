@@ -1,4 +1,4 @@
-"""A record of a file of summaries, field by field: what may stand there, and what is said where it does not."""
+"""Fields of the records of prediction files: parsing and error messages."""
 
 import math
 from collections.abc import Callable
@@ -16,14 +16,14 @@ _TEXTS = "a string, a list of strings or a list of lists of sentences"
 
 @dataclass(frozen=True)
 class FieldNames:
-    """What the fields of a record are called.
+    """Names of the fields of a record.
 
     Attributes:
-        id: of the document.
-        summary: the output, a string or its sentences.
-        references: a string, a list of strings (one a reference), or a list of lists of sentences.
-        document: a string, a list of strings (one a part), or a list of parts' sentences; `documents` will do too.
-        system: what wrote the summary, where a file holds several systems' summaries of the same documents.
+        id: id of the document.
+        summary: output, a string or a list of sentences.
+        references: a string, a list of references, or a list of lists of sentences.
+        document: a string, a list of parts, or a list of lists of sentences; `documents` is accepted, too.
+        system: name of the system, if a file has summaries of several systems for the same documents.
     """
 
     id: str = "id"
@@ -34,12 +34,12 @@ class FieldNames:
 
 
 class Cutter:
-    """Outputs and references into sentences.
+    """Splits outputs and references into sentences.
 
     Args:
-        splitter: "lines" takes each line of a string as a sentence, the others are `split_sentences`'; "auto" is
-            "lines" where a string has several, as for `rouge-score`.
-        separator: what stands between sentences in a string, such as `<q>`.
+        splitter: "lines" takes each line as a sentence; for others see `split_sentences`; "auto" is "lines" for strings
+            with several lines, as in `rouge-score`.
+        separator: separator of sentences in a string, such as `<q>`.
     """
 
     def __init__(self, splitter: Splitter = "auto", separator: str | None = None) -> None:
@@ -47,7 +47,7 @@ class Cutter:
         self.name = f"{splitter}({separator})" if separator else splitter  # in the signatures of scores
 
     def __call__(self, text: str | list[str]) -> list[str]:
-        """The sentences of a string; those of a list as they are, without blank ones."""
+        """Return the sentences of a string or a list, without blank ones."""
         pieces = text
         if isinstance(text, str):
             text = text.replace(self.separator, "\n") if self.separator else text
@@ -58,15 +58,15 @@ class Cutter:
 
 
 def bad_record(where: str, problem: str, remedy: str) -> CorpusError:
-    """What to raise at a record."""
+    """Return the error for a bad record."""
     return CorpusError(str(BadRecord(where, problem, remedy)))
 
 
 def read_id(row: Row, where: str, names: FieldNames) -> str:
-    """The id of a record.
+    """Return the id of a record.
 
     Raises:
-        CorpusError: if it has none; the number of its line would go wrong as soon as a record is dropped elsewhere.
+        CorpusError: if it has none; line numbers would not match other files with missing records.
     """
     if row.get(names.id) is None:
         problem = f"it has no id, field {names.id!r} (there are: {_fields(row)})"
@@ -78,19 +78,19 @@ def read_id(row: Row, where: str, names: FieldNames) -> str:
 
 
 def read_summary(row: Row, where: str, names: FieldNames) -> str | list[str]:
-    """The output, a string or its sentences; it may be empty.
+    """Return the output, a string or a list of sentences, which may be empty.
 
     Raises:
-        CorpusError: if it is missing or anything else.
+        CorpusError: if it is missing or has another type.
     """
     return _value(row, where, names.summary, "summary", "a string or a list of sentences", _is_text)
 
 
 def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[str]]:
-    """The references, each a string or its sentences.
+    """Return the references, each a string or a list of sentences.
 
     Raises:
-        CorpusError: if they are missing or anything else, or one is empty.
+        CorpusError: if they are missing, empty or have another type.
     """
     value = _value(row, where, names.references, "references", _TEXTS, _are_texts)
     texts = [value] if isinstance(value, str) else value
@@ -102,15 +102,15 @@ def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[
 
 
 def read_document(row: Row, where: str, names: FieldNames) -> list[str] | None:
-    """The sentences of the source; None where the record has none.
+    """Return the sentences of the source, None if the record has no source.
 
     Raises:
-        CorpusError: if it is empty, or no text.
+        CorpusError: if it is empty or not text.
     """
-    found = [name for name in (names.document, "documents") if row.get(name) is not None]
-    if not found:
+    present = [name for name in (names.document, "documents") if row.get(name) is not None]
+    if not present:
         return None
-    value = _value(row, where, found[0], "document", _TEXTS, _are_texts)
+    value = _value(row, where, present[0], "document", _TEXTS, _are_texts)
     parts = [value] if isinstance(value, str) else value
     sentences = [sentence for part in parts for sentence in source_sentences(part)]
     if not sentences:
@@ -126,10 +126,10 @@ def source_sentences(part: str | list[str]) -> list[str]:
 
 
 def read_system(row: Row, where: str, names: FieldNames) -> str | None:
-    """Who wrote the summary; None where the record does not say.
+    """Return the name of the system, None if the record has none.
 
     Raises:
-        CorpusError: if it is no name.
+        CorpusError: if it is not a string.
     """
     name = row.get(names.system)
     if name is not None and (isinstance(name, bool) or not isinstance(name, str | int) or not _is_utf8(str(name))):
@@ -138,10 +138,10 @@ def read_system(row: Row, where: str, names: FieldNames) -> str | None:
 
 
 def read_judgement(row: Row, where: str, name: str) -> float:
-    """A human judgement; `a.b` is field `b` inside field `a`.
+    """Return a human judgement; `a.b` is field `b` of field `a`.
 
     Raises:
-        CorpusError: if it is missing or no finite number.
+        CorpusError: if it is missing or not a finite number.
     """
     value: Any = row
     for key in [name] if name in row else name.split("."):

@@ -25,17 +25,17 @@ from experiments.texts import is_records
 
 @dataclass(frozen=True)
 class Prediction:
-    """An output, and what it is judged by.
+    """An output with references, source and judgements.
 
     Attributes:
-        id: of the document, unique among a system's outputs.
+        id: id of the document, unique among the outputs of a system.
         where: file and line.
-        summary: its sentences; none if the system wrote nothing.
-        references: each a list of sentences; none where a file has none.
-        document: the source's sentences; None where it is not given.
-        system: what wrote it; None where a file is one system's.
-        human: judgements by name.
-        split: who cut output and references into sentences: "given", or the cutter's name if one came as a string.
+        summary: sentences of the output, possibly none.
+        references: references, each a list of sentences, possibly none.
+        document: sentences of the source, or None.
+        system: name of the system; None if the file has only one.
+        human: human judgements by name.
+        split: sentence splitter of output and references; "given" if they were lists.
     """
 
     id: str
@@ -56,21 +56,22 @@ def read_predictions(
     cut: Cutter | None = None,
     human: Sequence[str] = (),
 ) -> list[Prediction]:
-    """The outputs in a file, with all that they are judged by.
+    """Read the outputs of a file with references, sources and judgements.
 
-    A file whose suffix says so (`.jsonl`, `.csv`, ..., see `readers.read_rows`) holds records; any other one is plain
-    text, an output a line, whose ids are the numbers of the lines.
+    Files with suffixes of records (`.jsonl`, `.csv`, ..., see `readers.read_rows`) have records; all others are plain
+    text with one output per line, whose ids are line numbers.
 
     Args:
-        references: further files, used instead of the field; records go by id, the lines of plain text by their number.
-        documents: the same for the sources.
-        names: of the fields.
-        cut: how strings become sentences.
-        human: fields with judgements.
+        path: the file.
+        references: files with references, instead of the field; matched by id, or by line number in plain text.
+        documents: files with sources, likewise.
+        names: names of fields.
+        cut: splitter of strings into sentences.
+        human: names of fields with judgements.
 
     Raises:
-        CorpusError: naming file and line, for a record that cannot be read, an id that is missing or there twice, an
-            empty reference or document, a judgement that is no number, or files of different lengths.
+        CorpusError: with file and line, for an unreadable record, a missing or duplicate id, an empty reference or
+            document, an invalid judgement, or files of different lengths.
     """
     names, cut = names or FieldNames(), cut or Cutter()
     if not path.is_file():
@@ -79,38 +80,39 @@ def read_predictions(
     if read is _read_plain and (human or not references):
         lack = "judgements; put them into records" if human else "references; add --references FILE, one a line"
         raise CorpusError(f"{path}: plain text has no {lack} (records are in files named .jsonl, .csv or .parquet)")
-    found = read(path, names, cut, human)
-    if not found:
+    predictions = read(path, names, cut, human)
+    if not predictions:
         raise CorpusError(f"{path}: no summary in it; give a file with a record or a line a summary")
-    _check_systems(found)
-    _check_ids(found)
+    _check_systems(predictions)
+    _check_ids(predictions)
     for number, other in enumerate(references):
-        columns = _beside(other, path, found, names, _reference_of_line, read_references)
+        columns = _beside(other, path, predictions, names, _reference_of_line, read_references)
         for index, texts in enumerate(columns):
-            before = found[index].references if number else []
-            split = cut.name if any(isinstance(text, str) for text in texts) else found[index].split
-            found[index] = replace(found[index], references=[*before, *map(cut, texts)], split=split)
+            before = predictions[index].references if number else []
+            split = cut.name if any(isinstance(text, str) for text in texts) else predictions[index].split
+            predictions[index] = replace(predictions[index], references=[*before, *map(cut, texts)], split=split)
     if documents is not None:
-        found = with_documents(found, _beside(documents, path, found, names, _document_of_line, _document_of_record))
-    _check_texts(found)
-    return found
+        texts = _beside(documents, path, predictions, names, _document_of_line, _document_of_record)
+        predictions = with_documents(predictions, texts)
+    _check_texts(predictions)
+    return predictions
 
 
 def with_documents(predictions: list[Prediction], documents: Sequence[list[str]]) -> list[Prediction]:
-    """The same outputs with the sentences of their sources."""
+    """Add the sentences of sources to outputs."""
     return [replace(one, document=document) for one, document in zip(predictions, documents)]
 
 
-def by_id(predictions: list[Prediction], found: Mapping[str, Any], where: str) -> list[Any]:
-    """What a mapping holds for the document of each output.
+def by_id(predictions: list[Prediction], values: Mapping[str, Any], where: str) -> list[Any]:
+    """Look up the document of each output in a mapping.
 
     Raises:
         CorpusError: if it lacks an id.
     """
     for one in predictions:
-        if one.id not in found:
+        if one.id not in values:
             raise bad_record(one.where, f"{where} has no document with this id", "give the one that was summarized")
-    return [found[one.id] for one in predictions]
+    return [values[one.id] for one in predictions]
 
 
 def scores_path(path: Path) -> Path:
@@ -122,10 +124,10 @@ def scores_path(path: Path) -> Path:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a plain text; a line feed ends a line, with a carriage return before it or not, and nothing else.
+    """Return the lines of a plain text file, split only at line feeds (with or without carriage return).
 
     Raises:
-        CorpusError: if the file is absent or not UTF-8.
+        CorpusError: if the file is missing or not UTF-8.
     """
     if not path.is_file():
         raise CorpusError(f"{path}: no such file; check the path")
@@ -145,14 +147,14 @@ def _read_plain(path: Path, names: FieldNames, cut: Cutter, human: Sequence[str]
 
 
 def _read_records(path: Path, names: FieldNames, cut: Cutter, human: Sequence[str]) -> list[Prediction]:
-    found = []
+    predictions = []
     for where, row in _rows(path, names, human):
         name = read_id(row, where, names)
         where = f"{where} (id {name!r})"
         summary = read_summary(row, where, names)
         # References may come from another file, and some measures need none.
         references = read_references(row, where, names) if row.get(names.references) is not None else []
-        found.append(
+        predictions.append(
             Prediction(
                 name,
                 where,
@@ -164,11 +166,11 @@ def _read_records(path: Path, names: FieldNames, cut: Cutter, human: Sequence[st
                 cut.name if any(isinstance(text, str) for text in (summary, *references)) else "given",
             )
         )
-    return found
+    return predictions
 
 
 def _rows(path: Path, names: FieldNames, human: Sequence[str] = ()) -> Iterator[tuple[str, Row]]:
-    """The records of a file with file and line."""
+    """Yield the records of a file with file and line."""
     wanted = [names.id, names.summary, names.references, names.document, "documents", names.system]
     for number, row in read_rows(path, [*wanted, *human, *(name.split(".")[0] for name in human)]):
         if isinstance(row, BadRecord):
@@ -184,15 +186,15 @@ def _beside(
     of_line: Callable[[str, str], Any],
     of_record: Callable[[Row, str, FieldNames], Any],
 ) -> list[Any]:
-    """What another file holds for each output: of records by id, of plain text by line."""
+    """Return the values of another file for each output, by id for records and by line for plain text."""
     if is_records(path):
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for where, row in _rows(path, names):
             name = read_id(row, where, names)
-            if name in found:
+            if name in values:
                 raise bad_record(where, f"id {name!r} is there twice", "give each record an id of its own")
-            found[name] = of_record(row, f"{where} (id {name!r})", names)
-        return by_id(predictions, found, str(path))
+            values[name] = of_record(row, f"{where} (id {name!r})", names)
+        return by_id(predictions, values, str(path))
     lines = read_lines(path)
     if len(lines) != len(predictions):
         raise CorpusError(
@@ -223,7 +225,7 @@ def _document_of_record(row: Row, where: str, names: FieldNames) -> list[str]:
 
 
 def _check_systems(predictions: list[Prediction]) -> None:
-    """Raises unless all records name a system, or none does."""
+    """Raise an error unless all records name a system, or none does."""
     named = [one for one in predictions if one.system is not None]
     if named and len(named) < len(predictions):
         other = next(one for one in predictions if one.system is None)
@@ -231,7 +233,7 @@ def _check_systems(predictions: list[Prediction]) -> None:
 
 
 def _check_ids(predictions: list[Prediction]) -> None:
-    """Raises if an id is there twice, of one system."""
+    """Raise an error for duplicate ids of one system."""
     places: dict[tuple[str | None, str], str] = {}
     for one in predictions:
         key = (one.system, one.id)
@@ -242,7 +244,7 @@ def _check_ids(predictions: list[Prediction]) -> None:
 
 
 def _check_texts(predictions: list[Prediction]) -> None:
-    """Raises if a reference has no sentence, or if some records have a document and others have none."""
+    """Raise an error if a reference is empty, or if only some records have a document."""
     for one in predictions:
         if not all(one.references):
             raise bad_record(one.where, "a reference is empty", "give it text, or leave the record out")

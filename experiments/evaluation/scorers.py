@@ -1,4 +1,4 @@
-"""Every measure of the suite over a list of outputs: a score a document, and a signature that says how."""
+"""All measures over a list of outputs: a score for each document, and a signature."""
 
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
@@ -19,24 +19,24 @@ from lightning_modules.metrics.rouge import score_many, signature
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """How the measures are computed.
+    """Options of the measures.
 
     Attributes:
-        variants: of ROUGE, with commas between them.
-        stem: Porter stems as `rouge-score` takes them, ROUGE-1.5.5's ("perl"), or none (false).
-        multi_reference: what several references give in ROUGE: the best or the mean of each variant, as ROUGE-1.5.5's
-            -f A (pooled) or -f B (best_recall), or all against the one with the best ROUGE-1 (SciTLDR).
-        tokenizer: of ROUGE: "rouge" knows a-z and 0-9 alone, "unicode" every script.
-        wordnet: folder with WordNet's exception lists, for stem=perl.
-        rouge_parts: "f", or "prf" for precision and recall too.
-        meteor_synonyms: whether METEOR matches WordNet's synonyms.
-        bertscore_model: a Hugging Face model, by folder or by name (which is downloaded).
-        bertscore_layer: the hidden layer compared; the authors' choice if not given, or the last.
-        summac_model: a Hugging Face NLI model, by folder or by name (which is downloaded).
-        summac_conv: file with SummaC-Conv's weights; without it the score is SummaC-ZS.
-        batch_size: texts, or pairs of sentences, that go through a model at a time.
-        device: of the models: cpu, cuda, ..., or "auto" for a GPU where there is one.
-        num_proc: processes that compute ROUGE.
+        variants: variants of ROUGE, separated by commas.
+        stem: Porter stems as in `rouge-score`, those of ROUGE-1.5.5 ("perl"), or none (false).
+        multi_reference: how ROUGE combines several references: the best or the mean of each variant, like ROUGE-1.5.5
+            -f A (pooled) or -f B (best_recall), or the reference with the best ROUGE-1 (SciTLDR).
+        tokenizer: tokenizer of ROUGE: "rouge" takes only a-z and 0-9, "unicode" all scripts.
+        wordnet: folder with the exception lists of WordNet, for stem=perl.
+        rouge_parts: "f", or "prf" to include precision and recall.
+        meteor_synonyms: whether METEOR matches synonyms of WordNet.
+        bertscore_model: Hugging Face model, a folder or a name (which is downloaded).
+        bertscore_layer: hidden layer; by default the choice of the authors, or the last one.
+        summac_model: Hugging Face NLI model, a folder or a name (which is downloaded).
+        summac_conv: file with the weights of SummaC-Conv; SummaC-ZS by default.
+        batch_size: number of texts or sentence pairs in a batch of a model.
+        device: device of models: cpu, cuda, ..., or "auto" for a GPU if available.
+        num_proc: number of processes that compute ROUGE.
     """
 
     variants: str = "rouge1,rouge2,rougeL,rougeLsum"
@@ -56,11 +56,11 @@ class ScoreOptions:
 
 
 class CorpusScore(NamedTuple):
-    """A score of a set of documents that is no mean of theirs, as BLEU.
+    """A corpus-level score that is not a mean over documents, such as BLEU.
 
     Attributes:
-        statistics: what is summed over documents, [N, K].
-        score: of such a sum.
+        statistics: statistics of each document, which are summed, [N, K].
+        score: function from the sum to the score.
     """
 
     statistics: Array
@@ -68,12 +68,12 @@ class CorpusScore(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """One measure.
+    """Scores by one measure.
 
     Attributes:
-        values: one a document, [N]; nan where it has none, as a summary of one word has no bigram that could be new.
-        signature: how they were computed.
-        corpus: where the score of a set is no mean.
+        values: score of each document, [N]; NaN if undefined, such as novel bigrams of a summary of one word.
+        signature: signature of the computation.
+        corpus: corpus-level score, if it is not a mean.
     """
 
     values: Array
@@ -82,7 +82,7 @@ class Scores(NamedTuple):
 
 
 def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOptions) -> str | None:
-    """What a metric would need that is not there, and how to give it; None if it can be computed."""
+    """Return what a metric lacks and how to provide it; None if it can be computed."""
     if metric in NEED_REFERENCES and not any(one.references for one in predictions):
         return "there are no references: add --references FILE, or name their field with --fields.references"
     if metric in NEED_DOCUMENTS and predictions[0].document is None:
@@ -101,10 +101,10 @@ def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOption
 
 
 def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: ScoreOptions) -> dict[str, Scores]:
-    """The scores of all outputs under each metric's measures.
+    """Return the scores of all outputs by the measures of each metric.
 
-    An empty output scores 0 where it is held against a reference or its source; its words are not new, copied or
-    repeated, so that those measures leave it out.
+    Empty outputs score 0 in comparisons with references or sources; measures of novelty, copying and repetition leave
+    them out.
 
     Args:
         metrics: names in `METRICS`.
@@ -112,15 +112,15 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
     Raises:
         CorpusError: if an output has no reference or document and a metric needs it.
     """
-    metrics, found = list(metrics), {}
+    metrics, scores = list(metrics), {}
     if any(metric in NEED_REFERENCES for metric in metrics):
         for one in predictions:
             if not one.references:
                 raise CorpusError(f"{one.where}: it has no reference, but others have; give it one or leave it out")
     with progress_bar() as progress:
         for metric in progress.track(metrics, description="metrics"):
-            found |= METRICS[metric](predictions, options)
-    return found
+            scores |= METRICS[metric](predictions, options)
+    return scores
 
 
 def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
@@ -178,10 +178,10 @@ def _chrf(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str,
 
 
 def _sacrebleu(name: str, of_corpus: Any, of_document: Any, predictions: Sequence[Prediction]) -> Scores:
-    """One pass for the documents' scores, the corpus's and its bootstrap: all are functions of the same counts."""
+    """Return scores of documents and corpus, and statistics for the bootstrap, from the same counts."""
     texts, targets = ([" ".join(one.summary) for one in predictions], [_joined(one.references) for one in predictions])
     counts: list[list[int]] = []
-    for start in range(0, len(texts), 500):  # sacrebleu holds the n-grams of all references that it is given
+    for start in range(0, len(texts), 500):  # sacrebleu keeps the n-grams of all its references
         some = slice(start, start + 500)
         counts += of_corpus._extract_corpus_statistics(texts[some], _streams(targets[some]))
     values = [of_document._compute_score_from_stats(row).score for row in counts]
@@ -189,7 +189,7 @@ def _sacrebleu(name: str, of_corpus: Any, of_document: Any, predictions: Sequenc
     def corpus(sums: Sequence[float]) -> float:
         return of_corpus._compute_score_from_stats([round(value) for value in sums]).score
 
-    # The signature says how many references the texts had that were scored last.
+    # The signature has the number of references of the last scored texts.
     extremes = [min(targets, key=len), max(targets, key=len)]
     of_corpus.corpus_score(["", ""], _streams(extremes))
     statistics = np.array(counts, dtype=np.float64)
@@ -197,25 +197,25 @@ def _sacrebleu(name: str, of_corpus: Any, of_document: Any, predictions: Sequenc
 
 
 def _streams(targets: Sequence[list[str]]) -> list[list[str | None]]:
-    """sacrebleu's order: the first references of all documents, then the second ones; None where one has no more."""
+    """Return references in the order of sacrebleu: the first of all documents, then the second; None if missing."""
     most = max(map(len, targets))
     return [[target[number] if number < len(target) else None for target in targets] for number in range(most)]
 
 
 def _meteor(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    found = reference_scores.meteor(*_texts(predictions), synonyms=options.meteor_synonyms)
-    return {"meteor": Scores(np.array(found.documents), found.signature)}
+    result = reference_scores.meteor(*_texts(predictions), synonyms=options.meteor_synonyms)
+    return {"meteor": Scores(np.array(result.documents), result.signature)}
 
 
 def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    found = reference_scores.bert_score(
+    result = reference_scores.bert_score(
         *_texts(predictions),
         model=options.bertscore_model,
         layer=options.bertscore_layer,
         batch_size=options.batch_size,
         device=_device(options),
     )
-    return {"bertscore": Scores(np.array(found.documents), found.signature)}
+    return {"bertscore": Scores(np.array(result.documents), result.signature)}
 
 
 def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
@@ -265,7 +265,7 @@ def _shares(predictions: Sequence[Prediction], rows: list[dict[str, float | None
 
 
 def _own(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], how: str) -> Scores:
-    """Scores of a measure of the suite's own; None becomes nan."""
+    """Return scores of one of our measures, with NaN for None."""
     try:
         version = metadata.version("precis-suite")
     except metadata.PackageNotFoundError:  # run from a source tree that was never installed
@@ -275,7 +275,7 @@ def _own(name: str, values: Sequence[float | None], predictions: Sequence[Predic
 
 
 def _splitter(predictions: Sequence[Prediction]) -> str:
-    """Who cut outputs and references into sentences."""
+    """Return the name of the sentence splitter of outputs and references."""
     return "+".join(sorted({one.split for one in predictions}))
 
 

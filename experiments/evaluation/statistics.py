@@ -13,7 +13,7 @@ _BLOCK = 100_000  # draws held at a time: they stay in the processor's cache
 
 
 class Interval(NamedTuple):
-    """A mean over documents and its bootstrap interval; floats, or arrays with an entry a column."""
+    """A mean over documents and its bootstrap interval; floats, or arrays with one entry per measure."""
 
     mean: float | Array
     low: float | Array
@@ -23,15 +23,15 @@ class Interval(NamedTuple):
 def bootstrap_interval(
     scores: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """The mean over documents and its percentile bootstrap interval (Efron and Tibshirani 1993, chapter 13).
+    """Return the mean over documents and its percentile bootstrap interval (Efron and Tibshirani 1993, chapter 13).
 
     Documents are drawn with replacement, as many as there are; the bounds are the (1 - level) / 2 and (1 + level) / 2
     quantiles of the means.
 
     Args:
-        scores: of N documents, [N], or of N documents under M measures, [N, M]; documents are drawn for all measures
-            together. nan where a document has no score: it is left out of that measure's means.
-        level: of confidence.
+        scores: scores of N documents, [N], or by M measures, [N, M]; all measures use the same resamples. Missing
+            scores are NaN and left out of means.
+        level: confidence level.
 
     Raises:
         ValueError: if there is no document, or an option is out of bounds.
@@ -45,7 +45,7 @@ def bootstrap_interval(
 
 
 def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
-    """Means over bootstrap samples of documents, nan left out, [N, M] -> [resamples, M]; nan where none is left."""
+    """Return means over bootstrap samples of documents without NaN, [N, M] -> [resamples, M]; NaN if none is left."""
     table, _ = _table(scores)
     there = ~np.isnan(table)
     if there.all():
@@ -56,9 +56,9 @@ def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
 
 
 def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
-    """Sums over bootstrap samples of documents, [N, M] -> [resamples, M].
+    """Return sums over bootstrap samples of documents, [N, M] -> [resamples, M], for corpus-level scores such as BLEU.
 
-    What a corpus-level score such as BLEU is a function of. The same N and seed draw the same documents.
+    The same N and seed draw the same documents.
     """
     table, _ = _table(columns)
     documents, rng = len(table), np.random.default_rng(seed)
@@ -83,12 +83,12 @@ def quantiles(means: Array, share: float) -> Array:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's (1979) correction for several comparisons: adjusted p that may each be held against the one level.
+    """Return p-values corrected for multiple comparisons by the method of Holm (1979).
 
     The i-th smallest of m, from 1, becomes max over j <= i of min(1, (m - j + 1) p_(j)).
 
     Raises:
-        ValueError: if a p lies outside [0, 1].
+        ValueError: if a p-value is outside [0, 1].
     """
     given = np.asarray(p_values, dtype=np.float64)
     if not ((given >= 0) & (given <= 1)).all():
@@ -148,7 +148,7 @@ CORRELATIONS: dict[str, Callable[[ArrayLike, ArrayLike], Array]] = {
 
 
 def _table(scores: ArrayLike) -> tuple[Array, bool]:
-    """Scores as [N, M], and whether they came as [N]."""
+    """Return scores as [N, M], and whether they were [N]."""
     table = np.asarray(scores, dtype=np.float64)
     if table.ndim not in (1, 2) or not len(table):
         raise ValueError(f"scores have shape [documents] or [documents, measures]; got {list(table.shape)}")

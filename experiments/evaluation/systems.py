@@ -1,4 +1,4 @@
-"""Runs read back from their folders, and put together into systems: runs that differ in nothing but their seed."""
+"""Runs read from their folders, grouped into systems: runs that differ only in their seed."""
 
 import csv
 import json
@@ -28,27 +28,27 @@ from lightning_modules.metrics.novelty import repeated_ngrams
 
 MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to read
 SEEDS = ("seed_everything", "data.init_args.seed")
-# Keys that say where and with how many hands a run was made, not what was made.
+# Keys that do not affect the result of a run.
 ASIDE = (
     "run_dir", "resume", "ckpt_path", "weights_only", "wandb", "wandb_project", "wandb_models", "previews",
     "save_every", "out", "checkpoint.dirpath",
     "trainer.logger", "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.default_root_dir",
-    "data.init_args.text", "data.init_args.cache_dir", "data.init_args.num_workers", "data.init_args.num_proc",
+    "data.init_args.tokenizer_dir", "data.init_args.cache_dir", "data.init_args.num_workers", "data.init_args.num_proc",
 )  # fmt: skip
 
 
 @dataclass
 class RunRecord:
-    """What the folder of a run says; or a file of predictions alone, which has neither config nor curves.
+    """Content of a run folder, or of a file of predictions, which has neither config nor curves.
 
     Attributes:
-        path: the folder or file that was named.
-        config: flat, dotted keys; empty for a file.
-        environment: environment.json; empty where there is none.
-        rows: records of its predictions.
-        signatures: how the scores were computed, by measure, as far as that was recorded.
-        split: which split was predicted; None where that was not recorded.
-        label: what its sweep says of it, without the seed; empty for a run of no sweep.
+        path: the folder or file.
+        config: config with flat, dotted keys; empty for a file.
+        environment: content of environment.json; empty if there is none.
+        rows: records of the predictions.
+        signatures: signatures of scores by measure, as far as recorded.
+        split: predicted split; None if not recorded.
+        label: label in its sweep without the seed; empty without a sweep.
     """
 
     path: Path
@@ -61,30 +61,32 @@ class RunRecord:
 
     @property
     def seed(self) -> int | None:
-        """What its weights and draws come from."""
+        """Seed of weights and random choices."""
         return self.environment.get("seed", self.config.get("seed_everything"))
 
     @cached_property
     def setting(self) -> dict[str, Any]:
-        """The config without seeds and without what changes no result."""
+        """Config without seeds and keys that do not affect results."""
         return {key: value for key, value in self.config.items() if key not in (*SEEDS, *ASIDE)}
 
     @cached_property
     def measures(self) -> dict[str, NDArray[np.float64]]:
-        """Scores of all documents by measure, [N], nan where a document has none; length in words and repeated
-        trigrams in per cent are counted here."""
+        """Return scores of all documents by measure, [N], NaN for missing ones.
+
+        Length in words and repeated trigrams in per cent are computed here.
+        """
         names = dict.fromkeys(name for row in self.rows for name in row.get("scores", {}))
-        found = {
+        measures = {
             name: np.array([row.get("scores", {}).get(name, np.nan) for row in self.rows], dtype=np.float64)
             for name in names
         }
         words = [" ".join(row["summary"]).split() for row in self.rows]
-        found["length"] = np.array([len(text) for text in words], dtype=np.float64)
-        found["repeated_trigrams"] = np.array([100 * repeated_ngrams(text) for text in words])
-        return found
+        measures["length"] = np.array([len(text) for text in words], dtype=np.float64)
+        measures["repeated_trigrams"] = np.array([100 * repeated_ngrams(text) for text in words])
+        return measures
 
     def curves(self) -> dict[str, list[tuple[int, float]]]:
-        """(step, value) of everything logged in metrics.csv; empty where there is none."""
+        """Return (step, value) of all values in metrics.csv; empty if there is none."""
         folder = self.path if self.path.is_dir() else self.path.parent
         path = folder / "metrics.csv"
         if not path.is_file() or not self.config:
@@ -105,11 +107,11 @@ class RunRecord:
 
 @dataclass
 class System:
-    """Runs that differ in nothing but their seed.
+    """Runs that differ only in their seed.
 
     Attributes:
-        name: what sets it apart from the other systems.
-        runs: at least one, over the same documents.
+        name: name that distinguishes it from other systems.
+        runs: at least one run, over the same documents.
     """
 
     name: str
@@ -117,7 +119,7 @@ class System:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it is a file of outputs without a run folder, such as a baseline's, which no seed changes."""
+        """Whether it is a file of outputs without a run folder, such as a baseline, which has no seed."""
         return not any(run.config for run in self.runs)
 
     def scores_by_run(self, measures: Sequence[str]) -> NDArray[np.float64]:
@@ -126,11 +128,11 @@ class System:
         return np.stack(runs)
 
     def scores(self, measure: str) -> NDArray[np.float64]:
-        """Scores of all documents, means over the runs, [N]."""
+        """Return scores of all documents, averaged over runs, [N]."""
         return np.mean([run.measures[measure] for run in self.runs], axis=0)
 
     def means(self, measure: str) -> list[float]:
-        """The mean over documents of each run."""
+        """Return the mean over documents of each run."""
         return [float(np.nanmean(run.measures[measure])) for run in self.runs]
 
 
@@ -270,10 +272,10 @@ def _flat(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def systems_of(runs: Sequence[RunRecord]) -> list[System]:
-    """Runs with the same setting as one system, in the order of their first runs; the rows of all runs in one order.
+    """Group runs with the same setting into systems, and align the rows of all runs.
 
-    Two runs with the same setting and seed are no two draws of one thing but were made by different code or hands, so
-    that each run of such a setting is a system of its own.
+    Two runs with the same setting and seed differ in code or environment, so that each run of such a setting is a
+    separate system.
 
     Raises:
         CorpusError: if two runs are over different documents or references.
@@ -294,7 +296,7 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
 
 
 def _align(first: RunRecord, run: RunRecord) -> None:
-    """Puts the rows of a run into the order of the first run's."""
+    """Sort the rows of a run in the order of the first run."""
     by_id, wanted = {row["id"]: row for row in run.rows}, {row["id"] for row in first.rows}
     remedy = "they cannot be compared; test all runs on the same documents"
     for name, holder, other in ((wanted - set(by_id), first, run), (set(by_id) - wanted, run, first)):
@@ -309,8 +311,7 @@ def _align(first: RunRecord, run: RunRecord) -> None:
 
 
 def config_differences(systems: Sequence[System]) -> dict[str, list[Any]]:
-    """Config keys in which the systems differ, with the value in each; None where a config lacks the key, and
-    for files of predictions, which have no config."""
+    """Return config keys in which systems differ, with the value of each system; None for missing keys and configs."""
     settings = [system.runs[0].setting for system in systems]
     known = [setting for setting in settings if setting]
     keys = dict.fromkeys(key for setting in known for key in setting)
@@ -319,7 +320,7 @@ def config_differences(systems: Sequence[System]) -> dict[str, list[Any]]:
 
 
 def _names(systems: Sequence[System]) -> list[str]:
-    """What the sweep says, else what differs in the configs; the folder's name where that does not tell them apart."""
+    """Return names of systems: label in the sweep, or differences of configs, or the name of the folder."""
     labels = [system.runs[0].label for system in systems]
     if all(labels) and len(set(labels)) == len(labels):
         return labels

@@ -1,1 +1,1 @@
-"""What a model looked at, drawn."""
+"""Drawing of attention, graphs and selected sentences."""

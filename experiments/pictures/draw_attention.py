@@ -1,4 +1,4 @@
-"""`precis attention`: attention between EDUs with discourse and without it; the tree beside the summary."""
+"""`precis attention`: attention between EDUs with and without discourse, and the tree next to the summary."""
 
 import base64
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from datamodules.corpora.corpus import as_document
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.drawing import draw_svg
 from datamodules.documents import CorpusError
-from datamodules.text.lines import cut
+from datamodules.text.lines import shorten
 from experiments.pictures.drawing import heat_map, html_page, new_figure
 from experiments.run_folder import load_run
 from experiments.texts import collect_texts
@@ -23,12 +23,12 @@ from lightning_modules.rstformer.attention_maps import EduAttention, edu_attenti
 from lightning_modules.rstformer.module import RSTformer
 
 _MOST = 200  # EDUs in a picture
-_TITLE = 28  # characters of the relations above a head
+_TITLE = 28  # maximal length of the title of a head
 
 
 def attention(arguments: list[str]) -> None:
-    """`precis attention RUN FILE --out FOLDER`: how an RSTformer reads a text. A PNG a layer with a heat map a head
-    (with discourse, without it, and the difference), and page.html: the tree beside the summary, and these maps."""
+    """`precis attention RUN FILE --out FOLDER`: draw the attention of an RSTformer in a text. Writes a PNG per layer
+    with heat maps for each head (with discourse, without, difference), and page.html with tree, summary and maps."""
     parser = ArgumentParser(prog="precis attention", description=attention.__doc__, exit_on_error=False)
     parser.add_argument("run", type=Path, help="the run folder of an RSTformer with discourse")
     parser.add_argument("inputs", nargs="*", type=str, help="a text file; standard input if none")
@@ -82,7 +82,7 @@ def write(model: RSTformer, data, out: Path) -> None:
 
 
 def cut_off(size: int, read: int, drawn: int) -> str:
-    """Return what is said of a document's EDUs that are not read, or whose attention is not drawn."""
+    """Return a note on EDUs that are truncated, or whose attention is not drawn."""
     parts = []
     if read < size:
         parts.append(f"The model reads the first {read} of {size} EDUs; the others are in the tree alone.")
@@ -93,7 +93,7 @@ def cut_off(size: int, read: int, drawn: int) -> str:
 
 
 def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str]:
-    """Return the names of the relations that each head of a layer looks at, the one of the largest weight first."""
+    """Return the relations of each head of a layer, by descending weight."""
     injections = model.network.injections
     if not len(injections) or model.ablation == "no_labels":
         return []
@@ -104,13 +104,13 @@ def relations_of(model: RSTformer, layer: int, names: Sequence[str]) -> list[str
 
 
 def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), most: int = _MOST) -> Figure:
-    """A column a head: attention with discourse, without, and the difference; the first `most` EDUs.
+    """Return a figure with a column per head: attention with discourse, without, and the difference.
 
-    Both kinds share a scale in a head, cut at their 99th percentile, so that a few large values hide nothing.
+    Both kinds share the scale of a head, clipped at the 99th percentile, so that outliers do not hide small values.
 
     Args:
-        relations: of the heads, for their titles; empty for none.
-        most: EDUs that are shown.
+        relations: relations of each head for the titles; empty for none.
+        most: maximal number of EDUs to show.
     """
     rows = [maps.with_discourse[layer, :, :most, :most], maps.without[layer, :, :most, :most]]
     rows.append(rows[0] - rows[1])
@@ -129,7 +129,7 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
                 cut_off = "max" if number == 0 and float(torch.stack(rows[:2])[:, head].max()) > top else "neither"
                 figure.colorbar(image, ax=axes[:2, head] if number == 0 else panel, shrink=0.8, extend=cut_off)
             if number == 0:
-                names = f"\n{cut(relations[head], _TITLE)}" if relations else ""
+                names = f"\n{shorten(relations[head], _TITLE)}" if relations else ""
                 panel.set_title(f"head {head + 1}{names}", parse_math=False)
             if head == 0:
                 panel.set_ylabel(f"{titles[number]}\nEDU that looks")
@@ -143,15 +143,15 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
 def page(
     name: str, tree: str, sentences: list[str], pictures: list[str], note: str = "", captions: Sequence[str] = ()
 ) -> str:
-    """One self-contained page.
+    """Return a self-contained HTML page.
 
     Args:
-        name: of the document.
-        tree: SVG.
-        sentences: of the summary.
-        pictures: PNGs in base64, a layer each.
-        note: shown below the summary.
-        captions: of the pictures: the relations of each head.
+        name: id of the document.
+        tree: SVG of the tree.
+        sentences: sentences of the summary.
+        pictures: PNG of each layer in base64.
+        note: note below the summary.
+        captions: captions of the pictures with the relations of each head.
     """
     summary = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences) or "<p><em>empty</em></p>"
     maps = "".join(

@@ -9,26 +9,26 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from datamodules.graphs.drawing import LEAST_LOOK, LINK, LINKS, checked_drawing, draw_svg, strongest
-from datamodules.text.lines import cut, one_line
+from datamodules.graphs.drawing import LINK, LINKS, MIN_LOOK, checked_drawing, draw_svg, strongest
+from datamodules.text.lines import one_line, shorten
 from experiments.pictures.drawing import heat_map, html_page, new_figure
 
-_LETTERS = 58  # of a text beside a heat map
+_LETTERS = 58  # maximal length of a text next to a heat map
 
 
 @dataclass
 class Drawn:
-    """What is drawn of a document.
+    """Data of the picture of a document.
 
     Attributes:
-        id: of the document.
-        graph: the graph's name.
+        id: id of the document.
+        graph: name of the graph.
         weights: G, [L, L].
         texts: sentences of each of the L paragraphs.
-        summary: its sentences; none without a model.
-        attention: how much each of them looked at each paragraph, [sentences, L], or None.
-        references: each a list of sentences.
-        note: one line below the title.
+        summary: sentences of the summary; empty without a model.
+        attention: attention of each sentence to each paragraph, [sentences, L], or None.
+        references: references, each a list of sentences.
+        note: line below the title.
     """
 
     id: str
@@ -45,13 +45,13 @@ class Drawn:
 
 
 def figure(drawn: Drawn) -> Figure:
-    """The network of paragraphs and the heat map of its weights; below them that of the summary's attention.
+    """Return a figure of the network of paragraphs, the heat map of its weights, and the attention of the summary.
 
-    Nodes stand on a circle in the order of the text, numbered from 1, as large as the attention that the whole summary
-    paid to them. Lines are the strongest links of each paragraph, as in `draw_svg`.
+    Nodes are on a circle in the order of the text, numbered from 1; their size is the attention of the whole summary.
+    Lines are the strongest links of each paragraph, as in `draw_svg`.
 
     Raises:
-        CorpusError: if sizes do not fit.
+        CorpusError: if sizes do not match.
     """
     looked = drawn.attention is not None and len(drawn.summary) > 0
     below = 1.2 + 0.3 * len(drawn.summary) if looked else 0.0
@@ -67,7 +67,7 @@ def figure(drawn: Drawn) -> Figure:
         axes = parts[1].subplots()
         largest = float(drawn.attention.max())
         image = heat_map(axes, drawn.attention, vmin=0, vmax=largest, cmap="Oranges", aspect="auto")
-        names = [cut(one_line(sentence), _LETTERS) for sentence in drawn.summary]
+        names = [shorten(one_line(sentence), _LETTERS) for sentence in drawn.summary]
         axes.set_yticks(range(1, len(names) + 1), names, parse_math=False)
         axes.set(xlabel="paragraph", title="attention of the summary's sentences")
         parts[1].colorbar(image, ax=axes)
@@ -77,7 +77,7 @@ def figure(drawn: Drawn) -> Figure:
 
 
 def _ceiling(weights: NDArray) -> float:
-    """The largest weight between two paragraphs: the diagonal would hide small ones."""
+    """Return the largest off-diagonal weight, as the upper end of the scale."""
     between = np.asarray(weights)[~np.eye(len(weights), dtype=bool)]
     return float(between.max()) if between.size and between.max() > 0 else 1.0
 
@@ -104,16 +104,16 @@ def _network(axes: Axes, drawn: Drawn) -> None:
 
 
 def page(documents: Sequence[Drawn], title: str = "Paragraph graphs") -> str:
-    """One HTML file that needs nothing else: every document with its picture, its texts and their weights.
+    """Return a self-contained HTML page: every document with its picture, texts and weights.
 
     Raises:
-        CorpusError: if sizes do not fit.
+        CorpusError: if sizes do not match.
     """
     return html_page(title, "\n".join(map(section, documents)))
 
 
 def section(drawn: Drawn) -> str:
-    """A document's piece of a page."""
+    """Return the section of a document in the page."""
     svg = draw_svg(drawn.weights, drawn.texts, drawn.summary, drawn.attention)
     rows = []
     for place, text in enumerate(drawn.texts):
@@ -135,7 +135,7 @@ def _summary_lines(drawn: Drawn) -> list[str]:
         looked = ""
         if drawn.attention is not None:
             row = drawn.attention[place]
-            most = [j for j in np.argsort(-row, kind="stable").tolist() if row[j] >= LEAST_LOOK][:LINKS]
+            most = [j for j in np.argsort(-row, kind="stable").tolist() if row[j] >= MIN_LOOK][:LINKS]
             looked = ", ".join(f"{j + 1} ({row[j]:.2f})" for j in most)
         lines.append(f'<p><b>Summary</b> {escape(one_line(sentence))} <span class="small">{looked}</span></p>')
     return lines

@@ -1,4 +1,4 @@
-"""`precis graph`: the graph over a document's paragraphs, and where a summary looked."""
+"""`precis graph`: graphs over the paragraphs of documents, and attention of summaries."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +15,7 @@ from datamodules.documents import CorpusError, Document
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, Paragraphs, make_graph
 from datamodules.graphs.drawing import draw_svg, strongest
 from datamodules.summarization import default_cache
-from datamodules.text.lines import cut, one_line
+from datamodules.text.lines import one_line, shorten
 from experiments.discourse.parsers import PARSERS, load_parser
 from experiments.pictures.draw_graph import Drawn, figure, page
 from experiments.prediction_files import MissingPredictions, find_predictions, read_rows
@@ -25,9 +25,9 @@ from experiments.texts import collect_texts
 
 def graph(arguments: list[str]) -> None:
     """`precis graph [FILE ...] --graph NAME` (or standard input): the graph over the paragraphs of texts.
-    `precis graph --run RUN`: that of the documents of a GraphSum run, with what its summaries looked at.
+    `precis graph --run RUN`: that of the documents of a GraphSum run, with the attention of its summaries.
 
-    Prints each paragraph with the others that it has most to do with. --html draws all documents, --svg and --png one.
+    Prints each paragraph with its strongest links. --html draws all documents, --svg and --png one.
     """
     parser = _options()
     options = parser.parse_args(arguments)
@@ -70,10 +70,10 @@ def _options() -> ArgumentParser:
 
 
 def _of_texts(options: Namespace) -> list[Drawn]:
-    """The documents in files or on standard input."""
+    """Return the documents in files or on standard input."""
     corpus = Texts(collect_texts(options.inputs))
-    found = [make_document(record) for record in corpus.records("test")]
-    for bad in found:
+    documents = [make_document(record) for record in corpus.records("test")]
+    for bad in documents:
         if not isinstance(bad, Document):
             raise CorpusError(str(bad))
     if options.graph == "topic":
@@ -81,15 +81,15 @@ def _of_texts(options: Namespace) -> list[Drawn]:
     parser = load_parser(options.parser) if options.graph == "rst" else None
     parses = Path(str(options.parses)) if options.parses else default_cache() / "parses"
     made = make_graph(options.graph, parser, parses)
-    made.prepare(found)
-    return [_drawn(options.paragraphs(document), made) for document in found]
+    made.prepare(documents)
+    return [_drawn(options.paragraphs(document), made) for document in documents]
 
 
 def _of_run(options: Namespace) -> list[Drawn]:
-    """Documents of a run's split, with its summaries where it has any.
+    """Return documents of a split of a run, with summaries if there are any.
 
     Raises:
-        CorpusError: if the run has no graph, or no prediction of a document that is asked for.
+        CorpusError: if the run has no graph, or no prediction of a requested document.
     """
     folder = Path(str(options.run))
     data = load_run(folder).data
@@ -125,7 +125,7 @@ def _drawn(paragraphs: Paragraphs, made: ParagraphGraph, row: dict[str, Any] | N
 
 
 def _table(drawn: Drawn, width: int) -> Table:
-    """Paragraphs, each with the others that it has most to do with."""
+    """Return a table of paragraphs with their strongest links."""
     title = Text(f"{one_line(drawn.id)}: graph {drawn.graph}")
     table = Table(title=title, caption="numbers of paragraphs, weights in brackets")
     for name in ("", "paragraph", "looks most at"):
@@ -135,6 +135,6 @@ def _table(drawn: Drawn, width: int) -> Table:
         others = [j if i == place else i for i, j in linked if place in (i, j)]
         others = sorted(others, key=lambda j: -drawn.weights[place, j])[:3]
         links = ", ".join(f"{j + 1} ({drawn.weights[place, j]:.2f})" for j in others)
-        shown = cut(one_line(" ".join(text)), max(20, width - 46))
+        shown = shorten(one_line(" ".join(text)), max(20, width - 46))
         table.add_row(str(place + 1), Text(shown), links)
     return table

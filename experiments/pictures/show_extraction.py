@@ -1,4 +1,4 @@
-"""What an extractive model selected: scored sentences, documents with the selection marked, attention as a picture."""
+"""Output of extractive models: scored sentences, documents with marked selection, pictures of attention."""
 import html
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _TABLE_HEAD = (
 
 
 def sentence_lines(summary: ExtractiveSummary) -> str:
-    """A line a sentence: `*` if it was selected, its position from 1, its score, its text."""
+    """Return a line for each sentence: `*` if selected, position from 1, score, text."""
     width = len(str(len(summary.document)))
     return "\n".join(
         f"{'*' if index in summary.positions else ' '} {index + 1:>{width}}  {score:.3f}  {sentence}"
@@ -36,7 +36,7 @@ def sentence_lines(summary: ExtractiveSummary) -> str:
 
 
 def marked_document(summary: ExtractiveSummary) -> Text:
-    """The document with each selected sentence in brackets and, on a terminal that can, bold."""
+    """Return the document with selected sentences in brackets and, if the terminal supports it, in bold."""
     text = Text()
     for index, sentence in enumerate(map(printable, summary.document)):
         chosen = index in summary.positions
@@ -46,12 +46,12 @@ def marked_document(summary: ExtractiveSummary) -> Text:
 
 
 def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequence[int]] | None = None) -> str:
-    """Return one self-contained HTML page: of each document its text with the selection marked, and all scores.
+    """Return a self-contained HTML page: each document with the selection marked, and all scores.
 
     Args:
-        summaries: of the documents.
-        paragraphs: numbers of sentences in each paragraph, by the id of the document; a document that is not in it is
-            one paragraph. Sentences that the model did not read are not shown, and the page says how many they are.
+        summaries: summaries of the documents.
+        paragraphs: number of sentences of each paragraph, by document id; other documents have one paragraph. The page
+            has only the number of truncated sentences.
     """
     parts = []
     for summary in summaries:
@@ -76,7 +76,7 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
 
 
 def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequence[int], title: str) -> None:
-    """A PNG of attention between sentences, [L, L]: rows look at columns; the selected sentences are named in bold."""
+    """Draw attention between sentences, [L, L], rows to columns, with selected sentences in bold, as a PNG."""
     size = len(attention)
     side = min(20.0, 3 + size / 4)
     figure = new_figure(side + 1, side)
@@ -102,15 +102,15 @@ def numbered(path: Path, number: int, count: int) -> Path:
 
 
 class Shown:
-    """What `precis summarize` shows of its summaries.
+    """Output of `precis summarize`.
 
     Args:
-        options: of the command: `mark`, `scores`, `html`, `heat_map`.
-        model: that summarizes.
-        documents: that are summarized, a row for each.
+        options: options of the command: `mark`, `scores`, `html`, `heat_map`.
+        model: the model.
+        documents: table of the documents.
 
     Raises:
-        CorpusError: if something is asked for that the model does not have.
+        CorpusError: if the model does not support an option.
     """
 
     def __init__(self, options: Namespace, model: Summarizer, documents: Dataset) -> None:
@@ -124,7 +124,7 @@ class Shown:
         self._drawn = 0
 
     def keep(self, summary: Summary) -> None:
-        """Draws the heat map, and keeps the summary for the page."""
+        """Draw the heat map, and keep the summary for the page."""
         if self.options.html:
             self.kept.append(summary)
         if self.options.heat_map and getattr(summary, "attention", None) is not None:
@@ -133,7 +133,7 @@ class Shown:
             self._drawn += 1
 
     def print(self, summary: Summary) -> None:
-        """Print the summary as it was asked for; what a terminal would obey is shown there, and kept in a file."""
+        """Print the summary as requested; control characters are escaped on terminals but kept in files."""
         shown = printable if sys.stdout.isatty() else str
         if self.options.scores:
             print(shown(sentence_lines(summary)), flush=True)
@@ -143,10 +143,10 @@ class Shown:
             print(shown(marked(summary) if self.options.mark else summary.text), flush=True)
 
     def write(self) -> None:
-        """Writes the page.
+        """Write the page.
 
         Raises:
-            CorpusError: if a heat map was asked for, and the model has no inter-sentence layer.
+            CorpusError: if a heat map was requested, but the model has no inter-sentence layers.
         """
         if self.options.html:
             sizes = {row["id"]: [len(part) for part in row["parts"]] for row in self.documents}

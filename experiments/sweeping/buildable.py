@@ -1,4 +1,4 @@
-"""Whether the points of a sweep can be made, before any starts."""
+"""Check that the points of a sweep can be built, before any starts."""
 
 import copy
 import json
@@ -21,15 +21,15 @@ _FROM_SCRATCH = ("small", "graph", "hierarchical", "flat")  # kinds of encoders,
 
 
 def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    """Make model, data and callbacks of each config, to see whether they accept their values.
+    """Build model, data and callbacks of each config, to check that they accept their values.
 
-    Models are made without memory for their weights. One that is pretrained is looked for, not loaded.
+    Models are built without allocating weights. For pretrained ones, only their existence is checked.
 
     Args:
-        configs: labels, for messages, and what `precis fit` would be given.
+        configs: labels (for messages) and configs of `precis fit`.
 
     Raises:
-        CorpusError: with the label and the key.
+        CorpusError: if a value is refused; the message has label and key.
     """
     seen = set()
     for label, config in configs:
@@ -37,7 +37,7 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
             check_ranges(config)
         except CorpusError as error:
             raise CorpusError(f"point {label!r}: {error}") from None
-        config = copy.deepcopy(config)  # parsing changes what it is given
+        config = copy.deepcopy(config)  # parsing changes its argument
         parts = {"model": config["model"], "data": config["data"]}
         callbacks = (config.get("trainer") or {}).get("callbacks")
         key = json.dumps([parts, callbacks], sort_keys=True, default=str)
@@ -69,10 +69,10 @@ def _check_callbacks(callbacks: Any) -> None:
 
 
 def _is_pretrained(model: dict[str, Any]) -> bool:
-    """Whether a model has pretrained parts.
+    """Return whether a model has pretrained parts.
 
     Raises:
-        CorpusError: if they are not there.
+        CorpusError: if they do not exist.
     """
     values = model.get("init_args") or {}
     names = {key: name for key in PRETRAINED if isinstance(name := values.get(key), str) and name not in _FROM_SCRATCH}

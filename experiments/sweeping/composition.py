@@ -57,7 +57,7 @@ def _same(one: Point, other: Point) -> str:
 
 
 def _slug(label: str) -> str:
-    """A label as part of a folder's name."""
+    """Return a label as part of a folder name."""
     parts = (re.sub(r"[^A-Za-z0-9.+]+", "-", part).strip("-.") for part in label.split(" "))
     return "_".join(part for part in parts if part)[:80]
 
@@ -71,12 +71,12 @@ def _parse(parser: ArgumentParser, base: Path, overrides: dict[str, Any]) -> dic
 
 
 def _plain(parser: ArgumentParser, config: Namespace) -> dict[str, Any]:
-    # by way of JSON, which is read many times as fast as YAML
+    # JSON is parsed many times faster than YAML
     return json.loads(parser.dump(config, format="json", skip_validation=True, skip_unset=False))
 
 
 def _without(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """A config without the values that the defaults have too."""
+    """Return a config without the values that equal their defaults."""
     kept = {}
     for key, value in config.items():
         default = defaults.get(key)
@@ -88,16 +88,16 @@ def _without(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]
 
 
 def _what_is_wrong(parser: ArgumentParser, sweep: Sweep, point: Point, error: ArgumentError) -> str:
-    """One line: the first key, in the order of the command line, that makes the parser refuse the point."""
-    given: dict[str, Any] = {}
+    """Return a message on the first override, in the order of the command line, that the parser rejects."""
+    overrides: dict[str, Any] = {}
     for key, value in [("", None), *point.overrides.items()]:
-        given |= {key: value} if key else {}
+        overrides |= {key: value} if key else {}
         try:
-            _parse(parser, sweep.base, given)
-        except ArgumentError as found:
-            said_of_it = explain(str(found), "fit")
+            _parse(parser, sweep.base, overrides)
+        except ArgumentError as first_error:
+            explanation = explain(str(first_error), "fit")
             if not key:
-                return f"{sweep.base}: {said_of_it}"
-            where = "" if said_of_it.startswith(f"{key}:") else f"{key}: "
-            return f"{sweep.path}: point {point.label!r}: {where}{said_of_it}"
+                return f"{sweep.base}: {explanation}"
+            where = "" if explanation.startswith(f"{key}:") else f"{key}: "
+            return f"{sweep.path}: point {point.label!r}: {where}{explanation}"
     return f"{sweep.path}: point {point.label!r}: {explain(str(error), 'fit')}"

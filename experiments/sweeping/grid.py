@@ -21,6 +21,7 @@ from typing import Any
 
 from datamodules.documents import CorpusError
 from experiments.command_table import COMMANDS, TRAINING
+from experiments.earlier_configs import upgrade_flags
 from experiments.labels import as_flag, format_value, short_key
 from experiments.shipped import CONFIGS, find_shipped
 from experiments.sweeping.random_search import check_random, draws
@@ -173,5 +174,5 @@ def points_of(sweep: Sweep) -> list[Point]:
 
 
 def flags(overrides: dict[str, Any]) -> list[str]:
-    """Overrides as they are typed on the command line."""
-    return [f"--{key}={as_flag(value)}" for key, value in overrides.items()]
+    """Return overrides as arguments of the command line."""
+    return upgrade_flags([f"--{key}={as_flag(value)}" for key, value in overrides.items()])

@@ -1,5 +1,4 @@
-"""A run that is to be there, and its commands one after the other. Light to import: it runs on login nodes, and beside
-every task of a cluster's job."""
+"""Jobs of a sweep: a run folder and its sequence of commands. Light to import, for login nodes and cluster tasks."""
 
 import fcntl
 import json
@@ -23,13 +22,13 @@ COMMAND = (sys.executable, "-m", "experiments.cli")
 
 @dataclass(frozen=True)
 class Job:
-    """A run that is to be there.
+    """A run and its commands.
 
     Attributes:
-        label: what people call it.
-        folder: its run folder.
-        config: every argument.
-        after: commands after `fit`; `{run}` stands for the run folder, `--run FOLDER` is added where it does not stand.
+        label: readable name.
+        folder: run folder.
+        config: full config.
+        after: commands after `fit`; `{run}` is replaced by the run folder, or `--run FOLDER` is appended.
     """
 
     label: str
@@ -38,7 +37,7 @@ class Job:
     after: tuple[str, ...] = ("test",)
 
     def stages(self) -> list[tuple[str, list[str]]]:
-        """Names and arguments of its commands, in order."""
+        """Return names and arguments of the commands, in order."""
         # a log file has no use for a progress bar
         fit = ["fit", f"--config={self.folder}/point.yaml", f"--run_dir={self.folder}", "--resume=auto"]
         stages = [("fit", [*fit, "--trainer.enable_progress_bar=false"])]
@@ -49,11 +48,11 @@ class Job:
 
     @property
     def log(self) -> Path:
-        """Where its commands write."""
+        """Log file of the commands."""
         return self.folder / "log.txt"
 
     def prepare(self) -> None:
-        """Makes the run folder, with point.yaml in it.
+        """Create the run folder with point.yaml.
 
         Raises:
             OSError: if that is not permitted.
@@ -66,18 +65,18 @@ class Job:
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """status.json of a run folder: `done`, the commands that ended well, and `failed`, the one that did not or None."""
+    """Return status.json of a run folder: `done`, the successful commands, and `failed`, the failed one or None."""
     path = folder / "status.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"done": [], "failed": None}
 
 
 def is_finished(job: Job) -> bool:
-    """Whether each of its commands has ended well."""
+    """Return whether all commands were successful."""
     return {name for name, _ in job.stages()} <= set(read_status(job.folder)["done"])
 
 
 def take_lock(path: Path) -> int | None:
-    """A file that one process at a time can hold, as a descriptor; None if another one holds it."""
+    """Lock a file and return its descriptor; None if another process holds the lock."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,7 +87,7 @@ def take_lock(path: Path) -> int | None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process of this machine holds it."""
+    """Return whether a process of this machine holds the lock."""
     if not path.is_file():
         return False
     with path.open() as file:
@@ -100,7 +99,7 @@ def is_locked(path: Path) -> bool:
 
 
 def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which a command is of this very suite, and writes its log at once."""
+    """Return an environment in which commands use this installation and unbuffered output."""
     root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
     return {**environment, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
@@ -110,17 +109,18 @@ def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class Running:
-    """A run's commands, one after the other, from the first that has not ended well yet.
+    """Runs the commands of a job in order, from the first that was not successful yet.
 
     Args:
-        job: what to run.
-        environment: of its commands.
-        command: what `precis` is.
-        own_session: whether signals to this process's group are kept from its commands.
+        job: the job.
+        environment: environment of the commands.
+        command: command line of `precis`.
+        own_session: whether to start commands in a separate session, so that they do not receive signals of this
+            process group.
 
     Attributes:
-        state: "running", "finished", "failed", "stopped", or "elsewhere" where another launch is at work on it.
-        stage: the command that runs.
+        state: "running", "finished", "failed", "stopped", or "elsewhere" if another launcher runs it.
+        stage: current command.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Running:
         with self.job.log.open("a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(['precis', *arguments])}\n")
             log.flush()
-            # In a session of its own: the terminal's Ctrl-C reaches the launcher alone, which tells its runs once.
+            # In a separate session, Ctrl-C only reaches the launcher, which signals its runs once.
             self.process = subprocess.Popen(
                 [*self.command, *arguments], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 env=self.environment, start_new_session=self.own_session, pass_fds=(self.lock,),
@@ -172,12 +172,12 @@ class Running:
         return self.state == "running"
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Asks the command to save and end."""
+        """Ask the command to save and stop."""
         self.stopping = True
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends the command and all that it started."""
+        """Kill the command and all its processes."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL) if self.own_session else self.process.kill()
 

@@ -1,4 +1,4 @@
-"""Runs in local processes, some at a time: what is missing is run, what was interrupted goes on."""
+"""Local launcher: runs missing and interrupted jobs in several processes."""
 
 import os
 import signal
@@ -12,15 +12,15 @@ from experiments.sweeping.progress import Progress, last_line, last_metrics
 
 
 def run_environment(slot: int, slots: int) -> dict[str, str]:
-    """The environment of a run that shares the machine: its share of cores and GPUs, and this very suite."""
+    """Return the environment of a run that shares the machine: its cores and GPUs, and this installation."""
     # in an allocation of SLURM too these are no tasks of its job
-    found = {name: value for name, value in same_suite(os.environ).items() if not name.startswith("SLURM_")}
+    environment = {name: value for name, value in same_suite(os.environ).items() if not name.startswith("SLURM_")}
     if slots > 1:
-        found.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // slots)))
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // slots)))
         gpus = _visible_gpus()
         if len(gpus) > 1:
-            found["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[slot::slots] or [gpus[slot % len(gpus)]])
-    return found
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[slot::slots] or [gpus[slot % len(gpus)]])
+    return environment
 
 
 def _visible_gpus() -> list[str]:
@@ -35,7 +35,7 @@ def _visible_gpus() -> list[str]:
 
 
 class _Signals:
-    """Counts SIGINT, SIGTERM and SIGHUP while it is entered."""
+    """Context that counts SIGINT, SIGTERM and SIGHUP."""
 
     NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -53,9 +53,9 @@ class _Signals:
 
 
 def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND) -> None:
-    """Runs the jobs that are not finished, `slots` at a time; a failure does not stop the others.
+    """Run unfinished jobs, `slots` at a time; a failure does not stop the others.
 
-    A first Ctrl-C or SIGTERM asks the runs to save and end, a second one ends them at once.
+    The first Ctrl-C or SIGTERM asks the runs to save and stop, the second one kills them.
 
     Raises:
         CorpusError: if runs failed or run elsewhere, with the log of the first.
@@ -102,7 +102,8 @@ def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) 
         by_state.setdefault(state, []).append(job)
     if len(ended) < len(jobs):
         by_state["waiting"] = [job for job in jobs if all(job is not other for other, _ in ended)]
-    print(f"{len(jobs)} points: " + ", ".join(f"{len(found)} {state}" for state, found in by_state.items()))
+    counts = ", ".join(f"{len(jobs_in_state)} {state}" for state, jobs_in_state in by_state.items())
+    print(f"{len(jobs)} points: {counts}")
     if stopped:
         print("stopped; the same command goes on")
         raise SystemExit(130)

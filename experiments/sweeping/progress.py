@@ -1,4 +1,4 @@
-"""What a launch shows: a table that moves on a terminal, a line a change elsewhere."""
+"""Progress of a launcher: a live table on terminals, otherwise a line for each change."""
 import csv
 from pathlib import Path
 from time import monotonic
@@ -15,7 +15,7 @@ AT_MOST = 30  # rows of the moving table; a grid of hundreds would not fit a ter
 
 
 def last_line(path: Path) -> str:
-    """The last line of a log that says something."""
+    """Return the last informative line of a log."""
     if not path.is_file():
         return "no output"
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -59,7 +59,7 @@ class Progress:
             self.live.stop()
 
     def say(self, name: str, state: str, detail: str = "") -> None:
-        """A run's state, and what else there is to say."""
+        """Update the state of a run, with details."""
         before = self.rows[name][0]
         self.rows[name] = (state, detail)
         now = monotonic()
@@ -69,7 +69,7 @@ class Progress:
             self.console.print(Text(printable_line(line)), soft_wrap=True)
 
     def table(self) -> Table:
-        """Runs with state, time and detail; those at work and those that failed first where there are too many."""
+        """Return a table of runs with state, time and details; running and failed ones first if there are too many."""
         counts: dict[str, int] = {}
         for state, _ in self.rows.values():
             counts[state] = counts.get(state, 0) + 1

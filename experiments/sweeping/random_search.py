@@ -1,4 +1,4 @@
-"""Random search: draws of config keys, so many as there is budget for.
+"""Random search: random values of config keys, as many as the budget.
 
 random:
   budget: 20                                     # draws; more of them leave the first ones as they are
@@ -18,7 +18,7 @@ from typing import Any
 
 from datamodules.documents import CorpusError
 
-DIGITS = 4  # of a drawn number: what is in a folder's name is what was used
+DIGITS = 4  # significant digits, so that names of folders have the exact values
 KINDS: dict[str, Callable[[random.Random, float, float], float]] = {
     "uniform": lambda drawn, low, high: _rounded(drawn.uniform(low, high)),
     "log_uniform": lambda drawn, low, high: _rounded(math.exp(drawn.uniform(math.log(low), math.log(high)))),
@@ -31,10 +31,10 @@ def _rounded(value: float) -> float:
 
 
 def check_random(path: Path, given: dict[str, Any]) -> None:
-    """Looks at the part `random` of a sweep file.
+    """Check the section `random` of a sweep file.
 
     Raises:
-        CorpusError: for a part or a kind that there is not, no budget, an empty list, limits that are none.
+        CorpusError: for unknown keys or distributions, a missing budget, an empty list, or invalid limits.
     """
     where = f"{path}: random"
     if unknown := sorted(given.keys() - {"budget", "seed", "keys"}):
@@ -68,7 +68,7 @@ def _check_space(where: str, space: Any) -> None:
 def draws(given: dict[str, Any]) -> list[dict[str, Any]]:
     """Overrides of each draw. Draw n depends on the seed, on n and on its key alone: a greater budget adds draws, a new
     key changes no other. What is drawn twice is there once."""
-    found: list[dict[str, Any]] = []
+    points: list[dict[str, Any]] = []
     for number in range(given["budget"]):
         drawn = {}
         for key, space in given["keys"].items():
@@ -78,6 +78,6 @@ def draws(given: dict[str, Any]) -> list[dict[str, Any]]:
             else:
                 kind, (low, high) = next(iter(space.items()))
                 drawn[key] = KINDS[kind](source, low, high)
-        if drawn not in found:
-            found.append(drawn)
-    return found
+        if drawn not in points:
+            points.append(drawn)
+    return points

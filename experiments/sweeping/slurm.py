@@ -1,6 +1,6 @@
-"""Points as one job array of SLURM: what a job asks for, its submission, and what the queue says of it.
+"""SLURM job arrays of points: resources of a job, submission, and state in the queue.
 
-Nothing here asks for accounting (`sacct`): what has left the queue is known from its run folder.
+Accounting (`sacct`) is not needed: the state of jobs that have left the queue is in their run folders.
 """
 
 import re
@@ -22,19 +22,19 @@ from experiments.sweeping.slurm_task import work
 
 @dataclass
 class Profile:
-    """What the job of a point asks SLURM for: a YAML file with these keys, or flags.
+    """Resources of the job of a point: a YAML file with these keys, or flags.
 
     Args:
-        partition: where it runs; the cluster's default one if not given.
-        minutes: time limit; a run that is not done by then saves, goes back into the queue and goes on.
-        nodes: of a point.
-        tasks_per_node: processes a node, one a device: trainer.devices must be as many.
-        gpus_per_node: GPUs a node.
-        cpus_per_task: cores a process.
-        memory: of a node, such as 32G; the cluster's default if not given.
-        concurrency: points at a time.
-        save_seconds: so long before the time limit SLURM sends SIGUSR1, at which a run saves.
-        directives: any other option of sbatch, without its dashes: {account: nlp, constraint: a100}.
+        partition: partition; the default of the cluster if not set.
+        minutes: time limit; a run that is not finished by then saves, is requeued and continues.
+        nodes: number of nodes for a point.
+        tasks_per_node: number of processes per node, one per device: trainer.devices must be equal.
+        gpus_per_node: number of GPUs per node.
+        cpus_per_task: number of cores per process.
+        memory: memory per node, such as 32G; the default of the cluster if not set.
+        concurrency: maximal number of points that run at the same time.
+        save_seconds: time before the limit at which SLURM sends SIGUSR1, so that a run saves.
+        directives: any other options of sbatch, without dashes: {account: nlp, constraint: a100}.
         setup: lines of the batch script before the run, such as module load cuda.
     """
 
@@ -52,17 +52,17 @@ class Profile:
 
 
 class Queued(NamedTuple):
-    """What the queue says of a job: its state, such as PENDING, and why it waits."""
+    """State of a job in the queue, such as PENDING, and the reason why it waits."""
 
     state: str
     reason: str
 
 
 def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
-    """Compares what the jobs ask for with what each point trains on.
+    """Check that the resources of jobs match the devices of each point.
 
     Raises:
-        CorpusError: with the point and its key.
+        CorpusError: if they differ; the message has the point and the key.
     """
     from experiments.cluster_tasks import number_of_devices
 
@@ -80,10 +80,10 @@ def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
 
 
 def check_directives(profile: Profile) -> None:
-    """Checks that no value ends its line: the next one would be a command of the batch script.
+    """Check that no value contains a line break, after which text would be a command of the batch script.
 
     Raises:
-        CorpusError: with the key of the profile.
+        CorpusError: if one does; the message has the key of the profile.
     """
     values = {"partition": profile.partition, "memory": profile.memory}
     for key, value in profile.directives.items():
@@ -98,15 +98,16 @@ def check_directives(profile: Profile) -> None:
 
 
 def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> dict[str, str]:
-    """Submits jobs as one array.
+    """Submit jobs as one array.
 
     Args:
-        jobs: at least one.
-        folder: for batch scripts and what SLURM itself has to say.
-        name: of the job.
+        jobs: at least one job.
+        profile: resources of a job.
+        folder: folder for batch scripts and output of SLURM.
+        name: name of the job array.
 
     Returns:
-        SLURM's number of the job of each run folder, by the folder's name.
+        SLURM job id of each run folder, by the name of the folder.
 
     Raises:
         CorpusError: if there is no SLURM, or it refuses.
@@ -119,7 +120,7 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
     if shutil.which("sbatch") is None:
         raise CorpusError("no SLURM here (no sbatch on PATH); log in to a node that has it, or use --launcher local")
     for job in jobs:
-        job.prepare()  # before any task looks for it
+        job.prepare()  # before any task reads it
     try:
         executor = submitit.SlurmExecutor(folder=folder)
         executor.update_parameters(**_parameters(profile, name))
@@ -132,7 +133,7 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
 
 
 def _parameters(profile: Profile, name: str) -> dict[str, Any]:
-    """As submitit calls them."""
+    """Return the parameters with the names of submitit."""
     root = Path(__file__).parents[2]
     path = f"export PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
     # `signal`: SIGUSR1 to all tasks; `requeue`: or the job could not be put back into the queue
@@ -150,7 +151,7 @@ def _parameters(profile: Profile, name: str) -> dict[str, Any]:
         "wckey": None,
         "stderr_to_stdout": True,
         "setup": [path, *profile.setup],
-        # if task 0 fails, the others would wait for it; and srun takes no cores over from sbatch
+        # Kill all tasks if one fails, since others would wait for it; and srun does not inherit cores from sbatch.
         "srun_args": ["--kill-on-bad-exit=1", f"--cpus-per-task={profile.cpus_per_task}"],
         "additional_parameters": {key.replace("-", "_"): value for key, value in more.items()},
     }
@@ -162,10 +163,10 @@ def _short(text: str) -> str:
 
 
 def queue(jobs: Iterable[str]) -> dict[str, Queued]:
-    """Those of some jobs that are in the queue or run; empty where there is no SLURM. Points without a job have "".
+    """Return the jobs that are queued or running; empty without SLURM. Points without a job have the id "".
 
     Raises:
-        CorpusError: if SLURM does not answer: whether a job is still there cannot be told then.
+        CorpusError: if SLURM does not answer, so that the state of jobs is unknown.
     """
     wanted = {job for job in jobs if job}
     if not wanted:

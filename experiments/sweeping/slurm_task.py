@@ -1,7 +1,7 @@
-"""What each task of a SLURM job does: the commands of one point. submitit starts it on the compute node.
+"""Task of a SLURM job, which runs the commands of one point; submitit starts it on the compute node.
 
-Task 0 leads: it keeps status.json, log.txt and the lock, and runs all commands. Other tasks run those that train or
-predict, into log.rankN.txt. A signal ends the command, which saves; then task 0 puts the job back into the queue.
+Task 0 writes status.json and log.txt, holds the lock, and runs all commands. Other tasks run those that train or
+predict, and write log.rankN.txt. On a signal the command saves and stops; then task 0 requeues the job.
 """
 
 import os
@@ -19,10 +19,10 @@ WITHIN = 2.0  # seconds in which a signal that ended a command reaches this proc
 
 
 def work(job: Job) -> str:
-    """Runs a point's commands that have not ended well yet; how they ended.
+    """Run the commands of a point that were not successful yet, and return the final state.
 
     Raises:
-        RuntimeError: if one failed, for SLURM to know.
+        RuntimeError: if one failed, so that SLURM is informed.
     """
     received: list[int] = []
     for number in SIGNALS:
@@ -34,14 +34,14 @@ def work(job: Job) -> str:
 
 def _environment() -> dict[str, str]:
     # this process puts the job back into the queue, its commands do not
-    found = same_suite(os.environ) | {"PRECIS_REQUEUE": "off"}
+    environment = same_suite(os.environ) | {"PRECIS_REQUEUE": "off"}
     if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
-        found.setdefault("OMP_NUM_THREADS", cpus)
-    return found
+        environment.setdefault("OMP_NUM_THREADS", cpus)
+    return environment
 
 
 def _failure(job: Job, rank: int | str) -> Path:
-    """Where a task that is not 0 says that its command failed; another name at each start of the job."""
+    """Return the file by which a task other than 0 reports a failure, with a different name for each start."""
     start = f"{os.environ.get('SLURM_JOB_ID', '')}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
     return job.folder / f".failed.{start}.rank{rank}"
 
@@ -69,7 +69,7 @@ def _lead(job: Job, received: list[int]) -> str:
 
 
 def _failed_task(job: Job) -> str:
-    """The name of a task that has failed, such as rank1; empty if there is none."""
+    """Return the name of a failed task, such as rank1; empty if there is none."""
     others = sorted(job.folder.glob(_failure(job, "*").name))
     for path in others:
         path.unlink(missing_ok=True)
@@ -83,7 +83,7 @@ def _wait_for(received: list[int]) -> None:
 
 
 def _follow(job: Job, rank: int, received: list[int]) -> str:
-    """Never fails: srun would end task 0 before it has said anything."""
+    """Run commands as a task other than 0; never raises, because srun would kill task 0 before it reports."""
     done = read_status(job.folder)["done"]
     for name, arguments in job.stages():
         if name in done or arguments[0] not in TOGETHER:

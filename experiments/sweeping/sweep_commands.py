@@ -1,4 +1,4 @@
-"""`precis sweep status | logs | cancel FOLDER`: what is known of a sweep from its folder, and its end."""
+"""`precis sweep status | logs | cancel FOLDER`: state, logs and cancellation of a sweep."""
 import json
 import os
 import signal
@@ -22,42 +22,42 @@ from experiments.sweeping.sweep_folder import LOCK, PointState, read_launch, sta
 
 
 def status(arguments: list[str]) -> None:
-    """`precis sweep status FOLDER`: how far each point is."""
+    """`precis sweep status FOLDER`: show the state of each point."""
     parser = ArgumentParser(prog="precis sweep status", description=status.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
-    found = states(Path(str(options.folder)))
-    counts = Counter(point.state for point in found)
+    points = states(Path(str(options.folder)))
+    counts = Counter(point.state for point in points)
     if options.json:
         rows = [
             {"point": p.job.label, "run": p.job.folder.name, "state": p.state, "detail": p.detail, "slurm": p.slurm}
-            for p in found
+            for p in points
         ]
         print(json.dumps({"counts": counts, "points": rows}, ensure_ascii=False, indent=1))
         return
     table = Table()
     for name in ("point", "state", "job", ""):
         table.add_column(name, overflow="fold")
-    for point in found:
+    for point in points:
         state = Text(point.state, style=STYLES.get(point.state, ""))
         label, detail = printable_line(point.job.label), printable_line(point.detail)
         table.add_row(Text(label), state, Text(point.slurm), Text(detail))
     console = Console()
     console.print(table)
-    console.print(f"{len(found)} points: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
+    console.print(f"{len(points)} points: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
 
 
-def chosen(found: Sequence[PointState], names: Sequence[str], folder: Path) -> list[PointState]:
-    """The points whose label or run folder has one of some words in it; all if there are none.
+def chosen(points: Sequence[PointState], names: Sequence[str], folder: Path) -> list[PointState]:
+    """Return the points whose label or run folder contains one of the words; all without words.
 
     Raises:
-        CorpusError: for a word that is in none.
+        CorpusError: if a word matches no point.
     """
     for name in names:
-        if not any(name in point.job.label or name in point.job.folder.name for point in found):
-            raise CorpusError(f"{folder}: no point {name!r}; it has {', '.join(p.job.label for p in found[:20])}")
-    return [p for p in found if not names or any(n in p.job.label or n in p.job.folder.name for n in names)]
+        if not any(name in point.job.label or name in point.job.folder.name for point in points):
+            raise CorpusError(f"{folder}: no point {name!r}; it has {', '.join(p.job.label for p in points[:20])}")
+    return [p for p in points if not names or any(n in p.job.label or n in p.job.folder.name for n in names)]
 
 
 def logs(arguments: list[str]) -> None:
@@ -71,7 +71,7 @@ def logs(arguments: list[str]) -> None:
     folder = Path(str(options.folder))
     for point in chosen(states(folder), options.points, folder):
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
-        if not path.is_file() and point.slurm:  # it did not come as far as its own log
+        if not path.is_file() and point.slurm:  # it failed before its log was created
             path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"
         print(f"== {printable_line(point.job.label)} ({point.state}): {path}")
         if path.is_file():
@@ -80,14 +80,14 @@ def logs(arguments: list[str]) -> None:
 
 
 def cancel(arguments: list[str]) -> None:
-    """`precis sweep cancel FOLDER [POINT ...]`: stops what runs or waits; runs save first, and `retry` goes on."""
+    """`precis sweep cancel FOLDER [POINT ...]`: stop running and waiting points; runs save first, `retry` continues."""
     parser = ArgumentParser(prog="precis sweep cancel", description=cancel.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
     parser.add_argument("points", nargs="*", type=str, help="words of their labels; all points if none")
     options = parser.parse_args(arguments)
     folder = Path(str(options.folder))
-    found = chosen(states(folder), options.points, folder)
-    numbers = [point.slurm for point in found if point.slurm and point.state in ("queued", "running")]
+    points = chosen(states(folder), options.points, folder)
+    numbers = [point.slurm for point in points if point.slurm and point.state in ("queued", "running")]
     if numbers:
         slurm.cancel(numbers)
         print(f"cancelled {len(numbers)} jobs")

@@ -1,11 +1,11 @@
-"""The sweep folder: which points a sweep has, how they were launched, and how far each is.
+"""The sweep folder: points of a sweep, their launches and states.
 
-sweep.yaml       the file as it was given
-points.json      every point: its run folder, what is said of it, its overrides and its composed config
-launch.json      how points were launched last: the launcher, and SLURM's job of each
-slurm/           batch scripts, and what SLURM itself says of the jobs
-launcher.log     what a local launcher says that went to the background
-NAME_DIGEST/     a run folder a point (see run_folder.py), with point.yaml, status.json and log.txt beside
+sweep.yaml       copy of the sweep file
+points.json      every point: run folder, label, overrides and composed config
+launch.json      last launch of points: launcher, and SLURM job id of each
+slurm/           batch scripts and output of SLURM
+launcher.log     output of a local launcher in the background
+NAME_DIGEST/     run folder of each point (see run_folder.py), with point.yaml, status.json and log.txt
 """
 
 import json
@@ -26,14 +26,14 @@ TO_RETRY = ("failed", "interrupted", "missing")
 
 @dataclass(frozen=True)
 class PointState:
-    """How far a point is.
+    """State of a point.
 
     Attributes:
-        job: what is to be run.
-        state: finished, running, queued (at SLURM), waiting (for a local launcher that is at work), failed, interrupted
-            (begun, and nobody is at work on it) or missing (not begun).
-        detail: what else there is to say.
-        slurm: number of its last job, or nothing.
+        job: job of the point.
+        state: finished, running, queued (in SLURM), waiting (for an active local launcher), failed, interrupted
+            (started but not running) or missing (not started).
+        detail: further details.
+        slurm: id of its last SLURM job, or empty.
     """
 
     job: Job
@@ -43,10 +43,10 @@ class PointState:
 
 
 def read_points(out: Path) -> list[Job]:
-    """The points of a sweep folder.
+    """Return the points of a sweep folder.
 
     Raises:
-        CorpusError: if it is none.
+        CorpusError: if it is not a sweep folder.
     """
     path = Path(out) / "points.json"
     if not path.is_file():
@@ -57,34 +57,34 @@ def read_points(out: Path) -> list[Job]:
 
 
 def read_launch(out: Path) -> dict[str, Any]:
-    """launch.json; nothing was launched where there is none."""
+    """Return launch.json; empty if nothing was launched."""
     path = Path(out) / "launch.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"launcher": None, "jobs": {}}
 
 
 def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) -> None:
-    """Keeps how points were launched: `jobs` are added to those of earlier launches."""
+    """Record a launch; `jobs` are merged with those of earlier launches."""
     known = read_launch(out)["jobs"]
     content = {"launcher": launcher, "host": socket.gethostname(), "jobs": known | jobs, **more}
     atomic_write(Path(out) / "launch.json", json.dumps(content, indent=1) + "\n")
 
 
 def states(out: Path) -> list[PointState]:
-    """How far each point is, from the folder and, for what SLURM was given, from its queue.
+    """Return the state of each point from the folder and, for SLURM jobs, from the queue.
 
     Raises:
-        CorpusError: if it is no sweep folder, or SLURM does not answer.
+        CorpusError: if it is not a sweep folder, or SLURM does not answer.
     """
     jobs, launched = read_points(out), read_launch(out)
     numbers = launched["jobs"]
-    # asked first: what leaves the queue meanwhile has said in its folder how it ended
+    # Query the queue first: jobs that leave it in the meantime have their final state in the folder.
     queued = queue(numbers.get(job.folder.name, "") for job in jobs if not is_finished(job))
     waits = is_locked(Path(out) / LOCK)
-    found = []
+    points = []
     for job in jobs:
         number = numbers.get(job.folder.name, "")
-        found.append(PointState(job, *_state(job, queued.get(number), waits), number))
-    return found
+        points.append(PointState(job, *_state(job, queued.get(number), waits), number))
+    return points
 
 
 def _state(job: Job, queued: Queued | None, launcher_waits: bool) -> tuple[str, str]:
@@ -111,7 +111,7 @@ def _requeued(job: Job) -> int:
 
 
 def _running(job: Job) -> str:
-    """The command that runs, and how far training is."""
+    """Return the current command and the progress of training."""
     lines = job.log.read_text(encoding="utf-8", errors="replace").splitlines() if job.log.is_file() else []
     commands = [line.split()[2] for line in lines if line.startswith("$ precis ")]
     if not commands:

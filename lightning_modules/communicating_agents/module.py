@@ -122,14 +122,14 @@ class CommunicatingAgents(CopyingSummarizer):
         if stage == "fit" and self.word_vectors is not None and self.trainer.ckpt_path is None:
             self.use_word_vectors(Path(self.word_vectors))
 
-    def use_text(self, text: Vocabulary) -> None:
+    def set_tokenizer(self, vocabulary: Vocabulary) -> None:
         """Set the vocabulary.
 
         Raises:
             CorpusError: if it is larger than `vocab_size`, or has no word that ends a sentence although cohesion is on.
         """
-        super().use_text(text)
-        ends = text.end_ids(self.sentence_ends)
+        super().set_tokenizer(vocabulary)
+        ends = vocabulary.end_ids(self.sentence_ends)
         if self.has_cohesion and not ends:
             raise CorpusError(
                 f"the vocabulary has none of {', '.join(self.sentence_ends)}, so that cohesion finds no end of a "
@@ -145,9 +145,9 @@ class CommunicatingAgents(CopyingSummarizer):
             CorpusError: as `read_word_vectors`.
         """
         weight = self.network.embedding.weight
-        rows, vectors = read_word_vectors(path, self.text.words, weight.shape[1])
+        rows, vectors = read_word_vectors(path, self.tokenizer.words, weight.shape[1])
         weight[rows.to(weight.device)] = vectors.to(weight)
-        rank_zero_info(f"{path}: vectors of {len(rows):,} of the vocabulary's {len(self.text):,} words")
+        rank_zero_info(f"{path}: vectors of {len(rows):,} of the vocabulary's {len(self.tokenizer):,} words")
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Load as `Summarizer` does; contextual agent attention may be absent from the checkpoint (m7 from m5)."""

@@ -76,7 +76,7 @@ class DiscourseParser(LightningModule):
         decoding: `mbr`, `mbr_spans` or `cky`; see `ChartReader`.
         rows: which EDUs carry probability in the LDD, `side` or `nucleus` (see `ldd`).
         band: half-width of the LDD: number of EDUs to each side that are kept.
-        least: probability above which a node's own classes are scored for the LDD, at most 1e-6 with `rows: nucleus`;
+        min_prob: probability above which a node's own classes are scored for the LDD, at most 1e-6 with `nucleus`;
             see `ChartReader`.
         learning_rate: peak learning rate of AdamW, with linear warm-up (a tenth of the steps) and decay.
         encoder_learning_rate: peak learning rate of a pretrained encoder.
@@ -106,7 +106,7 @@ class DiscourseParser(LightningModule):
         decoding: Decoding = "mbr",
         rows: Rows = "side",
         band: int = 128,
-        least: float = 1e-4,
+        min_prob: float = 1e-4,
         learning_rate: float = 1e-3,
         encoder_learning_rate: float = 5e-5,
         weight_decay: float = 0.01,
@@ -122,7 +122,7 @@ class DiscourseParser(LightningModule):
             "inventory": inventory, "members": members, "hidden_size": hidden_size, "fit_size": fit_size,
             "dropout": dropout, "class_temperature": class_temperature,
         }  # fmt: skip
-        self.rows, self.band, self.cap, self.least = rows, band, cap, least
+        self.rows, self.band, self.cap, self.min_prob = rows, band, cap, min_prob
         self.rates, self.loss_weights = (learning_rate, encoder_learning_rate, weight_decay), loss_weights or {}
         self.subwords = None if encoder == SMALL else Subwords(encoder)
         self.encoder = self._encoder(encoder, layers, frozen, lora_rank, window, dropout)
@@ -225,7 +225,7 @@ class DiscourseParser(LightningModule):
             for sentence, paragraph, size in zip(batch.sentence.cpu(), batch.paragraph.cpu(), batch.sizes.tolist())
         ]
         # nodes below the threshold are approximated with `side`, but lost with `nucleus`
-        min_prob = self.least if self.rows == "side" else min(self.least, _NUCLEUS_MIN_PROB)
+        min_prob = self.min_prob if self.rows == "side" else min(self.min_prob, _NUCLEUS_MIN_PROB)
         return self.reader.read(vectors, layout, chunks, with_nodes, min_prob)
 
     @torch.no_grad()
@@ -269,7 +269,7 @@ class DiscourseParser(LightningModule):
         """Digest of the weights, the weights of the segmenter, and all settings that change a parse."""
         if self._fingerprint is None:
             segmenter = self.segmenter or load_default()
-            options = (VERSION, self.settings, self.cap, self.reader.decoding, self.least)
+            options = (VERSION, self.settings, self.cap, self.reader.decoding, self.min_prob)
             self._fingerprint = digest(self.state_to_keep(), options, digest(segmenter.state_to_keep()))
         return self._fingerprint
 

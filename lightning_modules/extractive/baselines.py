@@ -20,7 +20,7 @@ from lightning_modules.metrics.oracle import greedy_oracle
 
 
 def lead(document: Document, k: int = 3) -> list[int]:
-    """The first k sentences."""
+    """Return the first k sentences."""
     return list(range(min(_checked(k), len(document.sentences))))
 
 
@@ -31,13 +31,13 @@ def random_k(document: Document, k: int = 3, seed: int = 0) -> list[int]:
 
 
 def oracle(document: Document, k: int | None = None, stem: bool | str = True) -> list[int]:
-    """The greedy extractive oracle: at each step the sentence that raises ROUGE-1 F + ROUGE-2 F most, while one does.
+    """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
-    See `greedy_oracle`.
+    It stops when no sentence raises the score, see `greedy_oracle`.
 
     Args:
-        document: with references.
-        k: at most so many sentences; None leaves the number to the score.
+        document: document with references.
+        k: maximal number of sentences; None for no limit.
         stem: as in `rouge_scores`.
 
     Raises:
@@ -63,14 +63,15 @@ def textrank(document: Document, k: int = 3, damping: float = 0.85) -> list[int]
 
 
 def lexrank(document: Document, k: int = 3, threshold: float | None = 0.1, damping: float = 0.85) -> list[int]:
-    """PageRank over sentences with similar tf-idf vectors, each similar to itself (Erkan and Radev 2004).
+    """Return the k sentences with the highest LexRank: PageRank over similar sentences (Erkan and Radev 2004).
+
+    Inverse document frequencies are computed from the sentences of the document, not from a corpus as in the paper.
 
     Args:
-        threshold: sentences are linked where their cosine exceeds it; None weighs the links by the cosine instead
-            (continuous LexRank).
-        damping: the share of the walk along links. The paper gives the other share, 0.15, as its d.
-
-    The inverse document frequencies are counted over the document's own sentences, not over a corpus as in the paper.
+        document: the document.
+        k: number of sentences.
+        threshold: cosine above which two sentences are linked; None weights links by the cosine (continuous LexRank).
+        damping: probability of following a link; the paper's d is 1 - damping = 0.15.
     """
     similarity = cosines(tf_idf(document))
     return _highest(_pagerank(similarity if threshold is None else (similarity > threshold) * 1.0, damping), k)

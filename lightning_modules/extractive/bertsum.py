@@ -24,46 +24,47 @@ Loss = Literal["labels", "soft_labels"]
 class BertSum(EncoderSummarizer):
     """Sentences scored over a Transformer encoder; the best ones are the summary.
 
-    The paper's model (BertSumExt) is `pooling: cls`, `scoring: classifier`, `inter_layers: 2`, `loss: labels`, and
-    `trigram_blocking` of 3 sentences; its TransformerExt is `encoder: null`. Every part is a flag.
+    The model of the paper has `pooling: cls`, `scoring: classifier`, `inter_layers: 2`, `loss: labels`, and
+    `trigram_blocking` of 3 sentences; its TransformerExt has `encoder: null`.
 
-    Loss term: `extraction`, a mean over the documents, of one of
+    Loss term: `extraction`, the mean over documents of one of
 
-    - `labels`: binary cross-entropy with the oracle's labels, mean over the sentences (the paper's);
-    - `soft_labels`: cross-entropy of the softmax over the document's sentences with softmax(g_i / temperature), where
-      g_i is the sentence's own (ROUGE-1 F + ROUGE-2 F) / 2.
+    - `labels`: binary cross-entropy with the labels of the oracle, averaged over sentences (the paper's);
+    - `soft_labels`: cross-entropy of the softmax over the sentences with softmax(g_i / temperature), where g_i is
+      (ROUGE-1 F + ROUGE-2 F) / 2 of sentence i alone.
 
     Args:
-        vocab_size: tokens; with `encoder` at least its tokenizer's.
-        encoder: `minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for one from
-            scratch, which the next three arguments describe.
-        hidden_size: H of an encoder from scratch.
-        heads: its attention heads.
-        layers: its layers; the width inside them is 4 H.
-        encoding: `joint`, sentences see each other; `separate`, document and sentences are encoded apart.
-        reach: how a pretrained encoder reads longer documents than it has positions: in overlapping `windows`, or with
-            positions that are copies of its last one (`extend`, the paper's).
-        positions: how many there are with `extend`.
+        vocab_size: size of the vocabulary; with `encoder` at least that of its tokenizer.
+        encoder: `minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for an
+            encoder without pre-training, configured by the next three arguments.
+        hidden_size: H of that encoder.
+        heads: its number of attention heads.
+        layers: its number of layers; the inner width is 4 H.
+        encoding: `joint` encodes the whole document, so that sentences attend to each other; `separate` encodes the
+            document and each sentence separately.
+        reach: how a pretrained encoder reads documents beyond its positions: in overlapping `windows`, or with copies
+            of its last position (`extend`, the paper's).
+        positions: number of positions with `extend`.
         pooling: `cls`, `mean`, `max` or `self_attention`.
         scoring: `classifier`, `document_cosine` or `centrality`.
-        inter_layers: Transformer layers between the sentences; `document_cosine` has none.
-        inter_heads: their attention heads.
-        inter_size: width inside them.
-        interval_segments: whether segments alternate from sentence to sentence.
-        dropout: of all layers but those of a pretrained encoder whose checkpoint says otherwise.
-        attention_dropout: of a pretrained encoder's attention weights; 0 lets a CPU attend twice as fast.
+        inter_layers: number of inter-sentence Transformer layers; 0 for `document_cosine`.
+        inter_heads: their number of attention heads.
+        inter_size: their inner width.
+        interval_segments: whether segment embeddings alternate between sentences.
+        dropout: dropout of all layers, except for a pretrained encoder with its own setting.
+        attention_dropout: dropout of attention weights of a pretrained encoder; 0 is twice as fast on CPUs.
         loss: see above.
-        temperature: of `soft_labels`.
-        selection: which sentences become the summary.
-        encoder_learning_rate: peak rate of a pretrained encoder.
-        learning_rate: of all else.
-        schedule: `linear`, `inverse_root` (the paper's) or `constant`, each with a warm-up.
-        warm_up: steps, or a share of all steps if below 1.
-        weight_decay: of AdamW.
-        val_summaries: validation documents that are summarized at each validation in training; -1 for all.
+        temperature: temperature of `soft_labels`.
+        selection: options of sentence selection.
+        encoder_learning_rate: peak learning rate of a pretrained encoder.
+        learning_rate: peak learning rate of other parameters.
+        schedule: `linear`, `inverse_root` (the paper's) or `constant`, each after a warm-up.
+        warm_up: number of warm-up steps, or a fraction of all steps if below 1.
+        weight_decay: weight decay of AdamW.
+        val_summaries: number of validation documents summarized at each validation during training; -1 for all.
 
     Raises:
-        ValueError: if heads do not divide a size, or an option has none of its values.
+        ValueError: if a size is not a multiple of the heads, or an option has an invalid value.
     """
 
     batch_type = ExtractiveBatch
@@ -123,7 +124,7 @@ class BertSum(EncoderSummarizer):
     # Training ----------------------------------------------------------------------------------------------------
 
     def score(self, batch: ExtractiveBatch, whole: bool = False) -> ScoredSentences:
-        """Logits and vectors of the sentences of a batch."""
+        """Return logits and vectors of the sentences of a batch."""
         return self.network(
             batch.tokens, batch.lengths, batch.owner, batch.heads, batch.starts, batch.mask, whole
         )
@@ -133,7 +134,7 @@ class BertSum(EncoderSummarizer):
         return {"extraction": self.extraction_loss(upcast_half(self.score(batch).logits), batch)}
 
     def extraction_loss(self, logits: Tensor, batch: ExtractiveBatch) -> Tensor:
-        """The loss of logits [B, L], see the class."""
+        """Return the loss of logits [B, L], see the class."""
         real = batch.candidates
         if self.loss == "labels":
             each = F.binary_cross_entropy_with_logits(logits, batch.labels.to(logits), reduction="none")
@@ -146,19 +147,19 @@ class BertSum(EncoderSummarizer):
     # Summaries ---------------------------------------------------------------------------------------------------
 
     def relations(self, scored: ScoredSentences, batch: ExtractiveBatch) -> Relations | None:
-        """What the selector needs to know of pairs of sentences."""
+        """Return the relations between sentences that the selector needs."""
         if self.selection.selector == "top_k":
             return None
         return Relations(scored.similarity(), scored.to_document(), batch.shared)
 
     def sentence_scores(self, batch: ExtractiveBatch) -> list[list[float]]:
-        """Scores of all sentences of a batch's documents, each in [0, 1]."""
+        """Return the scores of all sentences of a batch, each in [0, 1]."""
         with evaluating(self):
             scores = upcast_half(self.score(batch).logits).sigmoid().tolist()
         return [row[: len(sentences)] for row, sentences in zip(scores, batch.sentences)]
 
     def summarize(self, batch: ExtractiveBatch) -> list[ExtractiveSummary]:
-        """The selected sentences of each document; none of a document without a sentence."""
+        """Return the selected sentences of each document; an empty summary for a document without sentences."""
         with evaluating(self):
             scored = self.score(batch, whole=self.selection.selector == "triangle")
             scores, relations = upcast_half(scored.logits).sigmoid(), self.relations(scored, batch)

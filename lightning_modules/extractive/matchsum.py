@@ -23,8 +23,8 @@ _CHUNK = 4096  # tokens, padding included, that are read together
 class MatchSum(EncoderSummarizer):
     """The candidate summary whose vector is nearest to the document's: s_c = cos(v(D), v(c)), one tied encoder.
 
-    Loss terms, means over the documents, with candidates in the order of their mean ROUGE-1, -2 and -L F against the
-    reference, the best first:
+    Loss terms, averaged over documents, for candidates sorted by their mean ROUGE-1, -2 and -L F against the reference,
+    best first:
 
     - `candidates` (`margin`, the paper's): sum over rank gaps i >= 1 of the mean over j of
       max(0, s_{j+i} - s_j + i margin);
@@ -32,27 +32,27 @@ class MatchSum(EncoderSummarizer):
     - `gold`: the mean over candidates of max(0, s_c - s_reference), 0 without a reference.
 
     Args:
-        vocab_size: tokens; with `encoder` at least its tokenizer's.
-        encoder: `minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for one from
-            scratch, which the next three arguments describe.
-        hidden_size: H of an encoder from scratch.
-        heads: its attention heads.
-        layers: its layers; the width inside them is 4 H.
-        pooling: how tokens become a vector: `cls` (the paper's), `mean`, `max` or `self_attention`.
-        dropout: of a pretrained encoder's hidden states, and everywhere in one from scratch.
-        attention_dropout: of a pretrained encoder's attention weights.
+        vocab_size: size of the vocabulary; with `encoder` at least that of its tokenizer.
+        encoder: `minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for an
+            encoder without pre-training, configured by the next three arguments.
+        hidden_size: H of that encoder.
+        heads: its number of attention heads.
+        layers: its number of layers; the inner width is 4 H.
+        pooling: pooling of tokens to a vector: `cls` (the paper's), `mean`, `max` or `self_attention`.
+        dropout: dropout of hidden states.
+        attention_dropout: dropout of attention weights of a pretrained encoder.
         loss: see above.
-        margin: of neighbours in rank.
-        temperature: of ROUGE in `soft_labels`.
-        scale: of cosines there.
-        proposal_weight: weight of the proposing scorer's mean score, added to the cosine; 0 in the paper.
-        order: whether a summary's sentences come as in the `document`, or by the proposer's `score`.
-        encoder_learning_rate: peak rate of a pretrained encoder.
-        learning_rate: of all else.
-        schedule: `linear`, `inverse_root` (the paper's) or `constant`, each with a warm-up.
-        warm_up: steps, or a share of all steps if below 1.
-        weight_decay: of AdamW.
-        val_summaries: validation documents that are summarized at each validation in training; -1 for all.
+        margin: margin between candidates of consecutive ranks.
+        temperature: temperature of ROUGE in `soft_labels`.
+        scale: temperature of cosines in `soft_labels`.
+        proposal_weight: weight of the mean score by the proposing model, added to the cosine; 0 in the paper.
+        order: order of the sentences in a summary: as in the `document`, or by `score` of the proposing model.
+        encoder_learning_rate: peak learning rate of a pretrained encoder.
+        learning_rate: peak learning rate of other parameters.
+        schedule: `linear`, `inverse_root` (the paper's) or `constant`, each after a warm-up.
+        warm_up: number of warm-up steps, or a fraction of all steps if below 1.
+        weight_decay: weight decay of AdamW.
+        val_summaries: number of validation documents summarized at each validation during training; -1 for all.
 
     Raises:
         ValueError: if a number is out of range.
@@ -109,7 +109,7 @@ class MatchSum(EncoderSummarizer):
     def match(self, batch: MatchSumBatch) -> tuple[Tensor, Tensor]:
         """Cosines with the document: of all candidates of a batch at once [B, C], and of the references [B]."""
         documents = self.vectors(batch.documents, batch.document_sizes, batch.document_of, batch.batch_size)
-        # a text a row, and more rows only where texts are long: there are at most as many texts as rows
+        # Each text has one row, or several if it is long, so there are at most as many texts as rows.
         texts = self.vectors(batch.texts, batch.text_sizes, batch.text_of, len(batch.texts))
         documents, texts = F.normalize(upcast_half(documents), dim=-1), F.normalize(upcast_half(texts), dim=-1)
         candidates = (texts[batch.slots] * documents.unsqueeze(1)).sum(-1)                   # [B, C]
@@ -135,8 +135,10 @@ class MatchSum(EncoderSummarizer):
     # Summaries ---------------------------------------------------------------------------------------------------
 
     def summarize(self, batch: MatchSumBatch) -> list[ExtractiveSummary]:
-        """The best candidate of each document; a sentence's score is that of the best candidate it is in, and 0 for one
-        that is in none."""
+        """Return the best candidate of each document.
+
+        The score of a sentence is that of the best candidate that contains it, or 0.
+        """
         with evaluating(self):
             scores = self.match(batch)[0]
             scores = scores + self.proposal_weight * batch.prior.to(scores)
@@ -165,15 +167,15 @@ class MatchSum(EncoderSummarizer):
 
 
 def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> Tensor:
-    """The sum over rank gaps i >= 1 of the mean over j of max(0, s_{j+i} - s_j + i margin), ranks by falling gain.
+    """Return the sum over rank gaps i >= 1 of the mean over j of max(0, s_{j+i} - s_j + i margin).
 
-    All pairs of all documents are one tensor; candidates of equal gain keep their order.
+    Candidates are ranked by descending gain; ties keep their order.
 
     Args:
         scores: s, [B, C].
-        gains: what ranks the candidates, [B, C].
+        gains: gain of each candidate, [B, C].
         mask: True at candidates, [B, C].
-        margin: of neighbours in rank.
+        margin: margin between candidates of consecutive ranks.
 
     Returns:
         [B]; 0 for a document with fewer than two candidates.

@@ -1,4 +1,4 @@
-"""Sentences as vectors and as scores: what extractive models pool, and what they rank by."""
+"""Pooling and scoring of sentences in extractive models."""
 
 from typing import Literal
 
@@ -13,18 +13,18 @@ SCORINGS: tuple[Scoring, ...] = ("classifier", "document_cosine", "centrality")
 
 
 class Pooler(nn.Module):
-    """One vector a group of tokens, such as a sentence.
+    """Pooling of each group of tokens, such as a sentence, to a vector.
 
-    `cls`: the mean of the group's head tokens ([CLS]), of which there is one unless the sentence is read in pieces;
-    `mean` and `max` of all its states; `self_attention`: sum_t a_t h_t with a = softmax_t(q h_t / sqrt(H)) and a
-    learned q, which is zero at first (so that an untrained one is `mean`).
+    `cls`: the mean of the head tokens ([CLS]) of a group, one unless a sentence is split into pieces; `mean` and `max`
+    of all states; `self_attention`: sum_t a_t h_t with a = softmax_t(q h_t / sqrt(H)) and a learned q, which is
+    initialized with zero (equal to `mean`).
 
     Args:
-        kind: which of them.
+        kind: `cls`, `mean`, `max` or `self_attention`.
         size: H.
 
     Raises:
-        ValueError: for another kind.
+        ValueError: if `kind` is none of these.
     """
 
     def __init__(self, kind: Pooling, size: int) -> None:
@@ -35,21 +35,21 @@ class Pooler(nn.Module):
         self.query = nn.Parameter(torch.zeros(size)) if kind == "self_attention" else None
 
     def forward(self, states: Tensor, group: Tensor, heads: Tensor, groups: int) -> Tensor:
-        """Vectors of all groups of all documents at once.
+        """Return the vectors of all groups of all documents.
 
         Args:
             states: h, [B, T, H].
-            group: of each token, -1 for none, [B, T].
+            group: index of the group of each token, -1 for none, [B, T].
             heads: True at head tokens, [B, T].
-            groups: L, how many there are at most.
+            groups: maximal number of groups L.
 
         Returns:
-            [B, L, H]; zeros for a group without a token.
+            [B, L, H]; zeros for empty groups.
         """
         B, _, H = states.shape
         if self.kind == "cls":
             group = group.masked_fill(~heads, -1)
-        # tokens of no group go to one row more a document, which is dropped
+        # Tokens in no group are collected in an extra row for each document, which is dropped.
         group = group.masked_fill(group < 0, groups)                                 # [B, T]
         if self.kind == "max":
             index = group.unsqueeze(-1).expand_as(states)
@@ -64,12 +64,12 @@ class Pooler(nn.Module):
         rows = group + torch.arange(B, device=group.device).unsqueeze(1) * (groups + 1)
         sums = states.new_zeros(B * (groups + 1), H)
         sums = sums.index_add(0, rows.flatten(), (states * weights.unsqueeze(-1)).flatten(0, 1))
-        found = totals.clamp_min(torch.finfo(totals.dtype).tiny).unsqueeze(-1)
-        return (sums.view(B, groups + 1, H) / found)[:, :groups]
+        denominators = totals.clamp_min(torch.finfo(totals.dtype).tiny).unsqueeze(-1)
+        return (sums.view(B, groups + 1, H) / denominators)[:, :groups]
 
 
 def cosines(vectors: Tensor, others: Tensor) -> Tensor:
-    """Cosines of [..., L, H] and [..., M, H]: [..., L, M]; 0 where a vector is zero."""
+    """Return the cosines of [..., L, H] and [..., M, H], [..., L, M]; 0 for zero vectors."""
     return F.normalize(vectors, dim=-1) @ F.normalize(others, dim=-1).transpose(-1, -2)
 
 
@@ -79,10 +79,10 @@ def document_cosine(sentences: Tensor, document: Tensor) -> Tensor:
 
 
 def centrality(sentences: Tensor, mask: Tensor) -> Tensor:
-    """The mean cosine of a sentence to the others, [B, L, H] -> [B, L]; 0 where there are no others.
+    """Return the mean cosine of each sentence with the other sentences, [B, L]; 0 for a single sentence.
 
     Args:
-        sentences: vectors.
+        sentences: vectors of sentences, [B, L, H].
         mask: True at sentences, [B, L].
     """
     both = mask.unsqueeze(1) & mask.unsqueeze(2)                                     # [B, L, L]
@@ -91,17 +91,17 @@ def centrality(sentences: Tensor, mask: Tensor) -> Tensor:
 
 
 class SentenceScorer(nn.Module):
-    """A logit a sentence, to be put through a sigmoid.
+    """Logits of sentences, for a sigmoid.
 
-    `classifier`: w e_i + b. The others are cosines, a c_i + b with a learned slope and offset, which change no ranking
-    while a is positive: `document_cosine`, c_i = cos(e_i, D); `centrality`, the mean cosine to the other sentences.
+    `classifier`: w e_i + b. The others are a c_i + b with a learned slope and offset, which keep the ranking while a is
+    positive: `document_cosine` with c_i = cos(e_i, D); `centrality` with the mean cosine with other sentences.
 
     Args:
-        kind: which of them.
+        kind: `classifier`, `document_cosine` or `centrality`.
         size: H.
 
     Raises:
-        ValueError: for another kind.
+        ValueError: if `kind` is none of these.
     """
 
     def __init__(self, kind: Scoring, size: int) -> None:
@@ -115,7 +115,7 @@ class SentenceScorer(nn.Module):
             self.slope, self.offset = nn.Parameter(torch.tensor(5.0)), nn.Parameter(torch.tensor(0.0))
 
     def forward(self, sentences: Tensor, document: Tensor, mask: Tensor) -> Tensor:
-        """Logits of sentences.
+        """Return the logits of sentences.
 
         Args:
             sentences: e, [B, L, H].
@@ -123,7 +123,7 @@ class SentenceScorer(nn.Module):
             mask: True at sentences, [B, L].
 
         Returns:
-            [B, L]; of no meaning where there is no sentence.
+            [B, L]; undefined at padding.
         """
         if self.kind == "classifier":
             return self.linear(sentences).squeeze(-1)

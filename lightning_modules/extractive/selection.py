@@ -1,4 +1,4 @@
-"""Which of the scored sentences make a summary: top-k, trigram blocking, maximal marginal relevance, triangles."""
+"""Selection of scored sentences: top-k, trigram blocking, maximal marginal relevance, triangles."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -12,14 +12,14 @@ SELECTORS: tuple[Selector, ...] = ("top_k", "trigram_blocking", "mmr", "triangle
 
 @dataclass(frozen=True)
 class SelectionOptions:
-    """How sentences are selected, see `select`.
+    """Options of sentence selection, see `select`.
 
     Attributes:
         selector: `top_k`, `trigram_blocking`, `mmr` or `triangle`.
-        k: sentences of a summary, at most.
+        k: maximal number of sentences of a summary.
         mmr_form: `penalty`, s_i - lambda max sim; or `classic`, lambda s_i - (1 - lambda) max sim.
         trade_off: lambda of `mmr` and `triangle`.
-        order: whether the sentences come as in the `document`, or by `score`: as they were selected.
+        order: order of the sentences: as in the `document`, or by `score`, as they were selected.
     """
 
     selector: Selector = "top_k"
@@ -40,7 +40,7 @@ class SelectionOptions:
 
 
 class Relations(NamedTuple):
-    """What sentences have to do with each other and with their document."""
+    """Relations of sentences with each other and with their document."""
 
     similarity: Tensor  # cosines between sentences, [B, L, L]
     to_document: Tensor  # cosines of sentences and document, [B, L]
@@ -53,16 +53,15 @@ def angular_distance(cosine: Tensor) -> Tensor:
 
 
 def shared_way(similarity: Tensor, to_document: Tensor) -> Tensor:
-    """How much of the way from the document to one sentence leads to the other too, in [0, 1].
+    """Return the fraction of the path from the document to one sentence that also leads to the other, in [0, 1].
 
     With d the angular distance, r_i = d(i, document) and the Gromov product (i|j) = (r_i + r_j - d(i, j)) / 2,
 
         g_ij = (i|j) / min(r_i, r_j).
 
-    The triangle inequality bounds it: d(i, j) <= r_i + r_j gives g >= 0 (equality: the sentences lie on opposite sides
-    of the document), and d(i, j) >= |r_i - r_j| gives (i|j) <= min(r_i, r_j), so g <= 1 (equality: one lies on the way
-    to the other, as two equal sentences do). A sentence that lies where the document lies (r = 0) says everything:
-    g = 1.
+    The triangle inequality bounds it: d(i, j) <= r_i + r_j gives g >= 0 (equality: the sentences are on opposite sides
+    of the document), and d(i, j) >= |r_i - r_j| gives (i|j) <= min(r_i, r_j), so g <= 1 (equality: one is on the path
+    to the other, or they are equal). For a sentence equal to the document (r = 0), g = 1.
 
     Args:
         similarity: cosines between sentences, [B, L, L].
@@ -82,24 +81,24 @@ def shared_way(similarity: Tensor, to_document: Tensor) -> Tensor:
 def select(scores: Tensor, mask: Tensor, relations: Relations | None, options: SelectionOptions) -> Tensor:
     """Greedy selection of at most k sentences of each document.
 
-    Each step takes the sentence with the highest gain of those that are left and allowed; of equals the first.
+    Each step takes the allowed sentence with the highest gain; ties go to the first.
 
     - `top_k`: the gain is the score s_i.
-    - `trigram_blocking`: the same, but a sentence that shares a trigram with one that was taken is not allowed
-      (Paulus et al. 2018; going down the ranking and skipping gives the same).
-    - `mmr`: with R_i = max over the taken j of cos(e_i, e_j), and 0 before the first one, s_i - lambda R_i (`penalty`)
-      or lambda s_i - (1 - lambda) R_i (`classic`; Carbonell and Goldstein 1998).
-    - `triangle`: s_i - lambda max over the taken j of g_ij, the way from the document that both share (`shared_way`).
-      No formula is published under this name; this one is the suite's own.
+    - `trigram_blocking`: the same, but sentences that share a trigram with a selected one are not allowed (Paulus et
+      al. 2018).
+    - `mmr`: with R_i = max over selected j of cos(e_i, e_j), 0 for the first, s_i - lambda R_i (`penalty`) or
+      lambda s_i - (1 - lambda) R_i (`classic`; Carbonell and Goldstein 1998).
+    - `triangle`: s_i - lambda max over selected j of g_ij (`shared_way`). No formula is published under this name; this
+      one is ours.
 
     Args:
         scores: s, [B, L].
-        mask: True at sentences that may be taken, [B, L].
-        relations: not needed by `top_k`.
-        options: which selector, k and lambda.
+        mask: True at sentences that may be selected, [B, L].
+        relations: relations of the sentences; not needed by `top_k`.
+        options: selector, k and lambda.
 
     Returns:
-        Sentences in the order in which they were taken, [B, min(k, L)]; -1 where no sentence was left or allowed.
+        Indices of sentences in the order of selection, [B, min(k, L)]; -1 if no sentence was allowed.
     """
     allowed = mask.clone()
     redundancy = torch.zeros_like(scores)

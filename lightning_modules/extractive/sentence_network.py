@@ -1,4 +1,4 @@
-"""From tokens to vectors and scores of sentences: Liu and Lapata, EMNLP 2019 (arXiv 1908.08345)."""
+"""Network from tokens to vectors and scores of sentences (Liu and Lapata, EMNLP 2019, arXiv 1908.08345)."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -14,10 +14,10 @@ Encoding = Literal["joint", "separate"]
 
 
 class ScoredSentences(NamedTuple):
-    """What the network says of the sentences of a batch."""
+    """Output of the network for the sentences of a batch."""
 
     logits: Tensor  # [B, L]
-    vectors: Tensor  # of the sentences as they were pooled, [B, L, H]
+    vectors: Tensor  # pooled vectors of sentences, [B, L, H]
     document: Tensor  # the documents' vectors, [B, H]
 
     def similarity(self) -> Tensor:
@@ -32,20 +32,19 @@ class ScoredSentences(NamedTuple):
 class SentenceNetwork(nn.Module):
     """Encoder, pooler, inter-sentence layers and scorer.
 
-    `joint`: the whole document is read in one pass, sentences see each other. `separate`: H_S, each sentence on its
-    own, and H_D, the document in a pass of its own, which only `document_cosine` and selectors need.
+    `joint` encodes the whole document in one pass, so that sentences attend to each other. `separate` encodes each
+    sentence separately (H_S), and the document in another pass (H_D), which only `document_cosine` and selectors need.
 
     Args:
         reader: the encoder.
         encoding: `joint` or `separate`.
-        pooling: how a sentence's tokens become one vector.
-        scoring: what scores the sentences.
-        layers: inter-sentence Transformer layers; 0 for none. `document_cosine` has none: it compares what was pooled
-            of a sentence with what was pooled of the document.
-        heads: of their attention.
+        pooling: see `Pooler`.
+        scoring: see `SentenceScorer`.
+        layers: number of inter-sentence Transformer layers; 0 for `document_cosine`, which compares pooled vectors.
+        heads: number of their attention heads.
         feed_forward: width inside their feed-forward networks.
-        dropout: in these layers.
-        interval_segments: whether segments alternate from sentence to sentence (E_A, E_B, E_A, ..).
+        dropout: dropout in these layers.
+        interval_segments: whether segment embeddings alternate between sentences (E_A, E_B, E_A, ..).
     """
 
     def __init__(
@@ -70,16 +69,17 @@ class SentenceNetwork(nn.Module):
         self.norm = nn.LayerNorm(reader.size) if layers else None
 
     def states(self, tokens: Tensor, lengths: Tensor, owner: Tensor, starts: Sequence[Sequence[int]] | None) -> Tensor:
-        """States of all tokens, [B, T, H].
+        """Return the states of all tokens, [B, T, H].
 
         Args:
-            tokens: [B, T].
-            lengths: of the documents, in the host's memory.
-            owner: sentence of each token, -1 for none, [B, T].
-            starts: of passages that are read apart; None reads documents as wholes, in windows where they are long.
+            tokens: token ids, [B, T].
+            lengths: lengths of the documents, in host memory.
+            owner: index of the sentence of each token, -1 for none, [B, T].
+            starts: first tokens of passages that are encoded separately; None encodes whole documents, long ones in
+                windows.
 
         Raises:
-            ValueError: if a passage is longer than what the encoder reads at once.
+            ValueError: if a passage is longer than the encoder can read.
         """
         segments = owner.clamp_min(0) % 2 if self.interval_segments else None
         if starts is not None:
@@ -100,14 +100,14 @@ class SentenceNetwork(nn.Module):
         mask: Tensor,
         whole: bool = False,
     ) -> ScoredSentences:
-        """Scores of sentences.
+        """Return the scores of sentences.
 
         Args:
             tokens, lengths, owner, heads, starts, mask: as in `ExtractiveBatch`.
-            whole: whether the documents' vectors are needed; with `separate` they take a pass of their own.
+            whole: whether vectors of documents are needed, which take another pass with `separate`.
 
         Returns:
-            Logits, the pooled vectors, and the documents' vectors (zeros where nobody needs them).
+            Logits, pooled vectors of sentences, and vectors of documents (zeros if not needed).
         """
         L, apart = mask.shape[1], self.encoding == "separate"
         states = self.states(tokens, lengths, owner, starts if apart else None)              # [B, T, H]
@@ -127,7 +127,7 @@ class SentenceNetwork(nn.Module):
         return self.pooler(states, group, heads, 1).squeeze(1)
 
     def between(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        """The inter-sentence layers: [B, L, H] -> [B, L, H]."""
+        """Apply the inter-sentence layers, [B, L, H] -> [B, L, H]."""
         if self.norm is None:
             return vectors
         x, seen = self.placed(vectors), attention_mask(mask)

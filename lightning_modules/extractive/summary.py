@@ -1,4 +1,4 @@
-"""Summaries made of sentences of the document."""
+"""Extractive summaries."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,13 +12,13 @@ from lightning_modules.summarizer import Summary
 
 @dataclass
 class ExtractiveSummary(Summary):
-    """A summary made of the document's sentences.
+    """A summary of sentences of the document.
 
     Attributes:
-        positions: which sentences, from 0, in the summary's order.
-        sentence_scores: of all sentences of the document, as the model ranks them.
-        document: the sentences of the document; neither it nor the attention is part of the record.
-        attention: between its sentences, [L, L], where somebody asked for it.
+        positions: indices of the sentences in the document, in the order of the summary.
+        sentence_scores: scores of all sentences of the document.
+        document: sentences of the document; not part of the record.
+        attention: attention between its sentences, [L, L], if requested; not part of the record.
     """
 
     positions: list[int] = field(default_factory=list)
@@ -32,7 +32,7 @@ class ExtractiveSummary(Summary):
         return [(index, self.document[index], self.sentence_scores[index]) for index in self.positions]
 
     def record(self) -> dict[str, Any]:
-        """A line of predictions.jsonl."""
+        """Return the record for predictions.jsonl."""
         return super().record() | {
             "positions": self.positions,
             "sentence_scores": [round(score, 6) for score in self.sentence_scores],
@@ -48,16 +48,15 @@ def extract(
     relations: Relations | None,
     options: SelectionOptions,
 ) -> list[ExtractiveSummary]:
-    """Summaries of a batch.
+    """Select sentences of the documents of a batch, and return the summaries.
 
     Args:
-        ids: of the documents.
-        references: their summaries.
-        documents: their sentences.
-        scores: [B, L].
+        ids: ids of the documents.
+        references: references of the documents.
+        documents: sentences of the documents.
+        scores: scores of the sentences, [B, L].
         candidates: True at sentences that may be selected, [B, L].
-        relations: as in `select`.
-        options: the same.
+        relations, options: as in `select`.
     """
     taken = select(scores, candidates, relations, options).tolist()
     summaries = []

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from datamodules.batch import alike, pools
 from datamodules.documents import Document
-from datamodules.text.encoder_text import EncoderText, by_token
+from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.subwords import encoder_path
 from datamodules.text.trigrams import sharing
 from datamodules.text.words import tokenize
@@ -24,18 +24,18 @@ POOL = 512  # documents that are held in memory at a time where sentences are sc
 
 
 class ZeroShot:
-    """Sentences that are near to their document, or to each other.
+    """Untrained extraction by similarity of sentences with their document, or with each other.
 
     Args:
-        encoder: `tfidf` (idf counted over the document's own sentences; its document vector is their sum), `minilm`
-            (the optional package), Hugging Face name (downloaded if it is not there) or folder.
-        encoding: `joint` or `separate`, see `SentenceNetwork`; of encoders.
-        pooling: how tokens become a vector; of encoders. `self_attention` is `mean` while nothing is learned.
+        encoder: `tfidf` (idf over the sentences of the document, whose vector is their sum), `minilm` (the optional
+            package), Hugging Face name (downloaded if needed) or folder.
+        encoding: `joint` or `separate`, see `SentenceNetwork`; for encoders.
+        pooling: see `Pooler`; for encoders. `self_attention` equals `mean` without training.
         scoring: `document_cosine` or `centrality`.
-        batch_tokens: tokens that are read at a time, padding included, or one document.
+        batch_tokens: maximal number of tokens in a batch, padding included; at least one document.
 
     Attributes:
-        fingerprint: digest of all that its scores depend on.
+        fingerprint: digest of everything that scores depend on.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class ZeroShot:
             raise ValueError(f"without training there is no scoring {scoring!r}: take document_cosine or centrality")
         self.encoder, self.scoring, self.batch_tokens = encoder, scoring, batch_tokens
         self.network: SentenceNetwork | None = None
-        self.text: EncoderText | None = None
+        self.tokenizer: EncoderTokenizer | None = None
         settings = [encoder, scoring]
         if encoder != TF_IDF:
-            self.text = EncoderText.of_checkpoint(encoder)
+            self.tokenizer = EncoderTokenizer.of_checkpoint(encoder)
             reader = Reader.pretrained(encoder_path(encoder))
             self.network = SentenceNetwork(reader, encoding, pooling, "centrality", 0, 1, 1, 0.0, False).eval()
             self.network.to("cuda" if torch.cuda.is_available() else "cpu")
@@ -71,8 +71,8 @@ class ZeroShot:
             yield from scores_of
 
     def extract(self, documents: list[Document], options: SelectionOptions) -> list[list[int]]:
-        """The selected sentences of each document, in the order that the options ask for."""
-        found: list[list[int]] = [[]] * len(documents)
+        """Return the summary of each document."""
+        selected: list[list[int]] = [[]] * len(documents)
         for group, scores, mask, (similarity, near) in self._scored(documents):
             shared = torch.zeros_like(similarity, dtype=torch.bool)
             if options.selector == "trigram_blocking":
@@ -82,8 +82,8 @@ class ZeroShot:
             taken = select(scores, mask, Relations(similarity, near, shared), options)
             for index, row in zip(group, taken.tolist()):
                 chosen = [sentence for sentence in row if sentence >= 0]
-                found[index] = sorted(chosen) if options.order == "document" else chosen
-        return found
+                selected[index] = sorted(chosen) if options.order == "document" else chosen
+        return selected
 
     @torch.no_grad()
     def _scored(self, documents: list[Document]) -> Iterator[tuple[list[int], Tensor, Tensor, tuple[Tensor, Tensor]]]:
@@ -91,7 +91,7 @@ class ZeroShot:
         for group, vectors, whole, mask in self._vectors(documents):
             near = document_cosine(vectors, whole)
             scores = near if self.scoring == "document_cosine" else centrality(vectors, mask)
-            # equal sentences are to have equal scores, whatever the order of summation
+            # Equal sentences must have equal scores, independent of the order of summation.
             yield group, (scores * 2**20).round() / 2**20, mask, (cosines(vectors, vectors), near)
 
     def _vectors(self, documents: list[Document]) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor]]:
@@ -102,13 +102,13 @@ class ZeroShot:
                 yield [index], vectors, vectors.sum(1), torch.ones(1, vectors.shape[1], dtype=torch.bool)
             return
         room = self.network.reader.max_tokens
-        read = [self.text.pieces(document.sentences, min(200, room or 200)) for document in documents]
+        read = [self.tokenizer.pieces(document.sentences, min(200, room or 200)) for document in documents]
         device = next(self.network.parameters()).device
         for group in alike([len(pieces.tokens) for pieces in read], self.batch_tokens):
             chosen = [read[index] for index in group]
             lengths = torch.tensor([len(pieces.tokens) for pieces in chosen])
             width, count = max(1, int(lengths.max())), max(pieces.sentences for pieces in chosen)
-            tokens, owner = torch.full((len(group), width), self.text.pad), torch.full((len(group), width), -1)
+            tokens, owner = torch.full((len(group), width), self.tokenizer.pad), torch.full((len(group), width), -1)
             heads = torch.zeros(len(group), width, dtype=torch.bool)
             for row, (length, pieces) in enumerate(zip(lengths.tolist(), chosen)):
                 owners, firsts = by_token(length, pieces.starts, pieces.owners)

@@ -13,19 +13,19 @@ from lightning_modules.networks.transformer import MultiHeadAttention
 
 
 class GraphMemory(NamedTuple):
-    """What a decoder layer keeps of the documents."""
+    """Keys and values of the documents for one decoder layer."""
 
     token_keys: Tensor  # [B, N, L n, D / N]
-    token_values: Tensor  # the same
+    token_values: Tensor  # same shape
     paragraph_keys: Tensor  # [B, N, L, D / N]
-    paragraph_values: Tensor  # the same
-    token_mask: Tensor  # True at tokens that may be seen, one at least of each paragraph, [B, L, n]
+    paragraph_values: Tensor  # same shape
+    token_mask: Tensor  # True at tokens, at least one in each paragraph, [B, L, n]
     paragraph_mask: Tensor  # True at real paragraphs, [B, L]
     graph: Tensor  # G, [B, L, L]
 
 
 def rows_at(graph: Tensor, position: Tensor) -> Tensor:
-    """Rows of a graph at real positions: linear between floor and ceil, and that row alone at an exact integer.
+    """Interpolate the rows of a graph linearly at real-valued positions.
 
     G[s] = (ceil(s) - s) G[floor(s)] + (s - floor(s)) G[ceil(s)], written as the sum over i of max(0, 1 - |s - i|) G[i].
 
@@ -51,8 +51,8 @@ class GraphAttention(nn.Module):
     Args:
         size: D.
         heads: N.
-        dropout: on beta, as it weighs paragraphs and their tokens.
-        bias: what the graph adds to the scores; None attends without graph and position.
+        dropout: on beta, both as weights of paragraphs and of their tokens.
+        bias: bias of the scores by the graph; None attends without graph and position.
     """
 
     def __init__(self, size: int, heads: int, dropout: float, bias: GraphBias | None) -> None:
@@ -71,13 +71,15 @@ class GraphAttention(nn.Module):
     def remember(
         self, tokens: Tensor, paragraphs: Tensor, token_mask: Tensor, paragraph_mask: Tensor, graph: Tensor
     ) -> GraphMemory:
-        """Keys and values of tokens [B, L, n, D] and paragraphs [B, L, D], computed once; the rest as it is."""
+        """Compute the keys and values of tokens [B, L, n, D] and paragraphs [B, L, D], once for a document."""
         of_tokens = (tensor.contiguous() for tensor in self.tokens.project(tokens.flatten(1, 2)))
         return GraphMemory(*of_tokens, *self.paragraphs.project(paragraphs), token_mask, paragraph_mask, graph)
 
     def position(self, query: Tensor, paragraph_mask: Tensor) -> Tensor:
-        """s_t of queries [B, N, T, D / N]: [B, N, T], in [0, L - 1] with the document's own number of paragraphs; in
-        float32 or wider, as half precision has no thirtieths of a paragraph."""
+        """Return s_t of queries [B, N, T, D / N], [B, N, T], in [0, L - 1] for the L paragraphs of each document.
+
+        At least in float32, because half precision is too coarse for fractions of a paragraph.
+        """
         share = upcast_half(((query @ self.inner).tanh() @ self.outer).squeeze(-1)).sigmoid()       # [B, N, T]
         return share * (paragraph_mask.sum(-1) - 1)[:, None, None]
 

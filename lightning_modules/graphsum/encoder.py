@@ -33,7 +33,7 @@ class Source(NamedTuple):
     ids: Tensor  # [B, L, n]
     mask: Tensor  # True at tokens, [B, L, n]
     graph: Tensor  # G in [0, 1], [B, L, L]
-    places: Tensor  # where in [L n] the document's tokens stand, one after the other, [B, S]
+    places: Tensor  # index in [L n] of each token of the concatenated document, [B, S]
     lengths: Tensor  # tokens of each document, [B], in the host's memory
 
     @property
@@ -57,28 +57,28 @@ class Source(NamedTuple):
         return x.flatten(1, 2)[rows, self.places]
 
     def in_paragraphs(self, x: Tensor) -> Tensor:
-        """The other way, zeros at padding: [B, S, D] -> [B, L, n, D]."""
+        """Inverse of `in_a_row`, with zeros at padding: [B, S, D] -> [B, L, n, D]."""
         rows = torch.arange(len(x), device=x.device).unsqueeze(1)
         x = x.masked_fill(~self.row_mask().unsqueeze(-1), 0)
         spread = x.new_zeros(len(x), self.ids[0].numel(), x.shape[-1])
-        # padding of `places` adds zeros to a place that has its own token
+        # Padding of `places` adds zeros to the position of a token.
         return spread.index_put((rows, self.places), x, accumulate=True).unflatten(1, self.ids.shape[1:])
 
 
 class Memory(NamedTuple):
-    """What decoding keeps of the documents: of each layer, and the mask of flat ones."""
+    """Memory of the decoder: keys and values of each layer, and the mask of flat models."""
 
     layers: list[GraphMemory] | list[KeyValues]
-    mask: Tensor | None  # True at tokens, [B, 1, 1, S]; None where the layers have masks
+    mask: Tensor | None  # True at tokens, [B, 1, 1, S]; None if the layers have masks
 
     def tensors(self) -> dict[str, Tensor]:
-        """As decoding moves it around, each tensor [B, ...]."""
+        """Return all tensors, each [B, ...], in the form that beam search reorders."""
         named = {f"{n}.{name}": x for n, layer in enumerate(self.layers) for name, x in layer._asdict().items()}
         return named | ({} if self.mask is None else {"mask": self.mask})
 
     @classmethod
     def of(cls, tensors: dict[str, Tensor]) -> Self:
-        """What `tensors` gave."""
+        """Rebuild the memory from `tensors`."""
         kind = KeyValues if "mask" in tensors else GraphMemory
         count = len([name for name in tensors if name != "mask"]) // len(kind._fields)
         layers = [kind(*(tensors[f"{n}.{name}"] for name in kind._fields)) for n in range(count)]
@@ -86,11 +86,11 @@ class Memory(NamedTuple):
 
 
 class TokenEncoder(nn.Module):
-    """Transformer layers over sequences of vectors, normalised at the end where the layers are `pre`.
+    """Transformer layers over sequences of vectors, with a final normalisation if the layers are `pre`.
 
     Args:
-        layers: how many.
-        size, heads, feed_forward, dropout, norm: of `EncoderLayer`.
+        layers: number of layers.
+        size, heads, feed_forward, dropout, norm: see `EncoderLayer`.
     """
 
     def __init__(self, layers: int, size: int, heads: int, feed_forward: int, dropout: float, norm: Norm) -> None:
@@ -107,30 +107,31 @@ class TokenEncoder(nn.Module):
 
 
 class GraphSumNetwork(nn.Module):
-    """Tokens within paragraphs, paragraphs among each other, and a decoder that looks at both.
+    """Encoder of tokens and paragraphs, and a decoder that attends to both.
 
     `graph`: token layers within each paragraph, pooling to a vector, graph layers over the vectors; the decoder attends
-    to paragraphs and to their tokens (`GraphAttention`). `hierarchical`: token layers, then layers in which tokens hear
-    of other paragraphs; `flat`: token layers over the concatenation. Their decoder attends to all tokens in a row.
+    to paragraphs and to their tokens (`GraphAttention`). `hierarchical`: token layers, then layers that exchange
+    information between paragraphs; `flat`: token layers over the concatenation. The decoder of these two attends to the
+    concatenated tokens.
 
     Args:
         vocab_size: V.
-        encoder: which of the three.
+        encoder: `graph`, `hierarchical` or `flat`.
         size: D, even (a multiple of four with paragraph positions).
         heads: N.
         feed_forward: width inside feed-forward networks.
-        token_layers: of the token encoder.
-        paragraph_layers: of the graph or hierarchical encoder.
-        decoder_layers: of the decoder.
-        dropout: of embeddings, attention weights, feed-forward networks, and what is added to a residual.
+        token_layers: number of layers of the token encoder.
+        paragraph_layers: number of layers of the graph or hierarchical encoder.
+        decoder_layers: number of layers of the decoder.
+        dropout: dropout of embeddings, attention weights, feed-forward networks and residual branches.
         norm: `pre` or `post`.
-        sigma: of the graph's bias.
-        learn_sigma: learn it, one for each layer.
-        graph_encoder: the graph biases the encoder.
-        graph_decoder: the graph biases the decoder.
-        paragraph_positions: half of a token's position vector is that of its paragraph.
-        multi_head_pooling: otherwise the mean.
-        pretrained: encodes the tokens of the concatenated paragraphs in the token layers' stead.
+        sigma: width of the bias by the graph, see `GraphBias`.
+        learn_sigma: learn sigma, one for each layer.
+        graph_encoder: whether the graph biases the encoder.
+        graph_decoder: whether the graph biases the decoder.
+        paragraph_positions: whether half of the position embedding encodes the position of the paragraph.
+        multi_head_pooling: whether to pool by attention; otherwise by the mean.
+        pretrained: pretrained encoder of the concatenated paragraphs, which replaces the token layers.
     """
 
     def __init__(
@@ -210,7 +211,7 @@ class GraphSumNetwork(nn.Module):
         return self.bridge(pad_sequence(self.pretrained(documents), batch_first=True))
 
     def token_vectors(self, source: Source) -> Tensor:
-        """Tokens, of each paragraph by itself ([B, L, n, D]) or of the concatenation (`flat`: [B, S, D])."""
+        """Return token vectors of separate paragraphs, [B, L, n, D], or of the concatenation (`flat`), [B, S, D]."""
         if self.kind == "flat":
             if self.pretrained is not None:
                 return self._pretrained(source)
@@ -222,7 +223,7 @@ class GraphSumNetwork(nn.Module):
         return self.tokens(self.embed(source.ids, positions), source.visible)
 
     def encode(self, source: Source) -> Memory:
-        """What the decoder's layers look at."""
+        """Return the memory of the decoder."""
         tokens, seen = self.token_vectors(source), source.paragraph_mask
         if self.kind == "graph":
             paragraphs, visible = self.pooling(tokens, source.visible), source.visible       # [B, L, D]
@@ -252,15 +253,15 @@ class GraphSumNetwork(nn.Module):
         return [KeyValues(empty, empty) for _ in self.decoder]
 
     def step(self, tokens: Tensor, past: list[KeyValues], memory: Memory) -> tuple[Tensor, list[KeyValues]]:
-        """One more position of K hypotheses of each document.
+        """Decode one more position of K hypotheses for each document.
 
         Args:
-            tokens: [B, K].
-            past: of each layer, of the t positions before, [B, K, N, t, D / N].
-            memory: of the documents.
+            tokens: last tokens, [B, K].
+            past: keys and values of the t previous positions for each layer, [B, K, N, t, D / N].
+            memory: memory of the documents.
 
         Returns:
-            Features [B, K, D], and the past of t + 1 positions.
+            Features [B, K, D], and the keys and values of t + 1 positions.
         """
         x = self.embed(tokens, sinusoidal(1, self.size, tokens.device, start=past[0].keys.shape[-2]))
         after = []
@@ -271,12 +272,13 @@ class GraphSumNetwork(nn.Module):
 
     @torch.no_grad()
     def paragraph_attention(self, inputs: Tensor, source: Source) -> Tensor:
-        """How much each target token looks at each paragraph: the mean over layers and heads.
+        """Return the attention of each target token to each paragraph, averaged over layers and heads.
 
-        It is beta where there is one, and the sum over a paragraph's tokens elsewhere.
+        This is beta for `graph`, and the sum over the tokens of a paragraph for the others.
 
         Args:
-            inputs: [B, K, T].
+            source: encoder input.
+            inputs: decoder input, [B, K, T].
 
         Returns:
             [B, K, T, L].

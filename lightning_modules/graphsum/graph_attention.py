@@ -1,5 +1,6 @@
-"""Attention over paragraphs, with and without a graph: GraphSum (Li et al., ACL 2020) and the Hierarchical Transformer
-(Liu and Lapata, ACL 2019). Equations as printed there; each head has its own weights, a linear layer joins heads."""
+"""Attention over paragraphs with a graph (GraphSum, Li et al., ACL 2020) and without (Hierarchical Transformer, Liu and
+Lapata, ACL 2019). Equations are those of the papers; each head has its own weights, and a linear layer joins the heads.
+"""
 
 import math
 
@@ -11,13 +12,13 @@ from lightning_modules.networks.transformer import FeedForward, MultiHeadAttenti
 
 
 class GraphBias(nn.Module):
-    """What a graph adds to the scores of attention: R = -(1 - G)^2 / (2 sigma^2).
+    """Bias of attention scores by a graph: R = -(1 - G)^2 / (2 sigma^2).
 
-    With sigma = 1, R is in [-0.5, 0]: it biases, it does not mask.
+    With sigma = 1, R is in [-0.5, 0]: a bias, not a mask.
 
     Args:
-        sigma: the width, or what it starts from.
-        learned: learn it (its logarithm, so that it stays positive).
+        sigma: width, or its initial value.
+        learned: whether to learn its logarithm, which keeps sigma positive.
 
     Raises:
         ValueError: if sigma is not positive.
@@ -34,7 +35,7 @@ class GraphBias(nn.Module):
             self.register_buffer("log_sigma", start, persistent=False)
 
     def forward(self, graph: Tensor) -> Tensor:
-        """G, any shape -> R, the same shape."""
+        """Return R for G of any shape."""
         return (1 - graph).square() * (-0.5 * (-2 * self.log_sigma).exp())
 
 
@@ -60,11 +61,11 @@ class MultiHeadPooling(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
 
     def by_head(self, x: Tensor, mask: Tensor) -> Tensor:
-        """What each head makes of the tokens, before the linear layer.
+        """Pool the tokens for each head, without the final linear layer.
 
         Args:
             x: [..., n, D].
-            mask: True at real tokens, one at least of each row, [..., n].
+            mask: True at tokens, at least one in each row, [..., n].
 
         Returns:
             [..., N, D / N].
@@ -80,7 +81,7 @@ class MultiHeadPooling(nn.Module):
 
 
 class MeanPooling(nn.Module):
-    """The mean of the real tokens: what is left without multi-head pooling."""
+    """Mean of the tokens, the ablation of multi-head pooling."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Tokens [..., n, D] with their mask [..., n] -> [..., D]."""
@@ -89,18 +90,19 @@ class MeanPooling(nn.Module):
 
 
 class AroundFeedForward(nn.Module):
-    """How both papers join x, what attention u makes of it, and a feed-forward network f.
+    """Residual connections and normalisation around attention u and a feed-forward network f.
 
-    As printed (`post`): LayerNorm(f(u(x) + x) + x). As released (`pre`): y = x + u(LayerNorm(x)), y + f(LayerNorm(y)).
+    `post`, as in both papers: LayerNorm(f(u(x) + x) + x). `pre`, as in their released code: y = x + u(LayerNorm(x)),
+    y + f(LayerNorm(y)).
 
     Args:
         size: D.
         feed_forward: width inside the feed-forward network.
         dropout: inside the feed-forward network, and on u and f.
-        norm: `pre` or `post`. A stack of `pre` layers needs one more normalisation at its end.
+        norm: `pre` or `post`; a stack of `pre` layers needs a final normalisation.
 
     Raises:
-        ValueError: if the norm is neither.
+        ValueError: if `norm` is neither.
     """
 
     def __init__(self, size: int, feed_forward: int, dropout: float, norm: Norm) -> None:
@@ -112,7 +114,7 @@ class AroundFeedForward(nn.Module):
         self.norm = nn.LayerNorm(size)
 
     def forward(self, x: Tensor, attend) -> Tensor:
-        """[..., D] -> [..., D]; what `attend` returns may lack dimensions of x in which it is the same."""
+        """Apply the layer, [..., D] -> [..., D]; the result of `attend` is broadcast to the shape of x."""
         if self.before is not None:
             x = x + self.dropout(attend(self.before(x)))
             return x + self.dropout(self.feed_forward(self.norm(x)))
@@ -139,11 +141,11 @@ class GraphEncoderLayer(nn.Module):
         self.around = AroundFeedForward(size, feed_forward, dropout, norm)
 
     def forward(self, x: Tensor, mask: Tensor, graph: Tensor) -> Tensor:
-        """Paragraphs as seen from each other.
+        """Apply the layer to paragraphs.
 
         Args:
             x: [B, L, D].
-            mask: True at real paragraphs, one at least of each document, [B, L].
+            mask: True at paragraphs, at least one in each document, [B, L].
             graph: G in [0, 1], [B, L, L].
 
         Returns:
@@ -156,10 +158,10 @@ class GraphEncoderLayer(nn.Module):
 
 
 class HierarchicalLayer(nn.Module):
-    """A global layer of the Hierarchical Transformer: tokens hear of other paragraphs.
+    """Global layer of the Hierarchical Transformer, which exchanges information between paragraphs.
 
-    Per head: pooling of the tokens to a vector of D / N, attention between the paragraphs' vectors in that width. Heads
-    are joined by a linear layer, and the result is added to every token of the paragraph.
+    Each head pools the tokens of a paragraph to a vector of size D / N and attends between these vectors. A linear
+    layer joins the heads, and the result is added to every token of the paragraph.
 
     Args:
         size: D.
@@ -178,7 +180,7 @@ class HierarchicalLayer(nn.Module):
         self.around = AroundFeedForward(size, feed_forward, dropout, norm)
 
     def between(self, x: Tensor, token_mask: Tensor, mask: Tensor) -> Tensor:
-        """What each paragraph hears of the others: tokens [B, L, n, D] -> [B, L, 1, D]."""
+        """Return the attention between paragraphs, [B, L, n, D] -> [B, L, 1, D]."""
         heads = self.pooling.by_head(x, token_mask).transpose(1, 2)                          # [B, N, L, D / N]
         queries, keys, values = (heads @ self.projections.unsqueeze(1)).unbind(0)
         dropout = self.attention_dropout if self.training else 0.0
@@ -186,12 +188,12 @@ class HierarchicalLayer(nn.Module):
         return self.pooling.output(context.transpose(1, 2).flatten(2)).unsqueeze(2)
 
     def forward(self, x: Tensor, token_mask: Tensor, mask: Tensor) -> Tensor:
-        """Tokens of paragraphs.
+        """Apply the layer to the tokens of paragraphs.
 
         Args:
             x: [B, L, n, D].
-            token_mask: True at tokens that may be seen, one at least of each paragraph, [B, L, n].
-            mask: True at real paragraphs, [B, L].
+            token_mask: True at tokens, at least one in each paragraph, [B, L, n].
+            mask: True at paragraphs, [B, L].
 
         Returns:
             [B, L, n, D].

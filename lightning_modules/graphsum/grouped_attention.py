@@ -1,4 +1,4 @@
-"""Attention with a softmax within each group of keys, the groups weighed by shares: GraphSum's look at tokens."""
+"""Attention with a softmax within each group of keys and given weights of the groups, as GraphSum attends to tokens."""
 
 import torch
 from torch import Tensor
@@ -49,7 +49,7 @@ class _GroupedAttention(torch.autograd.Function):
 
 
 def _parts(query: Tensor, keys: Tensor) -> list[slice]:
-    """Rows of [R, T, d] that are computed together: as many as `PART_ELEMENTS` allow."""
+    """Split the rows of [R, T, d] into parts of at most `PART_ELEMENTS` elements."""
     most = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])
     rows = max(1, most // (query.shape[1] * keys.shape[1]))
     return [slice(start, start + rows) for start in range(0, len(query), rows)]
@@ -58,13 +58,13 @@ def _parts(query: Tensor, keys: Tensor) -> list[slice]:
 def grouped_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shares: Tensor) -> Tensor:
     """sum_j share_tj sum_i gamma_tji v_ji, where gamma is a softmax over the n keys of each of L groups.
 
-    Nothing of the size of gamma, [B, N, T, L n], is kept for the backward pass.
+    No tensor of the size of gamma, [B, N, T, L n], is kept for the backward pass.
 
     Args:
         query: [B, N, T, d].
         keys: [B, N, L n, d].
         values: [B, N, L n, d].
-        mask: True at keys that may be seen, one at least of each group, [B, L, n].
+        mask: True at valid keys, at least one in each group, [B, L, n].
         shares: weights of the groups, [B, N, T, L].
 
     Returns:

@@ -33,45 +33,45 @@ MULTI_NEWS = DecodingOptions(
 class GraphSum(SequenceToSequence):
     """Paragraphs, a graph between them, and a decoder that moves in the graph.
 
-    Loss terms: `nll`, the mean over each summary of -log P(y_t), weighs 1 - epsilon; `smoothing`, the mean over the
-    summary and over the vocabulary of -log P(v), weighs epsilon: together label smoothing.
+    Loss terms: `nll`, the mean over each summary of -log P(y_t), with weight 1 - epsilon, and `smoothing`, the mean
+    over the summary and the vocabulary of -log P(v), with weight epsilon; together they are label smoothing.
 
-    The paper's baselines are one flag away: `encoder: hierarchical`, `encoder: flat`, and `graph: none` of the data (or
-    both `graph_encoder` and `graph_decoder` false) for GraphSum without a graph.
+    The paper's baselines: `encoder: hierarchical`, `encoder: flat`, and `graph: none` of the data (or `graph_encoder`
+    and `graph_decoder` false) for GraphSum without a graph.
 
     Args:
         vocab_size: V, of source, target and output, which share their embedding.
-        checkpoint: Hugging Face name or folder of a pretrained encoder, or `minilm`; it reads the concatenated
-            paragraphs in windows, in the token layers' stead. Data and model are to be given the same one.
-        freeze_checkpoint: leave it as it is.
-        encoder_window: tokens that it reads at once, special ones included; the number of its positions (512 of
-            MiniLM and BERT) if not given.
-        encoder_learning_rate: its peak rate; the default is the paper's, 0.002 x 20,000^-0.5.
-        encoder_warmup_steps: steps over which its rate rises; it falls with step^-0.5 from there on.
+        checkpoint: Hugging Face name or folder of a pretrained encoder, or `minilm`, which replaces the token layers
+            and reads the concatenated paragraphs in windows. The DataModule needs the same one.
+        freeze_checkpoint: do not train it.
+        encoder_window: number of tokens of a window, special tokens included; by default its number of positions (512
+            for MiniLM and BERT).
+        encoder_learning_rate: its peak learning rate; by default that of the paper, 0.002 x 20,000^-0.5.
+        encoder_warmup_steps: warm-up steps of its learning rate, which then decreases with step^-0.5.
         encoder: `graph`, `hierarchical` or `flat`.
         hidden_size: D.
         heads: N.
-        inner_size: of the feed-forward networks.
-        token_layers: within paragraphs (`flat`: over all tokens).
-        paragraph_layers: over paragraphs.
-        decoder_layers: of the decoder.
-        dropout: of embeddings, attention weights, feed-forward networks, and what is added to a residual.
-        norm: `pre` as released, `post` as printed.
-        sigma: of the graph's bias -(1 - G)^2 / (2 sigma^2).
-        learn_sigma: learn it, one for each layer.
-        sigma_learning_rate: constant rate of its logarithm; that of all else if not given, which moves it by little.
-        graph_encoder: the graph biases the encoder.
-        graph_decoder: the graph biases the decoder.
-        paragraph_positions: half of a token's position vector is that of its paragraph.
-        multi_head_pooling: tokens to a paragraph's vector by attention; otherwise their mean.
+        inner_size: width inside the feed-forward networks.
+        token_layers: number of layers within paragraphs (`flat`: over all tokens).
+        paragraph_layers: number of layers over paragraphs.
+        decoder_layers: number of layers of the decoder.
+        dropout: dropout of embeddings, attention weights, feed-forward networks and residual branches.
+        norm: `pre` as in the released code, `post` as in the paper.
+        sigma: width of the bias by the graph, -(1 - G)^2 / (2 sigma^2).
+        learn_sigma: learn sigma, one for each layer.
+        sigma_learning_rate: constant learning rate of log sigma; by default that of other parameters, which is small.
+        graph_encoder: whether the graph biases the encoder.
+        graph_decoder: whether the graph biases the decoder.
+        paragraph_positions: whether half of the position embedding encodes the position of the paragraph.
+        multi_head_pooling: pool the tokens of a paragraph by attention; otherwise by their mean.
         label_smoothing: epsilon.
-        learning_rate: factor of the Noam schedule of all else, where the command line names no other optimizer.
-        warmup_steps: of the Noam schedule.
-        decoding: how summaries are decoded; that of the paper for Multi-News if not given.
-        val_summaries: validation documents that are summarized at each validation in training; -1 for all.
+        learning_rate: factor of the Noam schedule of other parameters; not used if the config names an optimizer.
+        warmup_steps: warm-up steps of the Noam schedule.
+        decoding: decoding options; by default those of the paper for Multi-News.
+        val_summaries: number of validation documents summarized at each validation during training; -1 for all.
 
     Raises:
-        ValueError: if a size does not fit another, or an option has none of its values.
+        ValueError: if sizes do not match, or an option has an invalid value.
     """
 
     batch_type = GraphSumBatch
@@ -129,11 +129,11 @@ class GraphSum(SequenceToSequence):
         )  # fmt: skip
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """Adam (0.9, 0.998): the Noam schedule, and for a pretrained encoder a rate and a warm-up of its own.
+        """Return Adam (0.9, 0.998) with the Noam schedule, and a separate schedule for a pretrained encoder.
 
-        The paper does the same: "different optimizers for the pretrained part and other parts" (Li et al. 2020, section
-        3.1), as Liu and Lapata (2019). At the rate of a decoder from scratch, all states of a pretrained encoder
-        become one vector within some steps.
+        So do the paper, "different optimizers for the pretrained part and other parts" (Li et al. 2020, section 3.1),
+        and Liu and Lapata (2019). With the learning rate of the decoder, all states of a pretrained encoder collapse to
+        one vector within some steps.
         """
         pretrained, rest = split_parameters(self, self.network.pretrained)
         sigmas = []
@@ -160,9 +160,9 @@ class GraphSum(SequenceToSequence):
             checkpoint["encoder_window"] = self.network.pretrained.window
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """As in `Summarizer`; the label smoothing is this run's, which may be another than that of the weights.
+        """Restore as `Summarizer` does, but with the label smoothing of this run.
 
-        Runs from before there was an argument `encoder_window` read windows of 256 tokens, and go on doing so.
+        Runs of versions without `encoder_window` keep their window of 256 tokens.
         """
         label_smoothing_weights = dict(self.loss_weights)
         super().on_load_checkpoint(checkpoint)
@@ -175,16 +175,16 @@ class GraphSum(SequenceToSequence):
         """Write a pretrained encoder and its tokenizer to `folder`/encoder, as Hugging Face does."""
         if self.network.pretrained is None:
             return {}
-        save_pretrained(folder / "encoder", self.network.pretrained.model, self.text)
+        save_pretrained(folder / "encoder", self.network.pretrained.model, self.tokenizer)
         return {"checkpoint": "encoder"}
 
     # Training ----------------------------------------------------------------------------------------------------
 
     def source(self, batch: GraphSumBatch) -> Source:
-        """The documents of a batch.
+        """Return the encoder input of a batch.
 
         Raises:
-            ValueError: if the graph has another size than there are paragraphs; with the documents' ids.
+            ValueError: if the graph does not have the size of the paragraphs; the message has the ids of the documents.
         """
         size = [*batch.source.shape[:2], batch.source.shape[1]]
         if list(batch.graph.shape) != size:
@@ -192,13 +192,13 @@ class GraphSum(SequenceToSequence):
         return Source(batch.source, batch.source_mask, batch.graph, batch.places, batch.lengths)
 
     def _output_layer(self) -> tuple[Tensor, Tensor]:
-        """Weight [words, D] and bias [words] of the text's words; rows behind the last one are no words."""
+        """Return weight [words, D] and bias [words] of the output layer, for the tokens of the tokenizer only."""
         layer = (self.network.embedding.weight, self.network.output_bias)
-        words = self.vocab_size if self.text is None else len(self.text)
+        words = self.vocab_size if self.tokenizer is None else len(self.tokenizer)
         return layer if words == self.vocab_size else (layer[0][:words], layer[1][:words])
 
     def _features(self, batch: GraphSumBatch, inputs: Tensor, rows: Tensor) -> Tensor:
-        """The decoder's features of inputs [B, K, T] at flat positions rows [N]: [N, D]."""
+        """Return decoder features of inputs [B, K, T] at the flat positions `rows` [N], [N, D]."""
         memory = self.network.encode(self.source(batch))
         return self.network.decode(inputs, memory).flatten(0, 2)[rows]
 
@@ -228,7 +228,7 @@ class GraphSum(SequenceToSequence):
     def _step(
         self, tokens: Tensor, state: State, memory: State, count: int | None, layer: VocabularySlices | None = None
     ) -> tuple[Tensor | None, Tensor, State]:
-        """`decoding.Step` of the network, the keys and values of what was written being the state."""
+        """`decoding.Step` of the network, whose state is the keys and values of previous positions."""
         past = [KeyValues(state[f"keys{n}"], state[f"values{n}"]) for n in range(len(state) // 2)]
         features, past = self.network.step(tokens, past, Memory.of(memory))                  # [B, K, D]
         return *self._scored(features, count, layer), as_state(past)
@@ -254,18 +254,18 @@ class GraphSum(SequenceToSequence):
         """Sentences of generated ids, each with the positions of its tokens; sentences without text are left out."""
         groups: list[list[int]] = [[]]
         for place, token in enumerate(ids):
-            if token == self.text.sentence:
+            if token == self.tokenizer.sentence:
                 groups.append([])
             else:
                 groups[-1].append(place)
-        found = [(self.text.decode([ids[place] for place in group]), group) for group in groups]
-        return [(sentence, group) for sentence, group in found if sentence]
+        decoded = [(self.tokenizer.decode([ids[place] for place in group]), group) for group in groups]
+        return [(sentence, group) for sentence, group in decoded if sentence]
 
     def _kept(self, samples: Samples) -> list[list[list[int]]]:
         """Ids up to the lengths, without the end symbol, of each sample [B][K]."""
         lengths = samples.lengths.tolist()
         return [
-            [[token for token in ids[:length] if token != self.text.stop] for ids, length in zip(*row)]
+            [[token for token in ids[:length] if token != self.tokenizer.stop] for ids, length in zip(*row)]
             for row in zip(samples.tokens.tolist(), lengths)
         ]
 
@@ -275,26 +275,26 @@ class GraphSum(SequenceToSequence):
         return [[" ".join(sentence for sentence, _ in self.sentences(ids)) for ids in row] for row in kept]
 
     def source_ids(self, batch: GraphSumBatch) -> Tensor:
-        """The paragraphs' ids one after the other, [B, S]."""
+        """Return the ids of the concatenated paragraphs, [B, S]."""
         source = self.source(batch)
-        return source.in_a_row(batch.source).masked_fill(~source.row_mask(), self.text.pad)
+        return source.in_a_row(batch.source).masked_fill(~source.row_mask(), self.tokenizer.pad)
 
     def paragraph_attention(self, batch: GraphSumBatch, samples: Samples) -> Tensor:
-        """How much each token of samples looked at each paragraph, mean over layers and heads: [B, K, T, L]."""
+        """Return the attention of each token to each paragraph, averaged over layers and heads, [B, K, T, L]."""
         with evaluating(self):
             return self.network.paragraph_attention(self.decoder_inputs(samples.tokens), self.source(batch))
 
     def summarize(self, batch: GraphSumBatch) -> list[Summary]:
-        """The best hypothesis of each document as sentences; `extra` has how much each looked at each paragraph."""
+        """Return the best hypothesis of each document, with the attention of its sentences to paragraphs in `extra`."""
         hypotheses = self.generate(batch, self.decoding)
         best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])
         looked = self.paragraph_attention(batch, best)[:, 0].float().cpu()                   # [B, T, L]
         sizes = batch.source_mask.any(-1).sum(1).tolist()
         summaries = []
         for b, (ids,) in enumerate(self._kept(best)):
-            found = self.sentences(ids)
-            rows = [looked[b, group, : sizes[b]].mean(0).tolist() for _, group in found]
-            sentences = [sentence for sentence, _ in found]
+            sentences_and_groups = self.sentences(ids)
+            rows = [looked[b, group, : sizes[b]].mean(0).tolist() for _, group in sentences_and_groups]
+            sentences = [sentence for sentence, _ in sentences_and_groups]
             extra = {"paragraph_attention": [[round(share, 4) for share in row] for row in rows]}
             summaries.append(Summary(batch.ids[b], sentences, batch.references[b], extra=extra))
         return summaries

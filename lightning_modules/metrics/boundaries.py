@@ -8,10 +8,10 @@ from torchmetrics import Metric
 
 
 class BoundaryF1(Metric):
-    """Precision, recall and F1 x 100 of the places where segments begin, over all texts together.
+    """Precision, recall and F1 x 100 of segment boundaries, micro-averaged over all texts.
 
-    `f1` counts all boundaries, as published figures of EDU segmentation do; `inner_f1` leaves out those that were given
-    (the first words of gold sentences), which no segmenter can miss.
+    `f1` counts all boundaries, as in published results of EDU segmentation; `inner_f1` leaves out boundaries that are
+    known in advance (the first words of gold sentences).
     """
 
     full_state_update = False
@@ -22,12 +22,12 @@ class BoundaryF1(Metric):
             self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, found: Collection[Hashable], gold: Collection[Hashable], given: Collection[Hashable] = ()) -> None:
-        """Adds a text.
+        """Add a text.
 
         Args:
-            found: places where a segment was found to begin (words, or characters).
-            gold: where they do begin.
-            given: those of them that were no question.
+            found: predicted beginnings of segments, as indices of words or characters.
+            gold: gold beginnings.
+            given: beginnings that are known in advance.
         """
         found, gold, given = set(found), set(gold), set(given)
         for prefix, f, g in (("", found, gold), ("inner_", found - given, gold - given)):
@@ -35,7 +35,7 @@ class BoundaryF1(Metric):
                 setattr(self, prefix + name, getattr(self, prefix + name) + len(places))
 
     def compute(self) -> dict[str, Tensor]:
-        """precision, recall, f1, inner_precision, inner_recall, inner_f1; 100 for nothing found where nothing was."""
+        """Return precision, recall, f1, inner_precision, inner_recall, inner_f1; 100 if there is no boundary."""
         scores = {}
         for prefix in ("", "inner_"):
             hits, found, gold = (getattr(self, prefix + name).double() for name in ("hits", "found", "gold"))

@@ -8,12 +8,12 @@ from torchmetrics import Metric
 
 KINDS = ("labelled", "summed")
 BINS, FLOOR = 15, 0.01
-_LEVELS = 1024  # of sqrt(p): a value that is stored in one byte, 255 sqrt(p), has a level of its own
+_LEVELS = 1024  # levels of sqrt(p), so that values stored in one byte, 255 sqrt(p), have distinct levels
 _SLACK = 1e-4  # rounding beyond 0 and 1
 
 
 class LDDCalibration(Metric):
-    """How far p(a is the nucleus of b under l) is what the gold tree says in so many cases.
+    """Calibration of p(a is the nucleus of b under l) against gold trees.
 
     Cells are compared with the LDD y of the gold tree, zeros and ones (Guo et al. 2017, equation 3; Brier 1950):
 
@@ -23,22 +23,22 @@ class LDDCalibration(Metric):
     Two kinds of cells: `labelled`, one for each ordered pair and relation; `summed`, one for each ordered pair, with
     p(a is the nucleus of b) = sum over l of p(a, b, l), at most 1. Four ways to bin, `KIND/NAME` in `compute`:
 
-    - `ece`: `bins` bins of equal width over [0, 1], all cells. Most cells are near zero, and most is near zero then.
-    - `ece_mass`: bins of like number of cells, as far as equal values, which stay together, let.
-    - `ece_probable`, `ece_mass_probable`: the same over the cells with p >= `floor` alone.
+    - `ece`: `bins` bins of equal width over [0, 1], all cells. It is small, because most cells are near zero.
+    - `ece_mass`: bins with equal numbers of cells, except that equal values share a bin.
+    - `ece_probable`, `ece_mass_probable`: the same for cells with p >= `floor`.
 
-    Besides, `KIND/brier`. NaN where there is no cell. The state is sums a level of p, finer than any bin: the result
-    does not depend on how documents are spread over processes.
+    There is also `KIND/brier`. Values are NaN if there is no cell. The state has sums for each level of p, finer than
+    bins, so that the result does not depend on the distribution of documents over processes.
 
     Args:
         bins: number of bins M.
-        floor: least p of a probable cell.
+        floor: smallest p of a probable cell.
 
     Attributes:
-        levels: of each kind and level of p: number of cells, sum of p, sum of y, [2, 3, B], double precision.
+        levels: number of cells, sum of p and sum of y for each kind and level of p, [2, 3, B], double precision.
 
     Raises:
-        ValueError: if there is no bin or the floor is no probability; in `update`, see there.
+        ValueError: if there is no bin or `floor` is not a probability; in `update`, see there.
     """
 
     is_differentiable = False
@@ -59,37 +59,40 @@ class LDDCalibration(Metric):
         self._documents: list[Tensor] = []
 
     def update(self, p: Tensor, target: Tensor, banded: bool = True) -> None:
-        """Adds a document.
+        """Add a document.
 
         Args:
-            p: its LDD, a band [E, 2b + 1, R] whose column b + d is the pair (a, a + d), or dense, [E, E, R]. What
-                stands on the diagonal and outside the document is not read.
-            target: the LDD of its gold tree with the same `rows`, in the same form.
-            banded: which of the two forms it is.
+            p: its LDD, as a band [E, 2b + 1, R] whose column b + d is the pair (a, a + d), or dense, [E, E, R]. Values
+                on the diagonal and outside the document are ignored.
+            target: LDD of its gold tree with the same `rows`, in the same form.
+            banded: whether both are bands.
 
         Raises:
-            ValueError: if the shapes are wrong or differ, or a value is no probability.
+            ValueError: if shapes are wrong or differ, or a value is not a probability.
         """
         within = pairs_within(p.shape, banded).to(p.device)
         if p.shape != target.shape:
             raise ValueError(f"the LDD is {list(p.shape)}, that of the gold tree {list(target.shape)}")
-        found, truth = (values[within].double().to(self.device) for values in (p, target))   # [P, R]
-        if not ((found >= -_SLACK) & (found <= 1 + _SLACK)).all():  # so written, NaN fails too
-            raise ValueError(f"an LDD holds probabilities, got values from {found.min():.4g} to {found.max():.4g}")
-        found = found.clamp(0, 1)
+        predicted, truth = (values[within].double().to(self.device) for values in (p, target))   # [P, R]
+        if not ((predicted >= -_SLACK) & (predicted <= 1 + _SLACK)).all():  # so written, NaN fails too
+            low, high = float(predicted.min()), float(predicted.max())
+            raise ValueError(f"an LDD holds probabilities, got values from {low:.4g} to {high:.4g}")
+        predicted = predicted.clamp(0, 1)
         # rounding to a byte may bring a sum above 1
-        cells = (found.flatten(), truth.flatten()), (found.sum(-1).clamp(max=1), truth.sum(-1))
+        cells = (predicted.flatten(), truth.flatten()), (predicted.sum(-1).clamp(max=1), truth.sum(-1))
         squares = torch.stack([((mine - gold) ** 2).sum() for mine, gold in cells])
         for kind, (mine, gold) in enumerate(cells):
             level = torch.bucketize(mine, self.edges.to(self.device), right=True)
             self.levels[kind].index_add_(1, level, torch.stack([torch.ones_like(mine), mine, gold]))
         self.squares += squares
-        self.pairs += len(found)
-        self._documents.append(torch.cat([squares, squares.new_full((1,), len(found))]).cpu())
+        self.pairs += len(predicted)
+        self._documents.append(torch.cat([squares, squares.new_full((1,), len(predicted))]).cpu())
 
     def per_document(self) -> Tensor:
-        """Of the documents that `update` got on this process, for a bootstrap: sums of (p - y)^2 of the two kinds, and
-        number of pairs, [D, 3]."""
+        """Return the sums of (p - y)^2 of both kinds and the number of pairs for each document of this process, [D, 3].
+
+        They are the input of a bootstrap over documents.
+        """
         return torch.stack(self._documents) if self._documents else torch.zeros(0, 3, dtype=torch.float64)
 
     def reset(self) -> None:
@@ -111,15 +114,15 @@ class LDDCalibration(Metric):
         return scores
 
     def reliability(self, kind: str, floor: float = 0.0, mass: bool = False) -> Tensor:
-        """The bins of one kind of cells: number of cells, mean p, share that is true; NaN for an empty bin's, [M, 3].
+        """Return number of cells, mean p and fraction of true cells for each bin, NaN for empty bins, [M, 3].
 
         Args:
             kind: `labelled` or `summed`.
-            floor: cells below it are left out; 0 or the metric's own.
-            mass: whether bins are of like number of cells, and not of equal width.
+            floor: cells below it are left out; 0 or the `floor` of the metric.
+            mass: whether bins have equal numbers of cells instead of equal width.
 
         Raises:
-            ValueError: for another kind or floor.
+            ValueError: for any other kind or floor.
         """
         if kind not in KINDS or floor not in (0.0, self.floor):
             raise ValueError(f"{kind!r} from {floor} on: take one of {', '.join(KINDS)}, and 0 or {self.floor}")
@@ -136,10 +139,10 @@ class LDDCalibration(Metric):
 
 
 def pairs_within(shape: torch.Size, banded: bool) -> Tensor:
-    """Which entries of an LDD are pairs of two EDUs of the document: bool [E, 2b + 1], or [E, E] where it is dense.
+    """Return which entries of an LDD are pairs of two EDUs of the document, bool [E, 2b + 1], or [E, E] if dense.
 
     Raises:
-        ValueError: if it is no shape of an LDD.
+        ValueError: if the shape is not that of an LDD.
     """
     if len(shape) != 3 or (shape[1] % 2 == 0 if banded else shape[0] != shape[1]):
         raise ValueError(f"an LDD is {'[E, 2b + 1, R]' if banded else '[E, E, R]'}, got {list(shape)}")

@@ -1,4 +1,4 @@
-"""How much of a summary is its own: novel n-grams and sentences, extractive fragments, repetition."""
+"""Novelty of summaries: novel n-grams and sentences, extractive fragments, repetition."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,11 +12,11 @@ Encoded = list[list[int]]
 
 
 class Extraction(NamedTuple):
-    """How a summary is cut from its source (Grusky et al. 2018, equations 1 to 3).
+    """Extractiveness of a summary (Grusky et al. 2018, equations 1 to 3).
 
     Attributes:
-        coverage: share of the summary's words that lie in a fragment of the source, in [0, 1].
-        density: mean over the summary's words of the length of their fragment, sum_f |f|^2 / |S|, in words.
+        coverage: fraction of the words of the summary in a fragment of the source, in [0, 1].
+        density: mean length of the fragment of each word of the summary, sum_f |f|^2 / |S|, in words.
         compression: words of the source for each word of the summary.
     """
 
@@ -28,10 +28,10 @@ class Extraction(NamedTuple):
 def novelty(
     summary: Sentences, source: Sentences, orders: Sequence[int] = ORDERS, tokenizer: str = "unicode"
 ) -> dict[str, float | None]:
-    """Shares of a summary's n-grams and sentences that its source lacks (See et al. 2017, section 6.2).
+    """Return the fractions of n-grams and sentences of a summary that its source lacks (See et al. 2017, section 6.2).
 
-    Every occurrence in the summary counts. N-grams are taken within sentences: one that spans two sentences would be
-    new as soon as sentences are dropped. A sentence is new if no sentence of the source has exactly its words.
+    Every occurrence in the summary counts. N-grams do not cross sentences, because they would be novel as soon as a
+    sentence is left out. A sentence is novel if no sentence of the source has exactly the same words.
 
     Args:
         summary: its sentences.
@@ -49,7 +49,7 @@ def novelty(
 def repetition(
     summary: Sentences, orders: Sequence[int] = ORDERS, tokenizer: str = "unicode"
 ) -> dict[str, float | None]:
-    """Shares of a summary's n-grams and sentences that it has already had (See et al. 2017, figure 4).
+    """Return the fractions of repeated n-grams and sentences of a summary (See et al. 2017, figure 4).
 
     Returns:
         "repeated_1" (and so on, by order) and "repeated_sentences", 1 - distinct / all, in [0, 1); None where the
@@ -66,27 +66,27 @@ def repeated_ngrams(words: list[str], size: int = 3) -> float:
 
 
 def extraction(summary: Sentences, source: Sentences, tokenizer: str = "unicode") -> Extraction | None:
-    """Coverage, density and compression of a summary; None if it has no word."""
+    """Return coverage, density and compression of a summary; None if it has no words."""
     encode = vocabulary(stem=False, tokenizer=tokenizer).encode
     return extraction_of_ids([encode(sentence) for sentence in summary], [encode(sentence) for sentence in source])
 
 
 def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, int, int]]:
-    """Extractive fragments of a summary, greedily from its start (Grusky et al. 2018, figure 2).
+    """Return the extractive fragments of a summary, greedily from its start (Grusky et al. 2018, figure 2).
 
-    At each word the longest run of the source that starts with it is taken, the first of equals. As in the paper the
-    search goes on behind a run, so that a longer one that begins inside a shorter one is missed.
+    At each word, the longest matching sequence of the source is taken, the first of several. As in the paper, the
+    search continues after it, so that a longer one that begins inside a shorter one is missed.
 
     Args:
         summary, source: tokens.
 
     Returns:
-        Of each fragment its start in the summary, its start in the source and its length.
+        Start in the summary, start in the source, and length of each fragment.
     """
     places: dict[Any, list[int]] = {}
     for place, token in enumerate(source):
         places.setdefault(token, []).append(place)
-    found, start = [], 0
+    result, start = [], 0
     while start < len(summary):
         longest, best, behind = 0, 0, 0
         for place in places.get(summary[start], ()):
@@ -97,9 +97,9 @@ def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, 
             if length > longest:
                 longest, best = length, place
         if longest:
-            found.append((start, best, longest))
+            result.append((start, best, longest))
         start += max(longest, 1)
-    return found
+    return result
 
 
 def _run(summary: Sequence[Any], source: Sequence[Any], start: int, place: int) -> int:
@@ -131,7 +131,7 @@ def novelty_of_ids(summary: Encoded, source: Encoded, orders: Sequence[int]) -> 
 def repetition_of_ids(summary: Encoded, orders: Sequence[int]) -> dict[str, float | None]:
     units = {str(n): _ngrams(summary, n) for n in orders}
     units["sentences"] = [tuple(sentence) for sentence in summary if sentence]
-    return {f"repeated_{kind}": 1 - len(set(found)) / len(found) if found else None for kind, found in units.items()}
+    return {f"repeated_{kind}": 1 - len(set(ids)) / len(ids) if ids else None for kind, ids in units.items()}
 
 
 def extraction_of_ids(summary: Encoded, source: Encoded) -> Extraction | None:

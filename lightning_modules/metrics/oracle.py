@@ -1,4 +1,4 @@
-"""What is to be extracted: greedy oracle summaries, and each sentence's own ROUGE."""
+"""Oracle extraction: greedy oracle summaries, and ROUGE of single sentences."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -7,11 +7,11 @@ from typing import NamedTuple
 from lightning_modules.metrics.rouge_counts import count, score_of
 from lightning_modules.metrics.rouge_words import vocabulary
 
-Grams = dict  # n-gram -> how often
+Grams = dict  # n-gram -> count
 
 
 class _Target(NamedTuple):
-    """A reference: its n-grams, its size, and what each sentence has of them."""
+    """A reference: its n-grams, its size, and the n-grams that each sentence shares with it."""
 
     limits: tuple[Grams, Grams]
     size: int
@@ -21,20 +21,21 @@ class _Target(NamedTuple):
 def greedy_oracle(
     sentences: Sequence[str], references: Sequence[Sequence[str]], k: int | None = None, stem: bool | str = True
 ) -> list[int]:
-    """The greedy extractive oracle: at each step the sentence that raises ROUGE-1 F + ROUGE-2 F most, while one does.
+    """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
-    Nallapati et al. 2017, with Liu and Lapata's (2019) sum of the two scores. The chosen sentences are scored in the
-    document's order, bigrams run over their ends, as in ROUGE; of equals the first is taken. With several references
-    the sum is the highest of any one. Only what a sentence adds to the counts is counted, not the whole set anew.
+    It stops when no sentence raises the score. The method is that of Nallapati et al. 2017, with the sum of scores of
+    Liu and Lapata (2019). Selected sentences are scored in the order of the document, with bigrams across sentences as
+    in ROUGE; ties go to the first sentence. With several references, the best one counts. Counts are updated
+    incrementally.
 
     Args:
-        sentences: of the document.
+        sentences: sentences of the document.
         references: at least one, each a list of sentences.
-        k: at most so many sentences; None leaves the number to the score.
+        k: maximal number of sentences; None for no limit.
         stem: as in `rouge_scores`.
 
     Returns:
-        Indices in the document's order; none if no sentence shares a word with a reference.
+        Indices in the order of the document; empty if no sentence shares a word with a reference.
     """
     words = vocabulary(stem)
     words.bound()
@@ -45,7 +46,7 @@ def greedy_oracle(
     hits = [(0, 0) for _ in targets]
     chosen: list[int] = []
     size, best = 0, 0.0
-    # a sentence without a word changes nothing, and one with none of a reference's words only lowers the score
+    # A sentence without words changes nothing, and one that shares no word with a reference only lowers the score.
     rest = [i for i in range(len(encoded)) if any(target.found[i][0] for target in targets)]
     while rest and (k is None or len(chosen) < k):
         leader = None
@@ -77,13 +78,12 @@ def sentence_scores(
     variants: Sequence[str] = ("rouge1", "rouge2"),
     stem: bool | str = True,
 ) -> list[float]:
-    """The mean of some ROUGE F of each sentence alone, in [0, 1]; with several references the best one's.
+    """Return the mean of several ROUGE F scores for each sentence alone, in [0, 1]; the best reference counts.
 
     Args:
-        sentences: or other texts, each scored on its own.
-        references: each a list of sentences.
-        variants: as in `rouge_scores`.
-        stem: the same.
+        sentences: texts to score separately.
+        references: references, each a list of sentences.
+        variants, stem: as in `rouge_scores`.
     """
     return text_scores([[sentence] for sentence in sentences], references, variants, stem)
 
@@ -94,7 +94,7 @@ def text_scores(
     variants: Sequence[str] = ("rouge1", "rouge2", "rougeL"),
     stem: bool | str = True,
 ) -> list[float]:
-    """The mean of some ROUGE F of each text, a list of sentences, in [0, 1]; with several references the best one's."""
+    """Like `sentence_scores`, for texts that are lists of sentences."""
     words = vocabulary(stem)
     words.bound()
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
@@ -111,8 +111,8 @@ def text_scores(
 
 def _target(tokens: list[int], encoded: list[list[int]]) -> _Target:
     limits = _counted(tokens), _counted(pairwise(tokens))
-    found = [(_counted(s, limits[0].__contains__), _counted(pairwise(s), limits[1].__contains__)) for s in encoded]
-    return _Target(limits, len(tokens), found)
+    sentences = [(_counted(s, limits[0].__contains__), _counted(pairwise(s), limits[1].__contains__)) for s in encoded]
+    return _Target(limits, len(tokens), sentences)
 
 
 def _counted(grams, wanted: Callable | None = None) -> Grams:
@@ -166,5 +166,5 @@ def _add(target: _Target, have: tuple[Grams, Grams], index: int, borders: list) 
 
 
 def _f1(hits: int, predicted: int, reference: int, n: int) -> float:
-    """F1 of texts of so many words."""
+    """Return F1 from hits and the sizes of both texts."""
     return 2 * hits / max(predicted + reference - 2 * (n - 1), 1)

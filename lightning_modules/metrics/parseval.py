@@ -25,30 +25,29 @@ def parseval_counts(
     predicted_starts: Sequence[int] | None = None,
     target_starts: Sequence[int] | None = None,
 ) -> Tensor:
-    """What Parseval counts in one document.
+    """Return the counts of Parseval for one document.
 
-    - `original` (Morey et al. 2017): the internal nodes of the binary trees, the root among them, once each, with
-      their nuclearity and relation. n EDUs give n - 1 nodes.
-    - `rst` (Marcu 2000): all nodes but the root, the leaves among them, each with what it is to its parent: nucleus or
-      satellite; the relation of a satellite or of a nucleus among nuclei, `span` for a single nucleus. n EDUs give
-      2n - 2 nodes, and n of them match by themselves where both trees stand on the same EDUs: figures are higher.
+    - `original` (Morey et al. 2017): the internal nodes of the binary trees, including the root, with nuclearity and
+      relation. n EDUs have n - 1 nodes.
+    - `rst` (Marcu 2000): all nodes but the root, including leaves, each with its role in its parent (nucleus or
+      satellite) and relation (`span` for a single nucleus). n EDUs have 2n - 2 nodes, n of which always match if both
+      trees have the same EDUs, so that scores are higher.
 
-    Trees over different segmentations of a text are compared by characters: a node is where its first EDU begins and
-    where the EDU behind its last one begins. Nodes that occur twice in a tree, as none should, count as often as they
-    occur in both.
+    Trees over different segmentations of a text are compared by characters: a node is identified by the first character
+    of its first EDU and that of the EDU after its last one.
 
     Args:
         predicted: nodes of the predicted tree, in any order; none for a single EDU.
         target: nodes of the true tree.
         variant: `original` or `rst`.
-        predicted_starts: where each predicted EDU begins in the text; needed if the EDUs are not the true ones.
-        target_starts: where each true EDU begins.
+        predicted_starts: first character of each predicted EDU; needed if EDUs differ from the true ones.
+        target_starts: first character of each true EDU.
 
     Returns:
         Matching nodes on the levels S, N, R and F, predicted nodes, true nodes: [6], int64.
 
     Raises:
-        ValueError: for an unknown variant, nodes that cannot be a binary tree, trees over different numbers of EDUs
+        ValueError: for an unknown variant, nodes that are not a binary tree, trees over different numbers of EDUs
             without `starts`, or `starts` of another length.
     """
     if variant not in VARIANTS:
@@ -71,7 +70,7 @@ def parseval_counts(
 def parseval_scores(counts: Tensor) -> Tensor:
     """Micro-averaged F1 x 100 of summed counts, 2 matches / (predicted + true nodes): [..., 6] -> [..., 4] (S N R F).
 
-    NaN where no tree has a node: documents of one EDU have no structure to be right or wrong about.
+    NaN if no tree has a node, that is, if all documents have one EDU.
     """
     return 200.0 * counts[..., :4] / (counts[..., 4:5] + counts[..., 5:6])
 
@@ -79,16 +78,16 @@ def parseval_scores(counts: Tensor) -> Tensor:
 class Parseval(Metric):
     """Parseval F1 x 100, micro-averaged over the nodes of all documents.
 
-    Keys say which Parseval it is: `original_parseval/S`, `/N`, `/R`, `/F`, and `rst_parseval/...`. The two differ by
-    some ten to twenty points on the same trees and must not be compared with each other.
+    Keys name the variant: `original_parseval/S`, `/N`, `/R`, `/F`, and `rst_parseval/...`. The two differ by ten to
+    twenty points on the same trees and must not be compared with each other.
 
     Args:
         variants: `original` (Morey et al. 2017), `rst` (Marcu 2000), or both; see `parseval_counts`.
 
-    The state is a sum of integers: the result does not depend on how documents are spread over processes.
+    The state is a sum of integers, so that the result does not depend on the distribution over processes.
 
     Attributes:
-        totals: what `parseval_counts` gives, summed over documents: [V, 6], int64.
+        totals: `parseval_counts` of each variant, summed over documents, [V, 6], int64.
 
     Raises:
         ValueError: for an unknown variant; in `update` as `parseval_counts`.
@@ -113,7 +112,7 @@ class Parseval(Metric):
         predicted_starts: Sequence[int] | None = None,
         target_starts: Sequence[int] | None = None,
     ) -> None:
-        """Adds a document; arguments as in `parseval_counts`."""
+        """Add a document; arguments as in `parseval_counts`."""
         rows = [
             parseval_counts(predicted, target, variant, predicted_starts, target_starts) for variant in self.variants
         ]
@@ -122,7 +121,7 @@ class Parseval(Metric):
         self._documents.append(counts)
 
     def per_document(self) -> Tensor:
-        """Counts of the documents that `update` got on this process, for a bootstrap: [D, V, 6], int64."""
+        """Return the counts of each document of this process, for a bootstrap, [D, V, 6], int64."""
         empty = torch.zeros(0, len(self.variants), 6, dtype=torch.int64)
         return torch.stack(self._documents) if self._documents else empty
 
@@ -147,10 +146,10 @@ def original_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 
 
 def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
-    """First and last EDU of each node but the root, whether it is nucleus or satellite, and its relation to its parent.
+    """Return first and last EDU, nuclearity and relation to the parent for each node but the root.
 
     Raises:
-        ValueError: if a nuclearity is none of NS, SN, NN.
+        ValueError: if a nuclearity is not NS, SN or NN.
     """
     brackets = []
     for start, split, end, nuclearity, relation in nodes:
@@ -162,7 +161,7 @@ def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 
 
 def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | None, whose: str) -> list[Bracket]:
-    """Brackets in characters instead of EDUs, if `starts` says where each EDU begins; the text's ends are infinite."""
+    """Convert brackets from EDUs to characters, if `starts` is given; the ends of the text are infinite."""
     if any(not 0 <= first <= last < size for first, last, *_ in brackets):
         raise ValueError(f"the {whose} tree has {size - 1} nodes, which is {size} EDUs, but a node outside of them")
     if starts is None:

@@ -19,8 +19,8 @@ class ScoreList(NamedTuple):
     """Scores x 100 of a set of predictions.
 
     Attributes:
-        corpus: of the whole set: BLEU's and chrF's own corpus score, the others' mean over documents.
-        documents: one a prediction; an empty prediction has 0 and counts.
+        corpus: score of the whole set: the corpus score of BLEU and chrF, the mean over documents of others.
+        documents: score of each prediction; 0 for empty ones.
         signature: how it was computed.
     """
 
@@ -30,7 +30,7 @@ class ScoreList(NamedTuple):
 
 
 def bleu(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]]) -> ScoreList:
-    """BLEU (Papineni et al. 2002) as `sacrebleu` computes it, a summary as one segment; documents with its smoothing.
+    """Return BLEU (Papineni et al. 2002) by `sacrebleu`, with summaries as segments; scores of documents are smoothed.
 
     Raises:
         ModuleNotFoundError: without `sacrebleu`; the message says what to install.
@@ -83,13 +83,13 @@ def bert_score(
     batch_size: int = 64,
     device: str = "cpu",
 ) -> ScoreList:
-    """BERTScore F1 (Zhang et al. 2020) by its authors' `bert-score`, without idf or rescaling; the best reference.
+    """Return BERTScore F1 (Zhang et al. 2020) by `bert-score`, without idf and rescaling, for the best reference.
 
-    `torchmetrics` has a BERTScore too, but up to 1.9 it pairs texts wrongly when their lengths differ in order.
+    `torchmetrics` up to 1.9 pairs texts incorrectly if their lengths differ in order.
 
     Args:
-        model: a folder, or a name on the hub, which is downloaded then.
-        layer: hidden layer that is compared; None for the authors' choice, or the last of a model they do not list.
+        model: folder, or name on the hub, which is downloaded.
+        layer: hidden layer; None for the choice of the authors, or the last layer of models that they do not list.
 
     Raises:
         ModuleNotFoundError: without `bert-score`; the message says what to install.
@@ -106,8 +106,8 @@ def bert_score(
     scores = [0.0] * len(texts)
     if pairs:
         scorer = library.BERTScorer(model_type=model, num_layers=layer, batch_size=batch_size, device=device)
-        _, _, found = scorer.score([text for _, text, _ in pairs], [target for _, _, target in pairs])
-        for (index, _, _), value in zip(pairs, found.tolist()):
+        _, _, f1 = scorer.score([text for _, text, _ in pairs], [target for _, _, target in pairs])
+        for (index, _, _), value in zip(pairs, f1.tolist()):
             scores[index] = max(scores[index], 100 * value)
     how = f"bertscore|model:{model}|layer:{layer}|idf:no|rescaled:no|refs:best"
     return ScoreList(_mean(scores), scores, f"{how}|bert-score:{metadata.version('bert-score')}")
@@ -124,12 +124,12 @@ def _library(module: str, score: str, extra: str) -> ModuleType:
 def _sacrebleu(
     name: str, of_corpus, of_document, predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]]
 ) -> ScoreList:
-    """Scores of two of sacrebleu's metrics, one for the corpus and one for documents."""
+    """Return the scores of two metrics of sacrebleu, one for the corpus and one for documents."""
     _check(predictions, references)
     texts = [_text(prediction) for prediction in predictions]
     targets = [[_text(target) for target in texts] for texts in references]
     documents = [of_document.sentence_score(text, target).score for text, target in zip(texts, targets)]
-    # sacrebleu takes the first references of all documents, then the second ones, ...; None where one has no more.
+    # sacrebleu takes the first references of all documents, then the second ones, ...; None for missing ones.
     most = max(map(len, targets), default=0)
     streams = [[target[number] if number < len(target) else None for target in targets] for number in range(most)]
     corpus = of_corpus.corpus_score(texts, streams).score if texts else 0.0

@@ -1,4 +1,4 @@
-"""Rewards of self-critical training: how good a written text is, a number a text; for whole batches at once."""
+"""Rewards of generated texts for self-critical training, computed for whole batches."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from lightning_modules.metrics.rouge_words import vocabulary
 
 @dataclass
 class Written:
-    """What rewards are given for: N texts, those of one document side by side.
+    """Input of rewards: N generated texts, those of one document in sequence.
 
     Attributes:
-        ids: of the documents, N.
-        texts: what was written.
-        references: texts of the document's references, a list for each text.
-        sources: texts of the documents; empty where no reward reads them.
+        ids: id of the document of each text, N.
+        texts: generated texts, N.
+        references: list of references of the document of each text.
+        sources: text of the document of each text; empty if no reward needs it.
     """
 
     ids: Sequence[str]
@@ -29,25 +29,25 @@ class Written:
 
 
 class Reward(ABC):
-    """A measure of a text; more is better.
+    """Base class of rewards; higher is better.
 
     Attributes:
-        reads_source: whether it looks at the document, not at the references alone.
+        reads_source: whether the reward needs the document, besides the references.
     """
 
     reads_source = False
 
     @abstractmethod
     def __call__(self, written: Written) -> list[float]:
-        """The reward of each text, N finite numbers."""
+        """Return the reward of each text, N finite numbers."""
 
 
 class RougeReward(Reward):
-    """ROUGE F1 in [0, 1], the best reference counts; 0 where no reference has a word.
+    """ROUGE F1 in [0, 1] with the best reference; 0 if no reference has a word.
 
     Args:
         variant: "rougeL", "rouge1", "rouge2", ...
-        stem, tokenizer: as in `rouge_scores`. As they are, ROUGE-L is what validation logs as rougeL (x 100).
+        stem, tokenizer: as in `rouge_scores`. By default ROUGE-L equals rougeL / 100 in validation.
 
     Raises:
         ValueError: for an unknown variant, stemmer or tokenizer.
@@ -56,7 +56,7 @@ class RougeReward(Reward):
     def __init__(self, variant: str = "rougeL", stem: bool = True, tokenizer: str = "rouge") -> None:
         if variant == "rougeLsum":
             raise ValueError("RougeReward: rougeLsum needs sentences, rewards see whole texts; take rougeL")
-        rouge_scores(["a"], [["a"]], (variant,), stem, tokenizer=tokenizer)  # refuses what is unknown
+        rouge_scores(["a"], [["a"]], (variant,), stem, tokenizer=tokenizer)  # validates the arguments
         self.variant, self.stem, self.tokenizer = variant, stem, tokenizer
 
     def __call__(self, written: Written) -> list[float]:
@@ -123,14 +123,14 @@ class Novelty(Reward):
 
 
 class Mixture(Reward):
-    """sum_i weights[i] rewards[i]: several aims, or a penalty by a negative weight.
+    """Weighted sum of rewards; a negative weight makes a penalty.
 
     Args:
-        rewards: what is mixed.
-        weights: as many; 1 each if not given.
+        rewards: rewards to add.
+        weights: weight of each reward; 1 by default.
 
     Raises:
-        ValueError: if there are none, or not as many weights as rewards.
+        ValueError: if there is no reward, or the number of weights differs.
     """
 
     def __init__(self, rewards: list[Reward], weights: list[float] | None = None) -> None:

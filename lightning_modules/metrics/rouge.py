@@ -25,7 +25,7 @@ def rouge_scores(
     tokenizer: str = "rouge",
     wordnet: str | None = None,
 ) -> dict[str, Score]:
-    """ROUGE of one prediction.
+    """Return the ROUGE scores of one prediction.
 
     ROUGE-N is the clipped overlap of n-grams, ROUGE-L the longest common subsequence of the whole texts, ROUGE-Lsum
     the union of sentence-level subsequences (what ROUGE-1.5.5 calls ROUGE-L). With the defaults and one reference
@@ -36,17 +36,17 @@ def rouge_scores(
         references: each a list of sentences.
         variants: "rouge1", "rouge2", ..., "rougeL", "rougeLsum".
         stem: True for Porter as in `rouge-score`, "perl" for ROUGE-1.5.5's stemmer, False for none (`vocabulary`).
-        multi_reference: what several references give: "best", the highest F of each variant on its own (`rouge-score`);
-            "mean", the means of precision, recall and F; "pooled", recall = sum of hits / sum of the references'
-            units and precision = sum of hits / (references x the prediction's units) (ROUGE-1.5.5 -f A);
-            "best_rouge1", every variant against the reference with the highest ROUGE-1 F (SciTLDR, Cachola et al.
-            2020); "best_recall", the highest recall of each variant (ROUGE-1.5.5 -f B). The first of equals wins.
+        multi_reference: how to combine several references: "best", the highest F of each variant (`rouge-score`);
+            "mean", the means of precision, recall and F; "pooled", recall = sum of hits / sum of the references' units
+            and precision = sum of hits / (references x units of the prediction) (ROUGE-1.5.5 -f A); "best_rouge1",
+            every variant against the reference with the highest ROUGE-1 F (SciTLDR, Cachola et al. 2020);
+            "best_recall", the highest recall of each variant (ROUGE-1.5.5 -f B). Ties go to the first reference.
         tokenizer: "rouge" or "unicode" (`vocabulary`).
         wordnet: folder of WordNet's exception lists, for stem="perl".
 
     Raises:
         ValueError: for an empty reference (with its index), no reference, or an unknown variant or option.
-        TypeError: where a text stands in place of a list of sentences.
+        TypeError: if a text is a string instead of a list of sentences.
     """
     return _scores(prediction, references, variants, multi_reference, vocabulary(stem, tokenizer, wordnet))
 
@@ -83,10 +83,10 @@ def signature(
     wordnet: str | None = None,
     splitter: str = "given",
 ) -> str:
-    """How a score was computed, in one word to print beside it.
+    """Return the signature of a score: how it was computed, in one word.
 
     Args:
-        splitter: who cut the texts into sentences; "given" means that they came as lists.
+        splitter: sentence splitter of the texts; "given" if they were lists of sentences.
 
     Example:
         "rougeLsum|stem:porter|tok:rouge|split:given|refs:best|precis:0.1.0"
@@ -98,7 +98,7 @@ def signature(
 
 @cache
 def _check_options(variants: tuple[str, ...], multi_reference: str) -> None:
-    """Raises a ValueError unless each can be computed."""
+    """Raise a ValueError for unknown variants or options."""
     for variant in variants:
         if not re.fullmatch("rouge([1-9][0-9]*|L|Lsum)", variant):
             raise ValueError(f"unknown ROUGE variant {variant!r}; write rouge1, rouge2, ..., rougeL or rougeLsum")
@@ -129,10 +129,10 @@ def _score_range(
 
 
 def _on_processes(job: Callable[[range], list], size: int, num_proc: int) -> list:
-    """A job over ranges of indices on several processes, in order.
+    """Run a job over ranges of indices on several processes, in order.
 
-    They are forked and inherit the job with its texts: nothing is pickled but the results, and no process has to
-    import torch anew, which would take longer than most scorings.
+    Processes are forked and inherit the job with its texts: only results are pickled, and torch need not be imported
+    again, which would take longer than most scoring.
     """
     step = -(-size // (8 * num_proc))
     with multiprocessing.get_context("fork").Pool(num_proc, _inherit, (job,)) as pool:
@@ -171,7 +171,7 @@ def _scores(
         if isinstance(reference, str):
             raise TypeError(f"ROUGE takes lists of sentences; reference {number} of {_where(index)} is a text")
         target = _encode(reference, words, by_sentence)
-        if not any(target) and not has_text(reference):  # text without a word, in another script, scores 0
+        if not any(target) and not has_text(reference):  # text without words, in another script, scores 0
             raise ValueError(f"reference {number} of {_where(index)} is empty")
         counts.append(count(counted, hypothesis, target))
     if multi_reference == "best_rouge1":
@@ -180,7 +180,7 @@ def _scores(
 
 
 def _encode(sentences: Sentences, words: Vocabulary, by_sentence: bool) -> list[list[int]]:
-    """A text as integers: a list a sentence, or one list where sentences play no part."""
+    """Encode a text as integers: a list for each sentence, or one list if sentences are irrelevant."""
     return [words.encode(sentence) for sentence in sentences] if by_sentence else [words.encode(" ".join(sentences))]
 
 
@@ -189,7 +189,7 @@ def _where(index: int | None) -> str:
 
 
 def _combine(counts: list[Counts], multi_reference: str) -> Score:
-    """One score of a prediction's counts against its references."""
+    """Combine the counts of a prediction against several references to one score."""
     if len(counts) == 1:
         return score_of(*counts[0])
     if multi_reference == "pooled":

@@ -1,8 +1,8 @@
-"""What ROUGE counts, on sequences of integers: shared n-grams and longest common subsequences.
+"""Counts of ROUGE on sequences of integers: shared n-grams and longest common subsequences.
 
 Both are computed bit-parallel. A set of positions in the reference is one Python integer, so that a token of the
 prediction costs a few machine words instead of a loop over the reference: for subsequences the column of the dynamic
-programme is such a set (Crochemore et al. 2001; Hyyrö 2004), for n-grams the places where one ends.
+programme is such a set (Crochemore et al. 2001; Hyyrö 2004), for n-grams the positions where one ends.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Counts(NamedTuple):
-    """What a score is made of: units found in both texts, units of the prediction, units of the reference."""
+    """Counts of a score: shared units, units of the prediction, units of the reference."""
 
     hits: int
     predicted: int
@@ -28,7 +28,7 @@ class Score(NamedTuple):
 
 
 def score_of(hits: int, predicted: int, reference: int) -> Score:
-    """The score that counts make; 0 where nothing is shared."""
+    """Return the score of counts; 0 if nothing is shared."""
     if not hits:
         return Score(0.0, 0.0, 0.0)
     precision, recall = hits / predicted, hits / reference
@@ -38,12 +38,12 @@ def score_of(hits: int, predicted: int, reference: int) -> Score:
 
 
 class Positions(NamedTuple):
-    """Where the tokens of a text stand, as bit masks; one bit is left free behind each sentence.
+    """Positions of the tokens of a text as bit masks, with a free bit after each sentence.
 
     Attributes:
-        masks: each token to its positions.
-        fields: each sentence's positions. Additions carry into the free bit behind it, not into the next sentence.
-        ends: the last position of each sentence.
+        masks: positions of each token.
+        fields: positions of each sentence. Additions carry into the free bit after it, not into the next sentence.
+        ends: last position of each sentence.
     """
 
     masks: dict[int, int]
@@ -52,7 +52,7 @@ class Positions(NamedTuple):
 
 
 def positions(sentences: Iterable[Sequence[int]]) -> Positions:
-    """The positions of a text's tokens; empty sentences take no place."""
+    """Return the positions of the tokens of a text; empty sentences have no position."""
     masks: dict[int, int] = {}
     fields, ends = [], 0
     bit = 1
@@ -71,7 +71,7 @@ def positions(sentences: Iterable[Sequence[int]]) -> Positions:
 
 
 def places(tokens: Iterable[int]) -> tuple[dict[int, int], int]:
-    """Each token to the mask of its positions, and the mask of all positions."""
+    """Return the mask of positions of each token, and the mask of all positions."""
     masks: dict[int, int] = {}
     bit = 1
     for token in tokens:
@@ -84,9 +84,9 @@ def places(tokens: Iterable[int]) -> tuple[dict[int, int], int]:
 
 
 def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
-    """Length of the longest common subsequence of some tokens and those whose `places` are given.
+    """Return the length of the longest common subsequence of tokens and a text given by its `places`.
 
-    Bit i of `column` is 0 where the length grows at position i; the zeros are the length.
+    Bit i of `column` is 0 if the length increases at position i, so that the number of zeros is the length.
     """
     column = full
     for mask in filter(None, map(masks.get, tokens)):
@@ -95,22 +95,21 @@ def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
     return full.bit_count() - (column & full).bit_count()
 
 
-def ngram_ends(found: Sequence[int | None], ends: int, n: int) -> Counter:
-    """How often the prediction has each n-gram that the reference has too.
+def ngram_ends(positions: Sequence[int | None], ends: int, n: int) -> Counter:
+    """Count the occurrences in the prediction of each n-gram of the reference.
 
     Args:
-        found: the positions in the reference of each token of the prediction; None or 0 where it has none.
-        ends: `Positions.ends` of the reference; n-grams run over sentence ends.
+        positions: positions in the reference of each token of the prediction; None or 0 for none.
+        ends: `Positions.ends` of the reference; n-grams cross ends of sentences.
 
     Returns:
-        Counts by the mask of the positions where the n-gram ends in the reference: different n-grams end in
-        different places.
+        Counts by the mask of end positions in the reference, which identifies an n-gram.
     """
-    grams = found
+    grams = positions
     for later in range(1, n):
         grams = [
             ((gram << 1) | ((gram & ends) << 2)) & mask if gram and mask else 0
-            for gram, mask in zip(grams, found[later:])
+            for gram, mask in zip(grams, positions[later:])
         ]
     return Counter(filter(None, grams))
 
@@ -124,20 +123,20 @@ def clipped(often: Counter, within: int = -1) -> int:
     return hits
 
 
-def union_lcs(found: Iterable[Sequence[int | None]], fields: Sequence[int]) -> int:
-    """Union over the prediction's sentences of their longest common subsequences with each reference sentence.
+def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) -> int:
+    """Return the union of the longest common subsequences of each sentence of the prediction and of the reference.
 
-    Of several longest subsequences it takes the one that ROUGE-1.5.5 and `rouge-score` mark (`_mark`).
+    Of several longest subsequences it uses the one of ROUGE-1.5.5 and `rouge-score` (`_mark`).
 
     Args:
-        found: for each sentence of the prediction, the positions in the reference of each of its tokens.
+        positions: positions in the reference of each token, for each sentence of the prediction.
         fields: `Positions.fields` of the reference.
 
     Returns:
-        The mask of the reference's positions in the union.
+        Mask of the positions of the reference in the union.
     """
     union, full = 0, sum(fields)
-    for masks in found:
+    for masks in positions:
         column, columns, matched = full, [], 0
         for mask in filter(None, masks):
             met = column & mask
@@ -156,10 +155,10 @@ def union_lcs(found: Iterable[Sequence[int | None]], fields: Sequence[int]) -> i
 
 
 def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, int]]:
-    """Of each token that the reference has, last first: its matches, and the positions where walking back stops.
+    """Return matches and stop positions of the backtrace for each token that is in the reference, last first.
 
-    Tokens that the reference lacks leave the column as it was, but walking back over them leads down to where the
-    length grows: in the column before them a match alone is no longer met.
+    Tokens that are not in the reference do not change the column, but the backtrace over them moves to where the length
+    increases, so that a match alone does not stop it in the column before them.
     """
     stops, jumped = [], False
     column = iter(reversed(columns))
@@ -172,11 +171,11 @@ def _stops(masks: Sequence[int | None], columns: list[int]) -> list[tuple[int, i
 
 
 def _mark(stops: list[tuple[int, int]], field: int) -> int:
-    """Positions of one longest common subsequence in one reference sentence, as a bit mask.
+    """Return the positions of one longest common subsequence in one reference sentence, as a bit mask.
 
-    From the end of both sentences the dynamic programme is walked back: over a match when there is one; else in the
-    prediction where the length grows at this position of the reference; else in the reference. In a column that
-    is: go to the highest position left that matches or grows.
+    The backtrace of the dynamic programme starts at the end of both sentences: it follows a match if there is one; else
+    it moves in the prediction if the length increases at this position of the reference; else in the reference. In a
+    column, this is the highest remaining position that matches or increases.
     """
     left, chosen = field, 0
     for mask, stop in stops:
@@ -193,7 +192,7 @@ def _mark(stops: list[tuple[int, int]], field: int) -> int:
 
 
 def count(variants: Sequence[str], prediction: list[list[int]], reference: list[list[int]]) -> dict[str, Counts]:
-    """Counts of each variant ("rouge1", ..., "rougeL", "rougeLsum") between two encoded texts.
+    """Return the counts of each variant ("rouge1", ..., "rougeL", "rougeLsum") for two encoded texts.
 
     A hit of ROUGE-Lsum is a token of the union (`union_lcs`), but no token hits more often than it occurs in the
     prediction (Lin 2004, section 3.2, as ROUGE-1.5.5 does it).

@@ -11,17 +11,17 @@ from lightning_modules.metrics.rouge import VARIANTS, has_text, score_many, sign
 
 
 class Rouge(Metric):
-    """Mean ROUGE F1 x 100 over documents; `rouge_scores` says how each is computed.
+    """Mean ROUGE F1 x 100 over documents, see `rouge_scores`.
 
-    The state is a sum a variant, in units of 2^-40: sums of integers are the same in any order, so that the result
-    does not depend on how documents are spread over processes and batches. An empty prediction scores 0 and counts.
+    The state is one sum per variant, as an integer in units of 2^-40, so that the result does not depend on the order
+    of documents or their distribution over processes and batches. Empty predictions score 0 and are included.
 
     Args:
         variants, stem, multi_reference, tokenizer, wordnet: as in `rouge_scores`.
 
     Attributes:
-        documents: documents seen, an int64 tensor.
-        empty: how many of them had a prediction without any text.
+        documents: number of documents, an int64 tensor.
+        empty: number of empty predictions.
 
     Raises:
         ValueError: for an unknown variant or option; in `update`, as `score_many`.
@@ -49,7 +49,7 @@ class Rouge(Metric):
             self.add_state(name, torch.zeros(shape, dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, predictions: list[list[str]], references: list[list[list[str]]]) -> None:
-        """Adds documents: the predictions' sentences, and for each its references, lists of sentences."""
+        """Add documents: sentences of each prediction, and its references as lists of sentences."""
         scores = score_many(predictions, references, self.variants, **self.options)
         for column, variant in enumerate(self.variants):
             self.totals[column] += sum(round(score[variant].fmeasure * self._UNIT) for score in scores)

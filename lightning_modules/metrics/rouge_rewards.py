@@ -1,4 +1,4 @@
-"""ROUGE-L of whole batches with the least ado: the reward of self-critical training, on words or on token ids."""
+"""Fast ROUGE-L of whole batches, on words or token ids: the reward of self-critical training."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -12,9 +12,9 @@ from lightning_modules.metrics.rouge_words import vocabulary
 def rouge_l_texts(
     hypotheses: Sequence[str], references: Sequence[str], stem: bool | str = True, tokenizer: str = "rouge"
 ) -> list[Score]:
-    """ROUGE-L of texts, a pair a row; the same scores as `score_many` gives for "rougeL".
+    """Return ROUGE-L of pairs of texts, equal to `score_many` with "rougeL".
 
-    Hypotheses of one reference (samples, the greedy summary) are best put side by side: it is prepared once for all.
+    It is faster if the hypotheses of one reference are consecutive, so that the reference is encoded once.
 
     Args:
         hypotheses: N texts.
@@ -34,12 +34,12 @@ def rouge_l_ids(
     reference_ids: Sequence[Sequence[int]] | Tensor,
     ignore: Collection[int] = (),
 ) -> list[Score]:
-    """ROUGE-L of token ids, a pair a row; hypotheses of one reference are best put side by side.
+    """Return ROUGE-L of pairs of token id sequences; faster if the hypotheses of one reference are consecutive.
 
     Args:
         hypothesis_ids: N lists of ids, or a tensor [N, T].
         reference_ids: N lists of ids, or a tensor [N, T'].
-        ignore: ids that are not text (padding, start, end); they are left out on both sides.
+        ignore: ids that are not text (padding, start, end), removed from both.
 
     Raises:
         ValueError: if the lengths differ, or a reference has no token left (with its index).
@@ -58,7 +58,7 @@ def _rouge_l(
     units: Callable[[Any], list],
     number: Callable[[Any], int] | None = None,
 ) -> list[Score]:
-    """Scores of each pair. `units` cuts a row; `number` makes integers of its units, one by one as they are needed."""
+    """Return the score of each pair; `units` splits a row into units, and `number` maps units to integers."""
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} references")
     scores = []

@@ -1,4 +1,4 @@
-"""The words of ROUGE: how text is cut, how words are stemmed, and words as integers."""
+"""Words of ROUGE: tokenization, stemming, and encoding as integers."""
 
 import itertools
 import re
@@ -13,14 +13,14 @@ _LETTERS = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() el
 
 
 def _latin(text: str) -> list[bytes]:
-    """Runs of a-z and 0-9 in the lower-cased text; a table on bytes takes half the time of a regular expression."""
+    """Return runs of a-z and 0-9 of the lower-cased text; a byte table takes half the time of a regular expression."""
     # Lower-casing makes ASCII of some other letters, such as the Kelvin sign; the table does the rest.
     raw = text.encode() if text.isascii() else text.lower().encode("ascii", "replace")
     return raw.translate(_LETTERS).split()
 
 
 def _any_script(text: str) -> list[str]:
-    """Runs of letters and digits of any script in the lower-cased text."""
+    """Return runs of letters and digits of any script of the lower-cased text."""
     return re.findall(r"[^\W_]+", text.lower())
 
 
@@ -33,12 +33,13 @@ MAX_WORDS = 1_000_000
 
 
 class Vocabulary(dict):
-    """Words to integers, filled as words are met: a word is stemmed once, and words with one stem share one integer.
+    """Growing map from words to integers: each word is stemmed once, and words with the same stem share an integer.
 
     Args:
-        split: text to its lower-cased words, in bytes where that is faster.
-        stem: word to stem, or None. Words of three characters or fewer are kept as they are, as in ROUGE-1.5.5.
-        description: stemmer and tokenizer as a score's signature names them.
+        split: function from a text to its lower-cased words, as bytes if that is faster.
+        stem: function from a word to its stem, or None. Words of at most three characters are not stemmed, as in
+            ROUGE-1.5.5.
+        description: stemmer and tokenizer in the signature of a score.
     """
 
     def __init__(self, split: Callable[[str], list], stem: Callable[[str], str] | None, description: str) -> None:
@@ -57,11 +58,11 @@ class Vocabulary(dict):
         return number
 
     def encode(self, text: str) -> list[int]:
-        """The integers of a text's words."""
+        """Return the integers of the words of a text."""
         return list(map(self.__getitem__, self.split(text)))
 
     def bound(self) -> None:
-        """Empties the vocabulary if it has outgrown `MAX_WORDS`; integers given before lose their meaning."""
+        """Clear the vocabulary if it exceeds `MAX_WORDS`; earlier integers become invalid."""
         if len(self) > MAX_WORDS:
             self.clear()
 
@@ -72,16 +73,16 @@ class Vocabulary(dict):
 
 
 def vocabulary(stem: bool | str = True, tokenizer: str = "rouge", wordnet: str | None = None) -> Vocabulary:
-    """The vocabulary of a way to cut and stem, one for the whole process.
+    """Return the vocabulary of a tokenizer and a stemmer, shared by the whole process.
 
     Args:
-        stem: False or "none"; True or "porter" for Porter's stemmer as NLTK and so `rouge-score` have it; "perl" for
-            that of ROUGE-1.5.5 with WordNet's exception list.
-        tokenizer: "rouge" cuts runs of a-z and 0-9, as ROUGE does, so that text in other scripts has no words at all;
-            "unicode" takes letters and digits of every script.
-        wordnet: folder with WordNet's `*.exc` files, for "perl"; by default Debian's is looked for. Without it
-            irregular forms ("said", "children") keep their own stems: ROUGE-1.5.5 scores such texts some tenths of a
-            point higher, and a warning says so.
+        stem: False or "none"; True or "porter" for the Porter stemmer of NLTK and `rouge-score`; "perl" for that of
+            ROUGE-1.5.5 with the exception list of WordNet.
+        tokenizer: "rouge" takes runs of a-z and 0-9, as ROUGE does, so that text in other scripts has no words;
+            "unicode" takes letters and digits of all scripts.
+        wordnet: folder with the `*.exc` files of WordNet, for "perl"; by default that of Debian. Without it, irregular
+            forms ("said", "children") are not mapped to their base, so that ROUGE-1.5.5 scores some tenths of a point
+            higher; a warning is logged.
 
     Raises:
         ValueError: for an unknown stemmer or tokenizer, or a WordNet folder without exception lists.
@@ -117,13 +118,13 @@ def exceptions_first(exceptions: dict[str, str]) -> Callable[[str], str]:
 
 
 def read_exceptions(folder: str | None = None) -> dict[str, str]:
-    """WordNet's irregular forms to their base forms; empty, with a warning, where no folder is given or found.
+    """Return the base forms of WordNet's irregular forms; empty, with a warning, if there is no folder.
 
-    A form listed under several parts of speech takes the base of the last: "best" and "better" are the adjective's
-    "good", as ROUGE-1.5.5's scores show. No other words of the list have two bases but "testes".
+    A form that is listed under several parts of speech has the base of the last one: "best" and "better" have the base
+    "good" of the adjective, as in ROUGE-1.5.5. Only "testes" has two bases besides.
 
     Raises:
-        ValueError: if the given folder has no exception list.
+        ValueError: if the folder has no exception list.
     """
     for place in [folder] if folder else WORDNET_FOLDERS:
         exceptions = {}

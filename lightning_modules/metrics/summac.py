@@ -25,20 +25,20 @@ PERCENTILE_EDGES = (
 
 
 class EntailmentModel:
-    """A Hugging Face sentence-pair classifier, asked for entailment, contradiction and neutral.
+    """Hugging Face classifier of sentence pairs into entailment, contradiction and neutral.
 
-    Not an `nn.Module`, so that a metric that holds it puts no NLI weights into a checkpoint and nothing trains it.
+    Not an `nn.Module`, so that its weights are neither trained nor part of checkpoints of a metric.
 
     Args:
-        name: a folder, or a name on the hub, which is downloaded then.
-        batch_size: sentence pairs a batch; pairs of all documents are batched together, by length.
-        max_length: tokens of a pair; of a longer pair the longer sentence is cut.
-        device: where the model runs.
-        labels: the model's classes in order, from "entailment", "contradiction" and "neutral"; None reads them from
-            the model's config.
+        name: folder, or name on the hub, which is downloaded.
+        batch_size: number of sentence pairs in a batch; pairs of all documents are batched by length.
+        max_length: maximal number of tokens of a pair; of longer pairs the longer sentence is truncated.
+        device: device of the model.
+        labels: classes of the model in order, out of "entailment", "contradiction" and "neutral"; None reads them from
+            its config.
 
     Raises:
-        ValueError: if the config does not say which class is which.
+        ValueError: if the config does not name the classes.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class EntailmentModel:
     @torch.no_grad()
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
         """P(entailment), P(contradiction), P(neutral) of (premise, hypothesis) pairs, [N, 3], on the CPU."""
-        found = torch.zeros(len(pairs), 3)
+        result = torch.zeros(len(pairs), 3)
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
         for start in range(0, len(pairs), self.batch_size):
             batch = by_length[start : start + self.batch_size]
@@ -74,11 +74,11 @@ class EntailmentModel:
                 return_tensors="pt",
             )
             logits = self.model(**inputs.to(self.device)).logits
-            found[batch] = logits.float().softmax(-1)[:, self.order].cpu()
-        return found
+            result[batch] = logits.float().softmax(-1)[:, self.order].cpu()
+        return result
 
     def matrices(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[Tensor]:
-        """The NLI pair matrix of each document, [3, M, N] for M source and N summary sentences.
+        """Return the NLI pair matrix of each document, [3, M, N] for M source and N summary sentences.
 
         The first dimension is entailment, contradiction, neutral; blank sentences are left out.
 
@@ -105,11 +105,11 @@ class EntailmentModel:
 
 
 def summac_zs(matrix: Tensor, subtract_contradiction: bool = True) -> float:
-    """SummaC-ZS of a pair matrix [3, M, N]: the mean over summary sentences of the best entailment.
+    """Return SummaC-ZS of a pair matrix [3, M, N]: the mean over summary sentences of the highest entailment.
 
     Args:
-        subtract_contradiction: as the authors' code does, the highest probability of contradiction is subtracted, and
-            the score lies in [-1, 1]; without it, in [0, 1].
+        subtract_contradiction: subtract the highest probability of contradiction, as the code of the authors does; the
+            score is then in [-1, 1], otherwise in [0, 1].
 
     Returns:
         0 for a summary without a sentence.
@@ -121,14 +121,14 @@ def summac_zs(matrix: Tensor, subtract_contradiction: bool = True) -> float:
 
 
 class SummaCConv(nn.Module):
-    """SummaC-Conv: entailment probabilities of each summary sentence as a histogram, weighed by a learned kernel.
+    """SummaC-Conv: a learned kernel over the histogram of entailment probabilities of each summary sentence.
 
-    The column X_1n .. X_Mn of a summary sentence is counted into bins, a linear layer
-    (the convolution with stride of one column) maps the counts to a number, the numbers are averaged over the summary
-    and a last layer gives the logits of inconsistent and consistent.
+    The column X_1n .. X_Mn of a summary sentence is counted in bins, a linear layer (the convolution with a stride of
+    one column) maps the counts to a number, the numbers are averaged over the summary, and a last layer computes the
+    logits of inconsistent and consistent.
 
     Args:
-        edges: of the bins, ascending from 0 to 1; a bin holds its lower edge, the last one both.
+        edges: edges of the bins, ascending from 0 to 1; a bin includes its lower edge, the last one both.
     """
 
     edges: Tensor
@@ -140,7 +140,7 @@ class SummaCConv(nn.Module):
         self.output = nn.Linear(1, 2)
 
     def histogram(self, matrix: Tensor) -> Tensor:
-        """Counts of a pair matrix's entailment probabilities, [3, M, N] -> [N, bins]."""
+        """Return the histograms of entailment probabilities of a pair matrix, [3, M, N] -> [N, bins]."""
         bins = len(self.edges) - 1
         values = matrix[0].to(self.edges).contiguous()
         places = torch.bucketize(values, self.edges, right=True) - 1  # [M, N]
@@ -153,18 +153,18 @@ class SummaCConv(nn.Module):
 
     @torch.no_grad()
     def score(self, matrices: Sequence[Tensor]) -> Tensor:
-        """P(consistent), [B]; 0 for a summary without a sentence."""
+        """Return P(consistent), [B]; 0 for a summary without sentences."""
         filled = torch.tensor([matrix.shape[2] > 0 for matrix in matrices], device=self.edges.device)
         return self(matrices).softmax(-1)[:, 1] * filled
 
     @classmethod
     def load(cls, path: str | Path) -> "SummaCConv":
-        """Weights from a file: one that `torch.save(conv.state_dict(), path)` wrote, or the authors' own.
+        """Load weights written by `torch.save(conv.state_dict(), path)`, or those of the authors.
 
-        Theirs (`summac_conv_vitc_sent_perc_e.bin`) repeat the mean three times before the last layer.
+        The latter (`summac_conv_vitc_sent_perc_e.bin`) repeat the mean three times before the last layer.
 
         Raises:
-            ValueError: if the file holds neither.
+            ValueError: if the file has neither.
         """
         weights = torch.load(path, map_location="cpu", weights_only=True)
         if "mlp.weight" in weights:
@@ -185,14 +185,14 @@ class SummaCConv(nn.Module):
 
 
 class SummaC(Metric):
-    """Mean SummaC x 100 over documents: the zero-shot score, or the convolution's where one is given.
+    """Mean SummaC x 100 over documents: SummaC-Conv if given, else SummaC-ZS.
 
-    An empty summary scores 0 and counts. Sums are integers in units of 2^-40: the same in any order of documents.
+    Empty summaries score 0 and are included. Sums are integers in units of 2^-40, equal for any order of documents.
 
     Args:
         entailment: the NLI model.
         conv: a trained SummaC-Conv; None for SummaC-ZS.
-        subtract_contradiction: of SummaC-ZS (`summac_zs`).
+        subtract_contradiction: see `summac_zs`.
     """
 
     is_differentiable = False
@@ -213,20 +213,20 @@ class SummaC(Metric):
             self.add_state(state, torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def scores(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> list[float]:
-        """A score a document, without adding it."""
+        """Return the score of each document, without adding it to the mean."""
         matrices = self.entailment.matrices(summaries, sources)
         if self.conv is None:
             return [summac_zs(matrix, self.subtract_contradiction) for matrix in matrices]
         return self.conv.score(matrices).tolist() if matrices else []
 
     def update(self, summaries: Sequence[Sentences], sources: Sequence[Sentences]) -> None:
-        """Adds documents: the sentences of the summaries, and of what they summarize."""
+        """Add documents: sentences of summaries, and of their sources."""
         scores = self.scores(summaries, sources)
         self.total += sum(round(score * self._UNIT) for score in scores)
         self.documents += len(scores)
 
     def compute(self) -> Tensor:
-        """The mean x 100, a scalar."""
+        """Return the mean x 100, a scalar."""
         return torch.tensor(100 * int(self.total) / self._UNIT / max(int(self.documents), 1), device=self.device)
 
 

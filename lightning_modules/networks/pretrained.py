@@ -120,16 +120,16 @@ class PretrainedEncoderDecoder(nn.Module):
         return outputs.logits.view(B, K, -1), next_state
 
 
-def save_pretrained(folder: Path, model: PreTrainedModel, text: Any) -> None:
-    """Write a model and its tokenizer as Hugging Face does.
+def save_pretrained(folder: Path, model: PreTrainedModel, tokenizer: Any) -> None:
+    """Save a model and its tokenizer in the format of Hugging Face.
 
     Args:
-        folder: made if it is not there.
+        folder: output folder, created if needed.
         model: the network.
-        text: with a `tokenizer` of the library `tokenizers`, and the ids `start`, `pad` and `stop`.
+        tokenizer: tokenizer with a `backend` of the library `tokenizers` and the ids `start`, `pad` and `stop`.
     """
     model.save_pretrained(folder)
-    ids = {"bos_token": text.start, "pad_token": text.pad, "eos_token": text.stop}
-    symbols = {name: text.tokenizer.id_to_token(number) for name, number in ids.items()}
-    tokenizer = Tokenizer.from_str(text.tokenizer.to_str())
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **symbols).save_pretrained(folder)
+    ids = {"bos_token": tokenizer.start, "pad_token": tokenizer.pad, "eos_token": tokenizer.stop}
+    symbols = {name: tokenizer.backend.id_to_token(number) for name, number in ids.items()}
+    copy = Tokenizer.from_str(tokenizer.backend.to_str())
+    PreTrainedTokenizerFast(tokenizer_object=copy, **symbols).save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""How much the EDUs of a document attend to each other in a LED's encoder, with its discourse and without."""
+"""Attention between the EDUs of a document in the encoder of a LED, with and without discourse."""
 
 import math
 from typing import NamedTuple
@@ -13,12 +13,12 @@ _ROWS = 256  # queries at a time
 
 
 class EduAttention(NamedTuple):
-    """Attention between EDUs of one document; what a row lacks to 1 goes to tokens in no EDU and to global ones.
+    """Attention between EDUs of one document; the rest of each row is attention to global tokens and those in no EDU.
 
     Attributes:
-        with_discourse: entry [l, h, a, b] is the mean over a's tokens of the weight that head h of layer l gives to all
-            tokens of b, [L, H, E, E].
-        without: the same on the same inputs of each layer, scores left as they are, [L, H, E, E].
+        with_discourse: entry [l, h, a, b] is the attention of head h of layer l to all tokens of EDU b, averaged over
+            the tokens of EDU a, [L, H, E, E].
+        without: the same for the same inputs of each layer, with unchanged scores, [L, H, E, E].
     """
 
     with_discourse: Tensor
@@ -27,12 +27,12 @@ class EduAttention(NamedTuple):
 
 @torch.no_grad()
 def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
-    """Attention between EDUs of one document, in a module in eval mode.
+    """Return the attention between EDUs of one document.
 
     Args:
-        network: whose encoder reads the document.
-        edus: how many the document has, E.
-        encoding: arguments of `DiscourseLED.encode`, of one document.
+        network: the model, in eval mode.
+        edus: number of EDUs E.
+        encoding: arguments of `DiscourseLED.encode` for one document.
 
     Raises:
         ValueError: if there are several documents, or no discourse.
@@ -62,12 +62,15 @@ def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
 def between_edus(
     module: LEDWindowAttention, hidden: Tensor, view: View, table: HeadTable | None, token_edu: Tensor, edus: int
 ) -> Tensor:
-    """Weights of one layer, added up over the keys' EDUs and averaged over the queries': [H, E, E].
+    """Return the attention of one layer, summed over the tokens of key EDUs and averaged over those of query EDUs.
 
     Args:
         hidden: input of the layer, [1, T, D].
-        token_edu: EDU of each token, -1 where there is none, [T].
-        edus: E.
+        token_edu: EDU of each token, -1 for none, [T].
+        edus: number of EDUs E.
+
+    Returns:
+        [H, E, E].
     """
     of_edu = torch.nn.functional.one_hot(token_edu + 1, edus + 1)[:, 1:].to(hidden.dtype)  # [T, E]
     total = hidden.new_zeros(module.heads, edus, edus)
@@ -79,11 +82,11 @@ def between_edus(
 
 
 def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: HeadTable | None, rows: Tensor) -> Tensor:
-    """Attention weights of some tokens of one document as usual (not global) ones: [H, Q, T]; 0 at padding.
+    """Return the local attention weights of some tokens of one document, [H, Q, T]; 0 at padding.
 
     Args:
         hidden: input of the layer, [1, T, D].
-        rows: the tokens that look, [Q].
+        rows: indices of the query tokens, [Q].
     """
     q = module.split(module.query, hidden)[0, :, rows] / math.sqrt(hidden.shape[-1] // module.heads)
     scores = (q @ module.split(module.key, hidden)[0].transpose(1, 2)).float()  # [H, Q, T]
@@ -97,11 +100,16 @@ def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: He
 
 
 def _with_table(scores: Tensor, table: HeadTable, token_edu: Tensor, rows: Tensor) -> Tensor:
-    """Scores [H, Q, T] as discourse changes them."""
+    """Apply the table of discourse to scores [H, Q, T]."""
     values = table.values[0]  # [H, E, 2b + 1]
     ours, theirs, half = token_edu[rows].unsqueeze(1), token_edu, values.shape[2] // 2
     column = theirs - ours + half
-    known = (ours >= 0) & (theirs >= 0) & (column >= 0) & (column < values.shape[2])  # [Q, T]
-    found = values[:, ours.clamp(min=0).expand_as(column), column.clamp(0, values.shape[2] - 1)]
-    changed = {"scale": scores * found, "shift": scores + found, "replace": found.expand_as(scores)}[table.operation]
-    return torch.where(known, changed, scores)
+    in_band = (ours >= 0) & (theirs >= 0) & (column >= 0) & (column < values.shape[2])  # [Q, T]
+    table_values = values[:, ours.clamp(min=0).expand_as(column), column.clamp(0, values.shape[2] - 1)]
+    if table.operation == "scale":
+        changed = scores * table_values
+    elif table.operation == "shift":
+        changed = scores + table_values
+    else:
+        changed = table_values.expand_as(scores)
+    return torch.where(in_band, changed, scores)

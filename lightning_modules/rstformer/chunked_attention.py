@@ -16,14 +16,14 @@ _LARGE_CHUNK = 512
 
 
 class _Options(NamedTuple):
-    """What is the same for all chunks.
+    """Options of all chunks.
 
     Attributes:
-        window: tokens to each side.
-        operation: of the table, None where there is none.
-        dropout: share of the weights that are set to zero.
-        seed: of what is dropped, so that the backward pass drops the same.
-        chunk: queries at a time.
+        window: number of tokens to each side.
+        operation: operation of the table, or None.
+        dropout: probability of dropping a weight.
+        seed: seed of dropout, so that the backward pass drops the same weights.
+        chunk: number of queries in a chunk.
     """
 
     window: int
@@ -34,7 +34,7 @@ class _Options(NamedTuple):
 
 
 class _Document:
-    """One document's masks and table, and its chunks. What follows its last token is left out."""
+    """Masks, table and chunks of one document, without the padding after its last token."""
 
     def __init__(
         self,
@@ -59,15 +59,15 @@ class _Document:
             yield slice(start, end), slice(max(0, start - side), min(self.length, end + side))
 
     def products(self, name: str, rows: Tensor, columns: Tensor, keys: slice) -> Tensor:
-        """Scalar products with what global tokens have and with what the window's have, side by side.
+        """Return the dot products of rows with global tokens and with tokens of the window, concatenated.
 
         Args:
-            name: of the memory for them.
+            name: name of the scratch memory.
             rows: [H, Q, D].
             columns: [H, T, D].
 
         Returns:
-            [H, Q, G + K], in 32 bits or more.
+            [H, Q, G + K], at least in float32.
         """
         first, count = len(self.everywhere), keys.stop - keys.start
         out = self.scratch(name, rows, *rows.shape[:2], first + count)
@@ -77,13 +77,13 @@ class _Document:
         return out if out.dtype == torch.double else out.float()
 
     def mixed(self, weights: Tensor, columns: Tensor, keys: slice) -> Tensor:
-        """Weighted sums of the same: [H, Q, G + K], [H, T, D] -> [H, Q, D]."""
+        """Return the weighted sums of columns, [H, Q, G + K], [H, T, D] -> [H, Q, D]."""
         first, weights = len(self.everywhere), weights.to(columns.dtype)
         local = weights[..., first:] @ columns[:, keys]
         return local + weights[..., :first] @ columns[:, self.everywhere] if first else local
 
     def give_back_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
-        """Adds to `total` what each column gets: [H, Q, G + K], [H, Q, D] -> [H, T, D], 32 bits or more."""
+        """Add the gradient of each column to `total`: [H, Q, G + K], [H, Q, D] -> [H, T, D], at least in float32."""
         first, turned = len(self.everywhere), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
         if total.dtype == rows.dtype:
             total[:, keys].baddbmm_(turned[:, first:], rows)
@@ -93,10 +93,10 @@ class _Document:
             total[:, self.everywhere] += (turned[:, :first] @ rows).to(total.dtype)
 
     def mask_(self, scores: Tensor, queries: slice, keys: slice) -> None:
-        """Hides what is outside the window, padding, and global tokens (which have columns of their own).
+        """Mask keys outside the window, padding, and global tokens, which have separate columns.
 
-        The lowest number rather than -inf: rows that see nothing (of padding, of a lonely global token) stay finite.
-        Only the first and the last of a chunk's keys can lie outside a window.
+        The mask is the lowest finite number instead of -inf, so that rows without keys (padding, a single global token)
+        stay finite. Only the first and last keys of a chunk can be outside a window.
 
         Args:
             scores: [H, Q, K], changed in place.
@@ -111,11 +111,11 @@ class _Document:
             scores.masked_fill_(self.hidden[keys], low)
 
     def rows_of(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
-        """Where a chunk's values are in the table; None if no query is in an EDU.
+        """Return the indices of the values of a chunk in the table; None if no query is in an EDU.
 
         Returns:
-            The first EDU of the queries; the row of each query behind it, the last for those in no EDU, [Q]; the
-            column of each key in each such row, [A, K], and whether there is one.
+            The first EDU of the queries; the row of each query relative to it (the last row for queries in no EDU),
+            [Q]; the column of each key in each of these rows, and whether it exists, [A, K].
         """
         asking, asked = self.edu[queries], self.edu[keys]
         known = asking[asking >= 0]
@@ -128,21 +128,21 @@ class _Document:
         return low, torch.where(asking >= 0, asking - low, high - low + 1), column.clamp(0, width - 1), within
 
     def look_up(self, queries: slice, keys: slice) -> Tensor | None:
-        """The table at the tokens of a chunk, [H, Q, K]; None if no query is in an EDU.
+        """Return the table at the tokens of a chunk, [H, Q, K]; None if no query is in an EDU.
 
-        Keys are looked up for the EDUs of the queries, of which there are few; then the rows are copied.
+        Keys are looked up once for each EDU of the queries, then the rows are copied to the queries.
         """
         if (places := self.rows_of(queries, keys)) is None:
             return None
         low, row, column, within = places
         value = neutral(self.options.operation)
-        found = self.table[:, low : low + len(column)].gather(2, column.expand(len(self.table), -1, -1))
-        found = torch.nn.functional.pad(found.masked_fill_(~within, value), (0, 0, 0, 1), value=value)
-        shape = (len(found), len(row), found.shape[-1])
-        return torch.index_select(found, 1, row, out=self.scratch("values", found, *shape))
+        values = self.table[:, low : low + len(column)].gather(2, column.expand(len(self.table), -1, -1))
+        values = torch.nn.functional.pad(values.masked_fill_(~within, value), (0, 0, 0, 1), value=value)
+        shape = (len(values), len(row), values.shape[-1])
+        return torch.index_select(values, 1, row, out=self.scratch("values", values, *shape))
 
     def look_up_gradient_(self, total: Tensor, grad: Tensor, queries: slice, keys: slice) -> None:
-        """Adds the gradient of a chunk's values, [H, Q, K], to that of the table, [H, E, 2b + 1]."""
+        """Add the gradient of the values of a chunk, [H, Q, K], to that of the table, [H, E, 2b + 1]."""
         if (places := self.rows_of(queries, keys)) is None:
             return
         low, row, column, within = places
@@ -166,7 +166,7 @@ class _Document:
         return torch.softmax(scores, -1, out=self.scratch("weights", scores, *scores.shape)), values, met
 
     def dropped(self, weights: Tensor, queries: slice) -> Tensor:
-        """The same with some set to zero and the others raised; the same ones whenever it is asked."""
+        """Apply dropout to weights, reproducibly for each chunk."""
         if not self.options.dropout:
             return weights
         generator = torch.Generator(weights.device).manual_seed(self.options.seed + queries.start)
@@ -174,12 +174,12 @@ class _Document:
         return weights * (chance >= self.options.dropout) / (1 - self.options.dropout)
 
     def mixture(self, q: Tensor, k: Tensor, v: Tensor, queries: slice, keys: slice) -> Tensor:
-        """A chunk's outputs, 0 at padding, [H, Q, D]."""
+        """Return the outputs of a chunk, 0 at padding, [H, Q, D]."""
         weights, *_ = self.weights(q, k, queries, keys)
         return self.mixed(self.dropped(weights, queries), v, keys).masked_fill_(~self.real[queries, None], 0)
 
     def gradients_(self, q, k, v, out, grad, dq, dk, dv, dtable: Tensor | None, queries: slice, keys: slice) -> None:
-        """Adds a chunk's part to the gradients of queries, keys and values, [H, T, D], and of the table."""
+        """Add the contribution of a chunk to the gradients of queries, keys and values, [H, T, D], and of the table."""
         weights, values, met = self.weights(q, k, queries, keys)
         g = grad[:, queries]
         self.give_back_(dv, self.dropped(weights, queries), g, keys)
@@ -191,7 +191,7 @@ class _Document:
         self.give_back_(dk, scores, q[:, queries], keys)
 
     def through_table_(self, grad, values, met, dtable: Tensor | None, queries: slice, keys: slice) -> None:
-        """From the gradient of what the table made of the scores, [H, Q, K], to that of the scores, in place."""
+        """Convert the gradient after the operation of the table, [H, Q, K], to that of the scores, in place."""
         operation = self.options.operation
         kept = values.isnan() if operation == "replace" else None
         if dtable is not None:
@@ -202,7 +202,7 @@ class _Document:
 
 
 class _WindowAttention(torch.autograd.Function):
-    """Stores its inputs and outputs; the backward pass makes each chunk's weights anew."""
+    """Autograd function that recomputes the weights of each chunk in the backward pass instead of storing them."""
 
     @staticmethod
     def documents(real, is_global, edu, table: Tensor | None, options: _Options) -> Iterator[_Document]:

@@ -7,7 +7,7 @@ from lightning_modules.rstformer.injection import HeadTable, View
 
 # Tokens up to which all scores of a batch are kept. On one CPU core, forward and backward of the attention of 32
 # documents then take 1.6 ms instead of the chunked path's 46 ms (18 tokens), 111 instead of 261 ms (160 tokens); at
-# 512 tokens, where a window leaves most scores out, the chunked path is faster.
+# 512 tokens, if the window excludes most scores, the chunked path is faster.
 SHORT = 192
 
 
@@ -34,8 +34,8 @@ def with_discourse(scores: Tensor, table: HeadTable, token_edu: Tensor) -> Tenso
 
     Args:
         scores: [B, H, T, T].
-        table: of discourse.
-        token_edu: EDU of each token, -1 where there is none, [B, T].
+        table: table of discourse.
+        token_edu: EDU of each token, -1 for none, [B, T].
     """
     width = table.values.shape[-1]
     query, key = token_edu[:, :, None], token_edu[:, None, :]

@@ -1,20 +1,19 @@
-"""What discourse does to attention scores: injections, ablations, heads and relations; who sees whom.
+"""Injection of discourse into attention scores: operations, ablations, relations of heads, and masks.
 
 Pu, Wang and Demberg 2023 (RSTformer) multiply scores by a labelled discourse distribution (LDD), p(a, b, l): the
-probability that EDU a is the nucleus of EDU b under relation l. Here a is the query's EDU and b the key's. Every
-injection is one of three operations on a score S_h(i, j) with a table over pairs of EDUs, so that an attention has to
-know no more than these three and never sees a relation:
+probability that EDU a is the nucleus of EDU b under relation l. Here a is the EDU of the query and b that of the key.
+Every injection is one of three operations on a score S_h(i, j) with a table over pairs of EDUs, so that attention
+implements only these three, independently of relations:
 
     scale    S * t       product: t = p_h           one_plus: t = 1 + p_h
     shift    S + t       bias: t = beta_h p_h       log_bias: t = beta_h log(eps + p_h)
     replace  t           wac: t = p_h, "without attention calculation"
 
-They apply inside the window, before anything is masked, where both tokens are in an EDU. Pairs with a token in no EDU
-(special tokens, text beyond the parse) and pairs with a global token keep S. Two tokens of one EDU are such a pair as
-any other, with p(a, a, l) = 0: `product` and `wac` give them a score of 0, that is weight e^0 (as the paper's formula
-says, and as for any two EDUs that are unrelated), and `one_plus` and `bias` leave them as they are. `log_bias` leaves
-them as they are as well, since beta_h log(eps) would push a token away from its own EDU; `own_edu_neutral=False` adds
-it, which is the formula to the letter.
+They apply inside the window, before masking, if both tokens are in an EDU. Pairs with a token in no EDU (special
+tokens, text beyond the parse) and pairs with a global token keep S. For two tokens of one EDU, p(a, a, l) = 0:
+`product` and `wac` give them a score of 0, that is weight e^0 (as the formula of the paper, and as for unrelated EDUs);
+`one_plus` and `bias` keep the score. `log_bias` also keeps it, because beta_h log(eps) would discourage attention
+within an EDU; `own_edu_neutral=False` adds it, as in the formula.
 """
 
 import math
@@ -34,12 +33,12 @@ ABLATIONS = ("none", "wac", "ria", "permuted", "other", "no_labels", "one_best",
 
 
 class HeadTable(NamedTuple):
-    """What discourse does to the scores of each head.
+    """Table by which discourse changes the scores of each head.
 
     Attributes:
         values: entry [n, h, a, b' + d] is for a query in EDU a and a key in EDU a + d of document n,
             [B, H, E, 2b' + 1].
-        operation: what is done with it.
+        operation: `scale`, `shift` or `replace`.
     """
 
     values: Tensor
@@ -48,12 +47,12 @@ class HeadTable(NamedTuple):
 
 @dataclass
 class View:
-    """Who sees whom in a batch, the same in every layer.
+    """Masks and EDUs of a batch, shared by all layers.
 
     Attributes:
         real: True at tokens, False at padding, bool [B, T].
-        is_global: True at tokens that see all and that all see, bool [B, T].
-        token_edu: EDU of each token, -1 where there is none, at global tokens and at padding, int64 [B, T].
+        is_global: True at global tokens, which attend to all tokens and all tokens attend to, bool [B, T].
+        token_edu: EDU of each token; -1 for none, for global tokens and padding; int64 [B, T].
     """
 
     real: Tensor
@@ -64,12 +63,12 @@ class View:
     def of(
         cls, attention_mask: Tensor, global_attention_mask: Tensor | None = None, token_edu: Tensor | None = None
     ) -> Self:
-        """The view that Hugging Face's masks ask for.
+        """Build the view from the masks of Hugging Face.
 
         Args:
-            attention_mask: not 0 at tokens, [B, T].
-            global_attention_mask: not 0 at global tokens, [B, T]; None for no global tokens.
-            token_edu: EDU of each token, -1 where there is none, [B, T]; None for no discourse.
+            attention_mask: non-zero at tokens, [B, T].
+            global_attention_mask: non-zero at global tokens, [B, T]; None for no global tokens.
+            token_edu: EDU of each token, -1 for none, [B, T]; None for no discourse.
 
         Raises:
             ValueError: if the shapes differ.
@@ -84,11 +83,11 @@ class View:
 
 
 def reach(token_edu: Tensor, window: int) -> int:
-    """How many EDUs lie at most between a query's EDU and a key's in its window: the half-width that a band needs.
+    """Return the largest distance between the EDUs of a query and a key in its window: the half-width that is needed.
 
     Args:
-        token_edu: EDU of each token, -1 where there is none, [B, T].
-        window: tokens to each side.
+        token_edu: EDU of each token, -1 for none, [B, T].
+        window: number of tokens to each side.
     """
     if not token_edu.numel() or not (token_edu >= 0).any():
         return 0
@@ -100,16 +99,16 @@ def reach(token_edu: Tensor, window: int) -> int:
 
 
 def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] = ()) -> None:
-    """Checks that a band holds every pair that a window can see. It reads values, so do it once a batch.
+    """Check that a band includes every pair inside a window. It reads tensor values, so call it once per batch.
 
     Args:
-        token_edu: EDU of each token, -1 where there is none or where it is not asked for, [B, T].
-        window: tokens to each side.
-        band: [B, E, 2b + 1, R].
-        ids: of the documents, for the message.
+        token_edu: EDU of each token, -1 for none, [B, T].
+        window: number of tokens to each side.
+        band: band of the LDD, [B, E, 2b + 1, R].
+        ids: ids of the documents, for the message.
 
     Raises:
-        ValueError: if the band is none, is too narrow, or tokens lie in EDUs that it does not have.
+        ValueError: if the band has the wrong shape, is too narrow, or lacks the EDU of a token.
     """
     if band.dim() != 4 or band.shape[2] % 2 == 0 or band.shape[0] != token_edu.shape[0]:
         raise ValueError(f"bands of {len(token_edu)} documents are [B, E, 2b + 1, R], got {list(band.shape)}")
@@ -124,15 +123,17 @@ def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] 
 
 
 def head_relations(heads: int, relations: int, frequency: Sequence[float] | None = None) -> Tensor:
-    """Which relation a head looks at, as weights of the relations, [H, R].
+    """Return the weights of relations for each head, [H, R].
 
     Head h uses relation h. Surplus heads use the sum over all relations. Fewer heads use the most frequent relations.
 
     Args:
-        frequency: how often each relation occurs; needed with fewer heads than relations.
+        heads: number of heads H.
+        relations: number of relations R.
+        frequency: frequency of each relation; needed with fewer heads than relations.
 
     Raises:
-        ValueError: if frequencies are needed and there are none, or not one a relation.
+        ValueError: if frequencies are needed but missing, or not one for each relation.
     """
     if frequency is not None and len(frequency) != relations:
         raise ValueError(f"there are {len(frequency)} frequencies of {relations} relations")
@@ -147,23 +148,23 @@ def head_relations(heads: int, relations: int, frequency: Sequence[float] | None
 
 
 class DiscourseInjection(nn.Module):
-    """From a batch's LDD to the table of one layer, see the module's docstring for the formulas.
+    """Computes the table of one layer from the LDD of a batch; see the module docstring for the formulas.
 
-    With `log_bias` and `bias`, beta_h is learned and starts at 0, where attention is plain attention. It is a factor of
-    the table rather than part of the attention, so that its gradient is gathered by pairs of EDUs.
+    With `log_bias` and `bias`, beta_h is learned and initialized with 0 (plain attention). It is a factor of the table
+    instead of part of attention, so that its gradient is computed from pairs of EDUs.
 
     Args:
-        weights: of the relations for each head, [H, R], see `head_relations`.
-        injection: how p enters.
-        ablation: `wac` replaces scores by p whatever the injection; `no_labels` gives every head the mean over
-            relations; `no_discourse` makes no table. `ria`, `permuted`, `other` and `one_best` are about which LDD is
-            given, not about what is done with it, and equal `none` here.
-        learn_weights: whether the relations' weights are learned, from `weights` on.
-        eps: in `log_bias`.
-        own_edu_neutral: whether `log_bias` leaves the scores of two tokens of one EDU as they are.
+        weights: weights of relations for each head, [H, R], see `head_relations`.
+        injection: formula by which p enters the scores.
+        ablation: `wac` replaces scores by p with any injection; `no_labels` gives every head the mean over relations;
+            `no_discourse` returns no table. `ria`, `permuted`, `other` and `one_best` only change the LDD and equal
+            `none` here.
+        learn_weights: whether to learn the weights of relations, initialized with `weights`.
+        eps: epsilon of `log_bias`.
+        own_edu_neutral: whether `log_bias` keeps the scores of two tokens of one EDU.
 
     Raises:
-        ValueError: if there is no such injection or ablation, or eps is not positive.
+        ValueError: if the injection or ablation does not exist, or eps is not positive.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class DiscourseInjection(nn.Module):
 
     @property
     def learned(self) -> bool:
-        """Whether it has parameters: if not, one table serves all layers."""
+        """Whether there are parameters; if not, all layers share one table."""
         return self.beta is not None or self.weights is not None
 
     def probabilities(self, band: Tensor) -> Tensor:
@@ -213,7 +214,7 @@ class DiscourseInjection(nn.Module):
         return torch.einsum("nabl,hl->nhab", band.to(weights.dtype), weights)
 
     def forward(self, band: Tensor) -> HeadTable | None:
-        """The table of a batch's LDD.
+        """Return the table for the LDD of a batch.
 
         Args:
             band: entry [n, a, b + d, l] is p(a, a + d, l) of document n, zero at d = 0, [B, E, 2b + 1, R].
@@ -227,7 +228,7 @@ class DiscourseInjection(nn.Module):
             return self.table(self.probabilities(band))
 
     def table(self, p: Tensor) -> HeadTable:
-        """What attention does with p_h, [B, H, E, 2b + 1]."""
+        """Return the table for p_h, [B, H, E, 2b + 1]."""
         if self.ablation == "wac":
             return HeadTable(p, "replace")
         if self.injection == "product":
@@ -245,5 +246,5 @@ class DiscourseInjection(nn.Module):
 
 
 def neutral(operation: Operation) -> float:
-    """The value of a table that leaves a score as it is; nan stands for it with `replace`."""
+    """Return the value of a table that keeps a score; NaN for `replace`."""
     return {"scale": 1.0, "shift": 0.0, "replace": math.nan}[operation]

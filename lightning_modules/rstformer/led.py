@@ -1,7 +1,7 @@
 """LED (Longformer encoder-decoder) whose encoder attends with discourse.
 
-The model is Hugging Face's own, so that its parameters carry their usual names: released checkpoints load unchanged,
-and what was trained here is saved as a LED. Nothing but the computation of the encoder's attention is ours.
+The model is that of Hugging Face with its parameter names: released checkpoints load unchanged, and trained models are
+saved as a LED. Only the computation of the encoder's attention is replaced.
 """
 
 import copy
@@ -33,9 +33,9 @@ class Discourse:
 
     Attributes:
         band: entry [n, a, b + d, l] is p(a, a + d, l) of document n, [B, E, 2b + 1, R].
-        token_edu: EDU of each token, -1 where there is none, [B, T].
-        ids: of the documents, for messages.
-        gamma: how much a document leans on each EDU as a nucleus, which adapters read, [B, E].
+        token_edu: EDU of each token, -1 for none, [B, T].
+        ids: ids of the documents, for messages.
+        gamma: importance of each EDU as a nucleus, for adapters, [B, E].
     """
 
     band: Tensor
@@ -45,13 +45,13 @@ class Discourse:
 
 
 def global_places(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Group documents by how many global tokens they have; most batches are one group.
+    """Group documents by their number of global tokens; most batches are one group.
 
     Args:
         is_global: [B, T].
 
     Returns:
-        For each number of tokens above 0, the documents [N] and the places of their global tokens [N, G].
+        For each number G > 0 of global tokens, the documents [N] and the positions of their global tokens [N, G].
     """
     counts = is_global.sum(1)                                                         # [B]
     groups = []
@@ -63,10 +63,10 @@ def global_places(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 class BatchView:
-    """What the layers of an encoder share: a view, and what is made of it once.
+    """A view and the masks derived from it, computed once and shared by all layers.
 
     Args:
-        view: who sees whom.
+        view: masks and EDUs of the batch.
     """
 
     def __init__(self, view: View) -> None:
@@ -75,19 +75,19 @@ class BatchView:
         self.masks: dict[int, BlockMask] = {}
 
     def blocks(self, window: int) -> BlockMask:
-        """The fused path's block mask of a window."""
+        """Return the block mask of a window, for the fused path."""
         if window not in self.masks:
             self.masks[window] = block_mask(self.view, window)
         return self.masks[window]
 
 
 class LayerView(NamedTuple):
-    """What a layer's attention gets in the place of Hugging Face's mask.
+    """Argument of the attention of a layer, in place of the mask of Hugging Face.
 
     Attributes:
-        batch: what it shares with other layers.
-        table: gives the table of this layer; a function, so that a layer whose activations are computed once more makes
-            its table anew as well. None for plain attention.
+        batch: view shared with other layers.
+        table: function that returns the table of this layer, so that activation checkpointing also recomputes the
+            table; None for plain attention.
     """
 
     batch: BatchView
@@ -95,15 +95,15 @@ class LayerView(NamedTuple):
 
 
 class LEDWindowAttention(nn.Module):
-    """Self-attention of a LED's encoder layer, in the place and with the parameters of Hugging Face's.
+    """Self-attention of an encoder layer, which replaces the module of Hugging Face and uses its parameters.
 
     Args:
-        original: the module that it takes the place of; its parameters are shared.
-        path: `fused`, `dense` or `chunked`; `auto` is fused on CUDA unless attention is dropped in training, else dense
-            for short texts, else chunked.
+        original: module to replace; its parameters are shared.
+        path: `fused`, `dense` or `chunked`; `auto` is fused on CUDA unless there is attention dropout in training,
+            else dense for short texts, else chunked.
 
     Raises:
-        ValueError: if there is no such path.
+        ValueError: if the path does not exist.
     """
 
     def __init__(self, original: nn.Module, path: AttentionPath = "auto") -> None:
@@ -116,10 +116,10 @@ class LEDWindowAttention(nn.Module):
         self.dropout, self.path = original.dropout, path
 
     def fused(self, hidden: Tensor) -> bool:
-        """Whether the fused path is taken.
+        """Return whether to use the fused path.
 
         Raises:
-            ValueError: if it is asked for where weights are to be dropped.
+            ValueError: if it was requested, but there is attention dropout.
         """
         drops = self.training and self.dropout > 0
         if self.path == "fused" and drops:
@@ -127,23 +127,23 @@ class LEDWindowAttention(nn.Module):
         return self.path == "fused" or (self.path == "auto" and hidden.is_cuda and not drops)
 
     def split(self, layer: nn.Linear, hidden: Tensor) -> Tensor:
-        """A projection by heads: [..., T, D] -> [..., H, T, D / H]."""
+        """Split a projection into heads: [..., T, D] -> [..., H, T, D / H]."""
         return layer(hidden).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | LayerView, **others) -> tuple[Tensor]:
-        """Attention of one layer.
+        """Compute the attention of one layer.
 
         Args:
             hidden_states: [B, T, D].
-            attention_mask: what `DiscourseLED.encode` hands through the layer; or, where Hugging Face's encoder calls,
-                its mask: 0 at tokens, below at padding, above at global tokens, [B, T].
-            others: what else Hugging Face's encoder hands over; follows from the mask.
+            attention_mask: `LayerView` passed by `DiscourseLED.encode`; or, if called by the encoder of Hugging Face,
+                its mask: 0 at tokens, negative at padding, positive at global tokens, [B, T].
+            others: other arguments of Hugging Face's encoder, which follow from the mask.
 
         Returns:
-            [B, T, D] alone.
+            A tuple with the output [B, T, D].
 
         Raises:
-            ValueError: if attention weights are asked for, which are never stored.
+            ValueError: if attention weights are requested, which are not stored.
         """
         if others.get("output_attentions"):
             raise ValueError("attention weights are never stored: leave output_attentions out")
@@ -162,7 +162,7 @@ class LEDWindowAttention(nn.Module):
         return (self.with_global_rows(out.transpose(1, 2).flatten(2), hidden_states, given.batch, scale),)
 
     def with_global_rows(self, out: Tensor, hidden: Tensor, batch: BatchView, scale: float) -> Tensor:
-        """Rows of global tokens replaced by plain attention to all, with projections of their own: [B, T, D]."""
+        """Replace the rows of global tokens by attention to all tokens, with separate projections, [B, T, D]."""
         if not batch.everywhere:
             # DDP wants a gradient for each parameter, whether or not a batch has global tokens
             return out + 0 * sum(p.sum() for p in self.global_parameters()) if torch.is_grad_enabled() else out
@@ -183,15 +183,16 @@ class LEDWindowAttention(nn.Module):
 class DiscourseLED(nn.Module):
     """A LED whose encoder attends with discourse (Pu, Wang and Demberg 2023).
 
-    `encode` is where discourse comes in; decoding, loss and generation are Hugging Face's, with `encoder_outputs=`.
-    Discourse has parameters of its own, if any, in `injections`: `led` is a LED, with a LED's names and no others, to
-    be loaded and saved as such (`led.load_state_dict`, `led.save_pretrained`). Called on its own, it is a plain LED.
+    Discourse enters in `encode`; decoding, loss and generation are those of Hugging Face with `encoder_outputs=`.
+    Parameters of discourse are in `injections`; `led` has only the parameters of a LED and can be loaded and saved as
+    such (`led.load_state_dict`, `led.save_pretrained`). Called directly, `led` is a plain LED.
 
     Args:
-        led: of any size; its encoder's attention is replaced, its parameters stay.
-        injection: makes one layer's table; copied for each layer if it learns, else shared. None for no discourse.
-        path: of attention, see `LEDWindowAttention`.
-        adapters: where discourse enters low-rank adapters, not attention: they are put into this LED before.
+        led: LED of any size; the attention of its encoder is replaced, its parameters are kept.
+        injection: module that computes the table of a layer; copied for each layer if it has parameters, else shared.
+            None for no discourse.
+        path: path of attention, see `LEDWindowAttention`.
+        adapters: adapters of this LED, if discourse enters them instead of attention.
     """
 
     def __init__(
@@ -218,12 +219,12 @@ class DiscourseLED(nn.Module):
 
     @property
     def reach(self) -> int:
-        """The widest layer's window, in tokens to each side."""
+        """Largest window of a layer, in tokens to each side."""
         return max(layer.self_attn.longformer_self_attn.window for layer in self.encoder.layers)
 
     def checkpoint_activations(self) -> None:
-        """Keeps no activations inside layers: they are computed once more in the backward pass, tables included."""
-        # reentrant checkpoints would give no gradient to what learns outside of a layer
+        """Recompute activations inside layers, tables included, in the backward pass to save memory."""
+        # Reentrant checkpoints would not compute gradients of parameters outside the layer.
         self.led.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
     def encode(
@@ -233,20 +234,21 @@ class DiscourseLED(nn.Module):
         global_attention_mask: Tensor | None = None,
         discourse: Discourse | None = None,
     ) -> LEDEncoderBaseModelOutput:
-        """States of the encoder.
+        """Return the states of the encoder.
 
         Args:
             input_ids: [B, T].
-            attention_mask: 0 at padding, [B, T]; None for none.
-            global_attention_mask: 1 at global tokens, [B, T]; None for none. LEDs are trained with one, the first.
-            discourse: of the batch. Where the model was made without injection or with `no_discourse`, it is not read.
+            attention_mask: 0 at padding, [B, T]; None for no padding.
+            global_attention_mask: 1 at global tokens, [B, T]; None for no global token. LEDs are trained with one, the
+                first token.
+            discourse: discourse of the batch; ignored without injection or with `no_discourse`.
 
         Returns:
-            Hugging Face's record, with `last_hidden_state` [B, T, D].
+            Output of the Hugging Face encoder, with `last_hidden_state` [B, T, D].
 
         Raises:
-            ValueError: if there are more tokens than positions, discourse is missing, its band is narrower than the
-                window's reach, or a token's EDU is not in it.
+            ValueError: if there are more tokens than positions, discourse is missing, its band is too narrow for the
+                window, or it lacks the EDU of a token.
         """
         encoder = self.encoder
         if input_ids.shape[1] > encoder.max_source_positions:
@@ -263,7 +265,7 @@ class DiscourseLED(nn.Module):
     def views(
         self, input_ids: Tensor, attention_mask: Tensor | None, is_global: Tensor | None, discourse: Discourse | None
     ) -> tuple[BatchView, list[Callable[[], HeadTable] | None]]:
-        """Who sees whom, and what gives each layer its table; arguments and errors as in `encode`."""
+        """Return the view of the batch and the tables of layers; arguments and errors as in `encode`."""
         count = len(self.encoder.layers)
         attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if discourse is None and (len(self.injections) or self.adapters is not None):

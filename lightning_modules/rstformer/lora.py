@@ -1,9 +1,9 @@
 """RST-LoRA: low-rank adapters of a LED whose update in the encoder is weighted by discourse.
 
 Pu and Demberg, NAACL 2024: h = W x + (x (1 + gamma)) W_down W_up, where gamma is the labelled discourse distribution
-averaged over its second EDU axis: how much the rest of a document leans on an EDU as its nucleus. The average is over
-all EDUs of the document, also those beyond the band of the LDD and those whose text was cut off: a parser computes it.
-The adapters are those of `peft`. An update that depends on the document cannot be folded into the weights.
+averaged over its second EDU axis: the importance of an EDU as the nucleus of others. The parser averages over all EDUs
+of the document, including those beyond the band of the LDD and in truncated text. The adapters are those of `peft`. An
+update that depends on the document cannot be merged into the weights.
 """
 
 from torch import Tensor, nn
@@ -14,11 +14,11 @@ DECODER = r".*decoder\.layers\.\d+\.(self_attn|encoder_attn)\.(q_proj|v_proj)"
 
 
 def token_weights(gamma: Tensor, token_edu: Tensor) -> Tensor:
-    """Return gamma of the EDU of each token, 0 where it is in none.
+    """Return gamma of the EDU of each token, 0 for tokens in no EDU.
 
     Args:
         gamma: (1 / E) sum_b sum_l p(a, b, l) of each EDU a, [B, E].
-        token_edu: EDU of each token, -1 where there is none, [B, T].
+        token_edu: EDU of each token, -1 for none, [B, T].
 
     Returns:
         [B, T].
@@ -27,16 +27,16 @@ def token_weights(gamma: Tensor, token_edu: Tensor) -> Tensor:
 
 
 class DiscourseAdapters:
-    """Adapters in a LED, put there and weighted; the LED's own parameters are frozen.
+    """Inserts low-rank adapters into a LED and weights their updates; all other parameters are frozen.
 
-    Not an `nn.Module`: the adapters' parameters are the LED's.
+    Not an `nn.Module`, because the parameters of the adapters belong to the LED.
 
     Args:
-        led: gets the adapters.
-        rank: of the update.
-        alpha: the update is multiplied by alpha / rank.
-        dropout: of the adapters' inputs.
-        no_labels: the mean over relations takes the place of their sum in gamma.
+        led: model to insert adapters into.
+        rank: rank of the update.
+        alpha: factor of the update is alpha / rank.
+        dropout: dropout of the inputs of adapters.
+        no_labels: whether gamma uses the mean over relations instead of the sum.
 
     Raises:
         ValueError: if the rank is not positive or `peft` is not installed.
@@ -60,14 +60,14 @@ class DiscourseAdapters:
                 module.register_forward_pre_hook(self._weigh)
 
     def read(self, gamma: Tensor | None, token_edu: Tensor, relations: int) -> None:
-        """Takes the discourse of a batch, which stays until the next one: activations may be computed once more.
+        """Set the discourse of a batch, which is kept for recomputed activations until the next batch.
 
         Args:
             gamma, token_edu: see `token_weights`.
             relations: number of relations R.
 
         Raises:
-            ValueError: if there is no gamma.
+            ValueError: if gamma is missing.
         """
         if gamma is None:
             raise ValueError("these adapters weigh by gamma, and the batch's discourse has none")

@@ -15,7 +15,7 @@ from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 from datamodules.discourse.relations import GUM, GUM_COUNTS
 from datamodules.documents import CorpusError
 from datamodules.rstformer import RSTformerBatch
-from datamodules.text.subword_text import SubwordText
+from datamodules.text.subword_tokenizer import SubwordTokenizer
 from lightning_modules.decoding.hugging_face import ForbidTokens, generation_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.pretrained import save_pretrained
@@ -32,45 +32,45 @@ _DISCOURSE = "network.injections."  # beta and the heads' relations
 class RSTformer(SequenceToSequence):
     """A LED with labelled discourse distributions in its encoder's attention, in training and in decoding alike.
 
-    Loss term: `nll`, the mean over each summary of -log P(y_t). The rows of the paper's ablation table are `ablation`.
-    Data and model take the same `ablation` and `checkpoint`; `setup` compares them.
+    Loss term: `nll`, the mean over each summary of -log P(y_t). `ablation` has the rows of the paper's ablation table.
+    Data and model need the same `ablation` and `checkpoint`, which `setup` checks.
 
     Args:
-        vocab_size: tokens; of a pretrained LED at most what it has.
-        checkpoint: name or folder of a pretrained LED; its size then takes the place of the next arguments.
-        hidden_size: D of a LED from scratch.
-        heads: attention heads, in encoder and decoder.
-        layers: encoder layers, and as many decoder layers.
-        inner_size: of the feed-forward layers.
-        window: tokens that a token sees, to both sides together; even.
-        positions: tokens of a document, at most.
-        target_positions: tokens of a summary, at most.
-        dropout: of a LED from scratch, also on attention's inputs, never on its weights.
-        init_std: standard deviation of its weights at first, but for embeddings, which keep LED's 0.02. All of LED has
-            that, for D = 1,024; D^-1/2 is as much for a smaller one.
-        injection: how p enters the scores, see `networks.discourse_attention`.
-        own_edu_neutral: with `log_bias`, tokens of one EDU keep their score; false adds beta log(eps) to it.
-        ablation: see there, and `RSTformerData` for `ria` and `one_best`.
+        vocab_size: size of the vocabulary; at most that of a pretrained LED.
+        checkpoint: name or folder of a pretrained LED, whose sizes replace the next arguments.
+        hidden_size: D of a LED without pre-training.
+        heads: number of attention heads of encoder and decoder.
+        layers: number of encoder layers, and of decoder layers.
+        inner_size: width inside the feed-forward layers.
+        window: size of the attention window, both sides together; even.
+        positions: maximal number of tokens of a document.
+        target_positions: maximal number of tokens of a summary.
+        dropout: dropout of a LED without pre-training, also on inputs of attention, not on attention weights.
+        init_std: standard deviation of its initial weights, except for embeddings, which have LED's 0.02. LED uses 0.02
+            for all, with D = 1,024; D^-1/2 is the equivalent for smaller models.
+        injection: formula by which p enters the scores, see `injection.py`.
+        own_edu_neutral: with `log_bias`, keep the scores of tokens of one EDU; false adds beta log(eps).
+        ablation: see `injection.py`, and `RSTformerData` for `ria` and `one_best`.
         relations: number of relations of the parser.
-        relation_frequency: how often each relation occurs, where there are fewer heads than relations; by default the
-            counts of GUM, whose 15 relations the suite's own parser has.
-        lora_rank: RST-LoRA: adapters of this rank learn, the LED stays; discourse weighs their update in the encoder
-            (`networks.rst_lora`) and leaves the scores as they are. 0 for none. Needs the extra `lora`.
-        lora_alpha: their update is multiplied by lora_alpha / lora_rank.
-        learn_weights: learn which relations a head looks at, from the map of one relation a head on.
-        checkpoint_activations: compute the encoder's and decoder's activations twice, to save memory.
-        compile_layers: compile each layer with `torch.compile`: the first batches take minutes, the others less time.
+        relation_frequency: frequency of each relation, for fewer heads than relations; by default the counts in GUM,
+            whose 15 relations the default parser has.
+        lora_rank: rank of RST-LoRA adapters, which are trained instead of the LED; discourse then weights their update
+            in the encoder (`lora.py`) instead of the scores. 0 for none. Needs the extra `lora`.
+        lora_alpha: factor of the update is lora_alpha / lora_rank.
+        learn_weights: learn the weights of relations for each head, initialized with one relation per head.
+        checkpoint_activations: recompute activations in the backward pass, to save memory.
+        compile_layers: compile each layer with `torch.compile`: the first batches take minutes, later ones less time.
         attention: `chunked`, `dense` (for short texts), `fused` (CUDA) or `auto`.
-        learning_rate: of AdamW at its peak, where the command line names no other optimizer.
-        discourse_rate: times that rate, of what discourse has learned of its own (beta, the heads' relations): beta
-            starts at 0 and moves by about the rate a step, which would leave it there in a short fine-tuning.
-        schedule: of the rates; `linear` rises over a tenth of the steps, then falls to 0.
-        decoding: how summaries are decoded; beam 4, 35 to 120 tokens, mean log-probability if not given.
-        val_summaries: validation documents that are summarized at each validation in training; -1 for all.
+        learning_rate: peak learning rate of AdamW; not used if the config names an optimizer.
+        discourse_rate: factor of the learning rate for parameters of discourse (beta, weights of relations). Beta is
+            initialized with 0 and moves by about the learning rate per step, too little in a short fine-tuning.
+        schedule: schedule of learning rates; `linear` increases over a tenth of the steps, then decreases to 0.
+        decoding: decoding options; by default beam size 4, 35 to 120 tokens, mean log-probability.
+        val_summaries: number of validation documents summarized at each validation during training; -1 for all.
 
     Raises:
-        ValueError: if there are fewer heads than relations and no frequencies, the window is odd or the width is no
-            multiple of the heads, or decoding asks for `gnmt` or more tokens than there are positions.
+        ValueError: if there are fewer heads than relations and no frequencies, the window is odd, the width is not a
+            multiple of the heads, or decoding needs `gnmt` or more tokens than positions.
     """
 
     batch_type = RSTformerBatch
@@ -164,23 +164,25 @@ class RSTformer(SequenceToSequence):
         return warmed_up(optimizer, int(self.trainer.estimated_stepping_batches))
 
     def export(self, folder: Path) -> dict[str, str]:
-        """Writes the LED and its tokenizer as Hugging Face does: what `checkpoint` takes, and `transformers` loads.
+        """Save the LED and its tokenizer in the format of Hugging Face, for `checkpoint` and `transformers`.
 
-        What discourse has learned of its own is no part of a LED and is left out.
+        Parameters of discourse are not part of a LED and are left out.
 
         Raises:
-            ValueError: if there is no text yet, or the model has adapters.
+            ValueError: if there is no tokenizer yet, or the model has adapters.
         """
         if self.network.adapters is not None:
             raise ValueError("an update that depends on the document cannot be folded into a LED: there is no export")
-        if self.text is None:
-            raise ValueError("there is no tokenizer to export: call use_text, or train first")
-        save_pretrained(folder, self.network.led, self.text)
+        if self.tokenizer is None:
+            raise ValueError("there is no tokenizer to export: call set_tokenizer, or train first")
+        save_pretrained(folder, self.network.led, self.tokenizer)
         return {} if self.checkpoint is None else {"checkpoint": "."}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """As in `Summarizer`; with `StartFrom`, a model with discourse also goes on from one without it, where it then
-        begins (one with adapters does not: export the LED and name it as `checkpoint`)."""
+        """Restore as `Summarizer` does; with `StartFrom`, also from a model without discourse.
+
+        A model with adapters cannot start from one without: export the LED and name it as `checkpoint`.
+        """
         weights = checkpoint["state_dict"]
         own = {name: value for name, value in self.state_dict().items() if name.startswith(_DISCOURSE)}
         if own and checkpoint.get("start") and not any(name.startswith(_DISCOURSE) for name in weights):
@@ -196,11 +198,11 @@ class RSTformer(SequenceToSequence):
         checkpoint["own_edu_neutral"] = all(injection.own_edu_neutral for injection in self.network.injections)
 
     def setup(self, stage: str) -> None:
-        """Takes the text, and checks that data and model belong together before hours are spent on them.
+        """Set the tokenizer, and check that data and model match before training.
 
         Raises:
-            CorpusError: if the text does not fit, data and model were given different arguments, the data has another
-                parser's relations, or a window reaches beyond the LDD's band.
+            CorpusError: if the tokenizer does not fit, data and model have different arguments or relations, or a
+                window reaches beyond the band of the LDD.
         """
         data = getattr(self.trainer, "datamodule", None)
         with_discourse = hasattr(data, "widest_reach")
@@ -211,12 +213,12 @@ class RSTformer(SequenceToSequence):
             self._check_reach(data)
 
     def _check_arguments(self, data: Any) -> None:
-        """Compares what data and model both take.
+        """Check that data and model have the same values of shared arguments.
 
         Raises:
-            CorpusError: with both values, if they differ.
+            CorpusError: if they differ; the message has both values.
         """
-        names = ["ablation", "checkpoint"] if data.text_dir is None else ["ablation"]  # a text that is named is used
+        names = ["ablation", "checkpoint"] if data.tokenizer_dir is None else ["ablation"]
         for name in names:
             ours, theirs = getattr(self, name), getattr(data, name)
             if ours != theirs:
@@ -226,10 +228,10 @@ class RSTformer(SequenceToSequence):
             raise CorpusError(f"{given}: give model.relations, and model.relation_frequency if it has fewer heads")
 
     def _check_reach(self, data: Any) -> None:
-        """Compares the windows of attention with the half-width of the data's LDDs.
+        """Check that the half-width of the LDDs covers the attention window.
 
         Raises:
-            CorpusError: with the widest document, if a window reaches beyond.
+            CorpusError: if it does not; the message has the document with the largest distance.
         """
         window = self.network.reach
         for split in data.loaded_splits():
@@ -242,10 +244,10 @@ class RSTformer(SequenceToSequence):
                 )
 
     def on_fit_start(self) -> None:
-        """As in `Summarizer`; looks for documents that are too long before hours are spent on others.
+        """Check, besides `Summarizer`, that no document is too long.
 
         Raises:
-            CorpusError: if there is one.
+            CorpusError: if one is.
         """
         super().on_fit_start()
         data, most = getattr(self.trainer, "datamodule", None), self.network.encoder.max_source_positions
@@ -256,27 +258,27 @@ class RSTformer(SequenceToSequence):
                 row = lengths.index(max(lengths))
                 raise CorpusError(self._too_long(features[row]["id"], lengths[row]))
 
-    def use_text(self, text: SubwordText) -> None:
-        """Takes a tokenizer.
+    def set_tokenizer(self, tokenizer: SubwordTokenizer) -> None:
+        """Set the tokenizer.
 
         Raises:
-            CorpusError: if it does not fit `vocab_size` or the model's embedding, or its special symbols are others.
+            CorpusError: if it does not fit `vocab_size` or the model's embedding, or its special symbols differ.
         """
-        super().use_text(text)
+        super().set_tokenizer(tokenizer)
         config = self.network.led.config
-        if len(text) > config.vocab_size:
-            raise CorpusError(f"the text has {len(text)} tokens, the pretrained model {config.vocab_size}")
-        ids = (text.start, text.pad, text.stop)
+        if len(tokenizer) > config.vocab_size:
+            raise CorpusError(f"the tokenizer has {len(tokenizer)} tokens, the pretrained model {config.vocab_size}")
+        ids = (tokenizer.start, tokenizer.pad, tokenizer.stop)
         if ids != (config.bos_token_id, config.pad_token_id, config.eos_token_id):
-            raise CorpusError(f"<s>, <pad> and </s> are {ids} in the text, and others in the pretrained model")
+            raise CorpusError(f"<s>, <pad> and </s> are {ids} in the tokenizer, but differ in the pretrained model")
 
     # Training ----------------------------------------------------------------------------------------------------
 
     def discourse(self, batch: RSTformerBatch) -> Discourse | None:
-        """The discourse of a batch, None where the model reads none.
+        """Return the discourse of a batch, None if the model does not use it.
 
         Raises:
-            CorpusError: if the batch has none and the model reads it.
+            CorpusError: if the model needs it, but the batch has none.
         """
         if self.ablation == "no_discourse":
             return None
@@ -285,10 +287,10 @@ class RSTformer(SequenceToSequence):
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
     def encode(self, batch: RSTformerBatch) -> LEDEncoderBaseModelOutput:
-        """The encoder's states of a batch, with discourse.
+        """Return the encoder output of a batch.
 
         Raises:
-            CorpusError: if a document is longer than the model's positions.
+            CorpusError: if a document has more tokens than the model has positions.
         """
         most = self.network.encoder.max_source_positions
         if batch.source.shape[1] > most:
@@ -308,13 +310,14 @@ class RSTformer(SequenceToSequence):
     @property
     def start(self) -> int:
         """Token that decoding starts with."""
-        return self.text.stop
+        return self.tokenizer.stop
 
     def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
         """Return the tokens that are never generated: start, padding, and rows of the output layer without a token."""
         if options.allow_unknown:
             return ()
-        return (self.text.start, self.text.pad, *range(len(self.text), self.network.led.config.vocab_size))
+        rows = self.network.led.config.vocab_size
+        return (self.tokenizer.start, self.tokenizer.pad, *range(len(self.tokenizer), rows))
 
     def _logits(self, batch: RSTformerBatch, tokens: Tensor) -> Tensor:
         """Return the decoder's logits at tokens [B, K, T], teacher-forced: [B, K, T, V]."""
@@ -349,13 +352,13 @@ class RSTformer(SequenceToSequence):
     # Generation --------------------------------------------------------------------------------------------------
 
     def generate(self, batch: RSTformerBatch, options: DecodingOptions, count: int = 1) -> Samples:
-        """The best `count` hypotheses of a search, or so many drawn ones."""
+        """Return the `count` best hypotheses of beam search, or `count` samples."""
         led = self.network.led
         never = torch.zeros(led.config.vocab_size, dtype=torch.bool, device=batch.source.device)
         never[list(self.forbidden(options))] = True
         only = LogitsProcessorList([ForbidTokens(never)])
         with evaluating(self):
-            # Hugging Face repeats what it is given for each hypothesis, in place
+            # Hugging Face repeats its inputs for each hypothesis, in place.
             states = LEDEncoderBaseModelOutput(last_hidden_state=self.encode(batch).last_hidden_state)
             tokens = led.generate(
                 encoder_outputs=states,
@@ -364,12 +367,12 @@ class RSTformer(SequenceToSequence):
                 num_return_sequences=count,
                 **generation_options(options),
             )[:, 1:].unflatten(0, (-1, count))  # [B, K, T]
-        last = tokens == self.text.stop
+        last = tokens == self.tokenizer.stop
         real = last.long().cumsum(-1) - last.long() == 0
-        return Samples(tokens.masked_fill(~real, self.text.pad), real.sum(-1))
+        return Samples(tokens.masked_fill(~real, self.tokenizer.pad), real.sum(-1))
 
     def sample(self, batch: RSTformerBatch, options: DecodingOptions) -> Samples:
-        """`options.beam_size` summaries a document, drawn or searched, without gradient, [B, K, T]."""
+        """Generate K = `options.beam_size` summaries of each document, see `Generative.sample`."""
         count, parts = options.beam_size, []
         if options.sample and options.greedy_first:
             parts.append(self.generate(batch, replace(options, beam_size=1, sample=False, greedy_first=False)))
@@ -377,5 +380,5 @@ class RSTformer(SequenceToSequence):
         if count:
             parts.append(self.generate(batch, options, count))
         longest = max(part.tokens.shape[2] for part in parts)
-        tokens = [pad(part.tokens, (0, longest - part.tokens.shape[2]), value=self.text.pad) for part in parts]
+        tokens = [pad(part.tokens, (0, longest - part.tokens.shape[2]), value=self.tokenizer.pad) for part in parts]
         return Samples(torch.cat(tokens, 1), torch.cat([part.lengths for part in parts], 1))

@@ -53,7 +53,7 @@ def small(**changes) -> GraphSum:
     for name, parameter in model.network.named_parameters():
         if "norm" not in name and "sigma" not in name:
             torch.nn.init.normal_(parameter, std=0.2)
-    model.use_text(SmallText())
+    model.set_tokenizer(SmallText())
     return model
 
 

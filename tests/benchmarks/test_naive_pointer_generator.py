@@ -21,7 +21,7 @@ def build(seed, **arguments):
     for parameter in model.parameters():
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.7)
-    model.use_text(Vocabulary([f"w{i}" for i in range(V - 4)]))
+    model.set_tokenizer(Vocabulary([f"w{i}" for i in range(V - 4)]))
     return model
 
 
@@ -41,7 +41,7 @@ def batch():
         target=target,
         target_lengths=torch.tensor([5, 4]),
         target_rows=(target != PAD).flatten().nonzero().squeeze(1),
-        added=[["x", "y"], ["z"]],
+        oov_words=[["x", "y"], ["z"]],
     )
 
 
@@ -71,9 +71,9 @@ def test_naive_search_finds_what_ours_finds(batch, beam_size):
 def test_the_measured_batch_is_one_that_the_data_could_make():
     """As `PointerGeneratorData.collate` numbers words: in order of appearance, UNK where the network reads."""
     batch, size = BENCHMARK["make_batch"](), BENCHMARK["V"]
-    for source, extended, added in zip(batch.source, batch.source_extended, batch.added):
+    for source, extended, oov_words in zip(batch.source, batch.source_extended, batch.oov_words):
         own = extended[extended >= size].tolist()
-        assert list(dict.fromkeys(own)) == [size + k for k in range(len(added))]
+        assert list(dict.fromkeys(own)) == [size + k for k in range(len(oov_words))]
         assert torch.equal(source, extended.masked_fill(extended >= size, UNK))
     assert batch.target.max() >= size and batch.target_input.max() < size
     assert all(set(row[row >= size].tolist()) <= set(e.tolist()) for row, e in zip(batch.target, batch.source_extended))

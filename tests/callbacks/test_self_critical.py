@@ -53,7 +53,7 @@ def first_batch(case, files, **model):
     data, made = case.build_data(files), case.build_model(**model)
     data.prepare_data()
     data.setup("fit")
-    made.use_text(data.text)
+    made.set_tokenizer(data.tokenizer)
     return made, next(iter(data.train_dataloader()))
 
 
@@ -91,8 +91,8 @@ def test_samples_can_be_rescored_and_read(case, corpus_files):
 
 def distributions(model, batch, prefix: list[int], options: DecodingOptions | None) -> torch.Tensor:
     """log P of every token after a beginning that all documents share, [B, words]: one sample for each token."""
-    copies = hasattr(batch, "added") and getattr(model.network, "pointer", model) is not None
-    words = model.vocab_size + (max(map(len, batch.added)) if copies else 0)
+    copies = hasattr(batch, "oov_words") and getattr(model.network, "pointer", model) is not None
+    words = model.vocab_size + (max(map(len, batch.oov_words)) if copies else 0)
     tokens = torch.tensor([[*prefix, word] for word in range(words)]).expand(batch.batch_size, -1, -1)
     lengths = torch.full(tokens.shape[:2], tokens.shape[2])
     with torch.no_grad(), without_dropout(model):
@@ -116,7 +116,7 @@ def test_samples_are_rescored_under_the_distribution_that_they_are_drawn_from(ca
     early = distributions(model, batch, prefix[:1], options)
     repeats = constrained[:, prefix[1]]
     assert not options.no_repeat_ngram or repeats.isneginf().all(), "it would repeat the first two tokens"
-    stop = getattr(model.text, "stop", STOP)
+    stop = getattr(model.tokenizer, "stop", STOP)
     assert early[:, stop].isneginf().all() and constrained[:, stop].isfinite().all()
     for row in range(batch.batch_size):
         allowed = constrained[row].isfinite()

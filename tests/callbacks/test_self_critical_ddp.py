@@ -31,7 +31,7 @@ def one(batch: PointerGeneratorBatch, index: int) -> PointerGeneratorBatch:
         source=batch.source[here, :length],
         source_extended=batch.source_extended[here, :length],
         lengths=batch.lengths[here],
-        added=batch.added[here],
+        oov_words=batch.oov_words[here],
     )
 
 

@@ -39,7 +39,7 @@ def test_the_seed_names_the_run_and_its_text_comes_along(trained, tiny_config, p
     done = precis("fit", "--config", tiny_config, *flags, "--run_dir", run)
     assert done.status == 0, done.err
     kept = yaml.safe_load((run / "config.yaml").read_text())
-    assert kept["start_from"] == str(place) and kept["data"]["init_args"]["text"] == f"{tmp_path}/run_7/text"
+    assert kept["start_from"] == str(place) and kept["data"]["init_args"]["tokenizer_dir"] == f"{tmp_path}/run_7/text"
     shutil.rmtree(tmp_path / "run_7")  # a run goes on from its own folder alone
     done = precis("fit", "--run", run, "--trainer.max_steps=2")
     assert done.status == 0, done.err

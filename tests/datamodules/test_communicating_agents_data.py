@@ -16,7 +16,7 @@ WORDS = ["the", "zebra", "sat", ".", "a", "yak", ".", "the", "cat", "near", "the
 
 def build(tmp_path, **arguments):
     data = CommunicatingAgentsData(Texts([]), vocab_size=V, cache_dir=tmp_path, **arguments)
-    data.text = Vocabulary(["the", "cat", "sat", "."])
+    data.tokenizer = Vocabulary(["the", "cat", "sat", "."])
     return data
 
 
@@ -30,7 +30,7 @@ def read_back(data, batch, index):
     found = []
     for ids, length in zip(batch.source_extended[index], batch.lengths[index].tolist()):
         assert ids[length:].eq(PAD).all()
-        found.append(data.text.decode(ids[:length].tolist(), batch.added[index], V))
+        found.append(data.tokenizer.decode(ids[:length].tolist(), batch.oov_words[index], V))
     return found
 
 
@@ -85,12 +85,12 @@ def test_paragraphs_stay_whole_and_empty_ones_are_left_out(tmp_path):
 def test_ids_are_the_pointer_generator_s_over_one_vocabulary_of_the_document(tmp_path):
     data = build(tmp_path, agents=3, max_source=11, max_target=5)
     plain = PointerGeneratorData(Texts([]), vocab_size=V, max_source=11, max_target=5, cache_dir=tmp_path)
-    plain.text = data.text
+    plain.tokenizer = data.tokenizer
     documents = [(TEXT, [["the yak sat near a gnu"], ["unused"]], "a"), ([["Cat."]], [["the gnu"]], "b")]
     ours, theirs = (one.collate([row(one, *document) for document in documents]) for one in (data, plain))
     for name in ("target", "target_input", "target_lengths", "target_rows"):
         assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
-    assert (ours.added, ours.ids, ours.references) == (theirs.added, theirs.ids, theirs.references)
+    assert (ours.oov_words, ours.ids, ours.references) == (theirs.oov_words, theirs.ids, theirs.references)
     for i in range(2):
         real = torch.arange(ours.source.shape[2]) < ours.lengths[i].unsqueeze(1)
         length = int(theirs.lengths[i])
@@ -105,7 +105,7 @@ def test_cutting_the_source_later_deals_it_out_anew(tmp_path):
         assert data.collate(rows).target.tolist() == [[V, V + 4, STOP]]
         data.lengths_now = (8, 2)
         cut = data.collate(rows)
-        assert cut.lengths.tolist() == [parts] and cut.added == [["zebra", "a", "yak"]]
+        assert cut.lengths.tolist() == [parts] and cut.oov_words == [["zebra", "a", "yak"]]
         assert cut.target.tolist() == [[V, UNK]]
 
 

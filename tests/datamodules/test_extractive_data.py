@@ -6,19 +6,19 @@ import torch
 from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Files, Texts
 from datamodules.documents import Document
-from datamodules.text.encoder_text import EncoderText, by_token
+from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.trigrams import sharing
 from lightning_modules.metrics.oracle import greedy_oracle, sentence_scores
 
 
 @pytest.fixture(scope="module")
-def text() -> EncoderText:
-    return EncoderText.build(["A storm hit the coast. Boats sank."], 262)
+def text() -> EncoderTokenizer:
+    return EncoderTokenizer.build(["A storm hit the coast. Boats sank."], 262)
 
 
-def made(text: EncoderText, **arguments) -> ExtractiveData:
+def made(text: EncoderTokenizer, **arguments) -> ExtractiveData:
     data = ExtractiveData(Texts([]), 300, None, **arguments)
-    data.text = text
+    data.tokenizer = text
     return data
 
 

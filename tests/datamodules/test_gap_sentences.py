@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
 
 def spelt(data, ids) -> str:
     """Ids as text, with a _ for each mask."""
-    return "".join("_" if i == data.text.mask else data.text.tokenizer.decode([i]) for i in ids)
+    return "".join("_" if i == data.tokenizer.mask else data.tokenizer.backend.decode([i]) for i in ids)
 
 
 def test_the_gaps_are_masked_once_each_and_are_the_target(files, folder):
@@ -64,12 +64,12 @@ def test_the_gaps_are_masked_once_each_and_are_the_target(files, folder):
         number = min(max(1, round(0.4 * len(sentences))), len(sentences) - 1)
         chosen = select(sentences, number)
         kept = [word for i, text in enumerate(sentences) for word in (["_"] if i in chosen else text.split())]
-        assert row["source"][0] == data.text.start and row["source"][-1] == data.text.stop
-        read = data.text.tokenizer.decode(row["source"], skip_special_tokens=False)
+        assert row["source"][0] == data.tokenizer.start and row["source"][-1] == data.tokenizer.stop
+        read = data.tokenizer.backend.decode(row["source"], skip_special_tokens=False)
         read = read.removeprefix("<s>").removesuffix("</s>").replace("<mask>", " _ ")
         assert read.split() == kept, row["id"]
-        assert data.text.decode(row["target"]) == " ".join(sentences[i] for i in chosen)
-        assert row["target"][-1] == data.text.stop and row["references"] == [[sentences[i] for i in chosen]]
+        assert data.tokenizer.decode(row["target"]) == " ".join(sentences[i] for i in chosen)
+        assert row["target"][-1] == data.tokenizer.stop and row["references"] == [[sentences[i] for i in chosen]]
         assert row["gaps"] == len(chosen)
 
 
@@ -82,14 +82,14 @@ def test_sentence_ends_are_those_of_the_documents_text():
 def test_some_stay_unchanged_and_each_document_has_draws_of_its_own(files, folder):
     whole = ready(files, folder, ratio=0.5)
     some = ready(files, folder, ratio=0.5, unchanged=0.5)
-    mask = whole.text.mask
+    mask = whole.tokenizer.mask
     masks = [[row["source"].count(mask) for row in data.features("train")] for data in (whole, some)]
     gaps = whole.features("train")["gaps"][:]
     assert masks[0] == gaps and some.features("train")["gaps"][:] == gaps
     shares = {drawn / gap for drawn, gap in zip(masks[1], gaps)}
     assert len(shares) > 3 and 0.3 < sum(masks[1]) / sum(gaps) < 0.7
     all_stay = ready(files, folder, ratio=0.5, unchanged=1.0)
-    assert not any(all_stay.text.mask in row["source"] for row in all_stay.features("train"))
+    assert not any(all_stay.tokenizer.mask in row["source"] for row in all_stay.features("train"))
     again = ready(files, folder / "elsewhere", ratio=0.5, unchanged=0.5)
     assert again.features("train")["source"][:] == some.features("train")["source"][:]
     other = ready(files, folder, ratio=0.5, unchanged=0.5, draw_seed=1)
@@ -119,7 +119,7 @@ def test_a_long_document_is_read_in_pieces_without_a_loss(tmp_path):
         whole = Document(row["id"], row["parts"])
         for piece in data.pieces(whole):
             pieces.setdefault(row["id"], []).extend(piece.sentences)
-            assert len(data.text(piece.text)[0]) <= data.room and len(piece.sentences) > 1
+            assert len(data.tokenizer(piece.text)[0]) <= data.room and len(piece.sentences) > 1
         assert pieces[row["id"]] == whole.sentences
     names = data.features("train")["id"][:]
     assert names[:3] == ["d0#1", "d0#2", "d0#3"] and len(names) == len(set(names))
@@ -134,8 +134,8 @@ def test_a_single_sentence_has_no_gap(files, tmp_path):
     assert data.features("train")["id"][:] == ["d1", "dots", "long#2"] == data.features("val")["id"][:]
     data.setup("test")
     test = {row["id"]: row for row in data.features("test")}
-    assert len(test) == 5 and test["single"]["references"] == [] and test["single"]["target"] == [data.text.stop]
-    assert data.text.decode(test["single"]["source"]) == "One otter." and len(test["long#1"]["source"]) == 70
+    assert len(test) == 5 and test["single"]["references"] == [] and test["single"]["target"] == [data.tokenizer.stop]
+    assert data.tokenizer.decode(test["single"]["source"]) == "One otter." and len(test["long#1"]["source"]) == 70
     batch = next(iter(data.test_dataloader()))
     assert batch.batch_size == 4
     with pytest.raises(CorpusError, match="train: no document has two sentences"):
@@ -152,9 +152,9 @@ def test_targets_that_are_too_long_are_counted(files, tmp_path):
     assert (row.left_out, row.documents_cut, row.documents) == (lost, number, len(whole))
     assert row.limit == "data.max_target 9"
     nothing = data_of(files, tmp_path / "whole")
-    nothing.text = ready(files, tmp_path / "whole").text
+    nothing.tokenizer = ready(files, tmp_path / "whole").tokenizer
     row = nothing.encode(Document("none", []))
-    assert row["gaps"] == 0 and row["target"] == [nothing.text.stop]
+    assert row["gaps"] == 0 and row["target"] == [nothing.tokenizer.stop]
 
 
 def test_arguments_out_of_bounds_are_refused(files, tmp_path):
@@ -177,11 +177,11 @@ def test_fine_tuning_reads_document_and_summary(corpus_files, tmp_path):
     for n, name in enumerate(batch.ids):
         source = batch.source[n, : batch.source_mask[n].sum()].tolist()
         target = batch.target[n, : batch.target_lengths[n]].tolist()
-        assert Document(name, rows[name]["parts"]).text.startswith(data.text.decode(source))
-        assert source[0] == data.text.start and source[-1] == data.text.stop
-        assert " ".join(rows[name]["references"][0]).startswith(data.text.decode(target)) and len(target) <= 9
-        assert (batch.source[n] != data.text.pad).tolist() == batch.source_mask[n].tolist()
-    assert batch.target_rows.tolist() == (batch.target != data.text.pad).flatten().nonzero().squeeze(1).tolist()
+        assert Document(name, rows[name]["parts"]).text.startswith(data.tokenizer.decode(source))
+        assert source[0] == data.tokenizer.start and source[-1] == data.tokenizer.stop
+        assert " ".join(rows[name]["references"][0]).startswith(data.tokenizer.decode(target)) and len(target) <= 9
+        assert (batch.source[n] != data.tokenizer.pad).tolist() == batch.source_mask[n].tolist()
+    assert batch.target_rows.tolist() == (batch.target != data.tokenizer.pad).flatten().nonzero().squeeze(1).tolist()
 
 
 def test_cuts_leave_single_sentences_only_where_they_must():

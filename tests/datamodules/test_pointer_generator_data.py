@@ -11,7 +11,7 @@ V = 12
 @pytest.fixture
 def data(tmp_path):
     data = PointerGeneratorData(Texts([]), vocab_size=V, max_source=8, max_target=5, cache_dir=tmp_path)
-    data.text = Vocabulary(["the", "cat", "sat", "."])
+    data.tokenizer = Vocabulary(["the", "cat", "sat", "."])
     return data
 
 
@@ -20,16 +20,16 @@ def row(data, parts, references=(), name="1"):
     return data.encode(document) | {"id": name, "references": document.references}
 
 
-def by_hand(words, vocabulary, added):
-    """Extended ids, one word at a time; grows `added`."""
+def by_hand(words, vocabulary, oov_words):
+    """Extended ids, one word at a time; grows `oov_words`."""
     ids = []
     for word in words:
         if word in vocabulary:
             ids.append(4 + vocabulary.index(word))
         else:
-            if word not in added:
-                added.append(word)
-            ids.append(V + added.index(word))
+            if word not in oov_words:
+                oov_words.append(word)
+            ids.append(V + oov_words.index(word))
     return ids
 
 
@@ -41,16 +41,15 @@ def test_ids_are_those_of_a_plain_loop(data):
     batch = data.collate(rows)
     words = [["the", "zebra", "sat", ".", "a", "yak", ",", "the"], ["cat", "."]]
     targets = [["zebra", "sat", "."], ["the", "gnu"]]
-    vocabulary = data.text.words[4:]
+    vocabulary = data.tokenizer.words[4:]
     for i, (source, target) in enumerate(zip(words, targets)):
-        added: list[str] = []
-        expected = by_hand(source, vocabulary, added)
+        oov_words: list[str] = []
+        expected = by_hand(source, vocabulary, oov_words)
         assert batch.source_extended[i].tolist() == expected + [PAD] * (8 - len(source))
         assert batch.source[i].tolist() == [UNK if x >= V else x for x in expected] + [PAD] * (8 - len(source))
-        assert batch.added[i] == added
-        gold = [
-            4 + vocabulary.index(w) if w in vocabulary else V + added.index(w) if w in added else UNK for w in target
-        ] + [STOP]
+        assert batch.oov_words[i] == oov_words
+        ids = {word: V + k for k, word in enumerate(oov_words)} | {word: 4 + k for k, word in enumerate(vocabulary)}
+        gold = [*(ids.get(word, UNK) for word in target), STOP]
         length = len(gold)
         assert batch.target[i, :length].tolist() == gold and batch.target[i, length:].eq(PAD).all()
         inputs = [START, *(UNK if x >= V else x for x in gold[:-1])]
@@ -64,11 +63,11 @@ def test_ids_are_those_of_a_plain_loop(data):
 def test_cutting_the_source_later_takes_its_words_out_of_the_vocabulary(data):
     rows = [row(data, [["the yak sat near one gnu"]], [["gnu yak sat"]])]
     whole = data.collate(rows)
-    assert whole.added == [["yak", "near", "one", "gnu"]]
+    assert whole.oov_words == [["yak", "near", "one", "gnu"]]
     assert whole.target[0].tolist() == [V + 3, V, 6, STOP]
     data.lengths_now = (2, 3)
     cut = data.collate(rows)
-    assert cut.added == [["yak"]] and cut.source_extended.tolist() == [[4, V]]
+    assert cut.oov_words == [["yak"]] and cut.source_extended.tolist() == [[4, V]]
     assert cut.target[0].tolist() == [UNK, V, 6], "a summary that is cut off has no end symbol"
     assert cut.target_lengths.tolist() == [3]
 

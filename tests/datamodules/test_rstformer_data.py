@@ -45,11 +45,11 @@ def test_a_batch_is_text_edus_and_their_discourse(corpus_files, tmp_path):
         parse = made_up_parse(ParseRequest.of(document), 8)
         length = int(batch.source_mask[n].sum())
         ids, edus = batch.source[n, :length].tolist(), batch.token_edu[n]
-        assert (ids[0], ids[-1]) == (data.text.start, data.text.stop) and edus[0] == edus[length - 1] == -1
-        assert batch.source[n, length:].eq(data.text.pad).all() and edus[length:].eq(-1).all()
+        assert (ids[0], ids[-1]) == (data.tokenizer.start, data.tokenizer.stop) and edus[0] == edus[length - 1] == -1
+        assert batch.source[n, length:].eq(data.tokenizer.pad).all() and edus[length:].eq(-1).all()
         # the words of an EDU are its tokens' text, but for a document's end that was cut off
         for edu, (start, end) in enumerate(parse.edus.tolist()):
-            text = data.text.decode(batch.source[n][edus == edu].tolist())
+            text = data.tokenizer.decode(batch.source[n][edus == edu].tolist())
             assert document.text[start:end].startswith(text)
         expected = decode(parse.code(min(8, parse.size - 1)))
         seen, half, own = int(batch.token_edu[n].max()) + 1, batch.ldd.shape[2] // 2, expected.shape[1] // 2
@@ -59,8 +59,8 @@ def test_a_batch_is_text_edus_and_their_discourse(corpus_files, tmp_path):
         # gamma is the parser's, whatever was cut off and however narrow the band
         assert batch.gamma[n, :seen].equal(parse.gamma[:seen]) and batch.gamma[n, seen:].eq(0).all()
         target = batch.target[n][batch.target_mask[n] == 1].tolist()
-        assert data.text.decode(target) == document.references[0][0][: len(data.text.decode(target))]
-        assert batch.target_input[n, 0] == data.text.stop and batch.target_input[n, 1] == target[0]
+        assert data.tokenizer.decode(target) == document.references[0][0][: len(data.tokenizer.decode(target))]
+        assert batch.target_input[n, 0] == data.tokenizer.stop and batch.target_input[n, 1] == target[0]
     assert batch.source.shape[1] <= 40 and batch.target.shape[1] <= 12
     assert batch.global_mask[:, 0].eq(1).all() and batch.global_mask[:, 1:].eq(0).all()
 
@@ -119,11 +119,11 @@ def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corp
         assert chosen.text_digest in digests - {parse.text_digest}
     # a run is read back for one text that no other document is beside, with the cache somewhere else
     for _ in range(2):  # a run that is resumed writes its folder once more
-        data.save_text(tmp_path / "run")
+        data.save_tokenizer(tmp_path / "run")
     assert len(list((tmp_path / "run" / "other_documents").glob("*.safetensors"))) == 1
     corpus = Texts([("one", "The otter, which swims, guards the mill. The heron watches, and nobody sees it.")])
-    single = data_of(corpus_files, tmp_path / "elsewhere", ablation="other", text=tmp_path / "run")
-    single.corpus, single.text = corpus, single.load_text(tmp_path / "run")
+    single = data_of(corpus_files, tmp_path / "elsewhere", ablation="other", tokenizer_dir=tmp_path / "run")
+    single.corpus, single.tokenizer = corpus, single.load_tokenizer(tmp_path / "run")
     (batch,) = single.test_dataloader()
     (row,) = single.features("test")
     parse, read = single.cache.get(row["parse"]), int(batch.token_edu.max()) + 1
@@ -165,7 +165,7 @@ def test_an_empty_document_has_no_discourse_and_another_must_have_one(corpus_fil
     data = ready(corpus_files, tmp_path)
     one = data.encode(Document("a", [["The otter, which swims, guards the mill."]], [["An otter."]]))
     empty = data.encode(Document("b", [[]], []))
-    assert empty["parse"] == "" and empty["source"] == [data.text.start, data.text.stop]
+    assert empty["parse"] == "" and empty["source"] == [data.tokenizer.start, data.tokenizer.stop]
     batch = data.collate([{**row, "id": name, "references": []} for name, row in (("b", empty),)])
     assert batch.ldd.eq(0).all() and batch.token_edu.eq(-1).all()
     with pytest.raises(MissingParse, match="no parse of document 'c'"):
@@ -210,9 +210,10 @@ def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files,
 def test_what_is_only_read_is_parsed_too(corpus_files, tmp_path):
     first = ready(corpus_files, tmp_path / "one")
     folder = tmp_path / "text"
-    first.text.save(folder)
-    later = data_of(corpus_files, tmp_path / "other", text=folder)  # as `precis summarize` does: nothing is prepared
-    later.text = later.load_text(folder)
+    first.tokenizer.save(folder)
+    # as `precis summarize` does: nothing is prepared
+    later = data_of(corpus_files, tmp_path / "other", tokenizer_dir=folder)
+    later.tokenizer = later.load_tokenizer(folder)
     for one, other in zip(first.test_dataloader(), later.test_dataloader(), strict=True):
         assert torch.equal(one.ldd, other.ldd)
 

@@ -69,10 +69,10 @@ def made(kind: str, files: dict[str, str], folder: Path, **changes):
 def tokens_of(kind: str, data, document: Document) -> list[int]:
     """The sentence that each token of a document is in, by tokenising ever longer beginnings of it."""
     if kind in ("pointer-generator", "agents"):
-        return [n for n, sentence in enumerate(document.sentences) for _ in data.text.tokenize(sentence)]
+        return [n for n, sentence in enumerate(document.sentences) for _ in data.tokenizer.tokenize(sentence)]
     if kind.startswith("bertsum"):  # each sentence between two symbols
-        return [n for n, sentence in enumerate(document.sentences) for _ in range(len(data.text(sentence)[0]) + 2)]
-    _, offsets = data.text(document.text)
+        return [n for n, sentence in enumerate(document.sentences) for _ in range(len(data.tokenizer(sentence)[0]) + 2)]
+    _, offsets = data.tokenizer(document.text)
     found, at = [], 0
     for number, sentence in enumerate(document.sentences):
         at = document.text.index(sentence, at) + len(sentence)
@@ -83,7 +83,7 @@ def tokens_of(kind: str, data, document: Document) -> list[int]:
 def brute_force(kind: str, data, document: Document) -> dict[str, list[int]]:
     """The counts of a document, by looking at every token."""
     owners = tokens_of(kind, data, document)
-    special = {"pegasus": 1 + len(getattr(data.text, "opening", [])), "rstformer": 2}.get(kind, 0)
+    special = {"pegasus": 1 + len(getattr(data.tokenizer, "opening", [])), "rstformer": 2}.get(kind, 0)
     read = owners[: data.max_source - special]
     sentences = [
         number for number in range(len(document.sentences))
@@ -106,9 +106,9 @@ def brute_force(kind: str, data, document: Document) -> dict[str, list[int]]:
     if kind == "bertsum":
         return counts
     if kind in ("pointer-generator", "agents"):
-        target = [word for sentence in document.references[0] for word in data.text.tokenize(sentence)]
+        target = [word for sentence in document.references[0] for word in data.tokenizer.tokenize(sentence)]
         return counts | {"target_tokens": [min(len(target) + 1, 9), len(target) + 1]}  # with the end symbol
-    target = len(data.text(" ".join(document.references[0]))[0])
+    target = len(data.tokenizer(" ".join(document.references[0]))[0])
     return counts | {"target_tokens": [min(target, 11), target]}
 
 
@@ -134,8 +134,9 @@ def test_counts_of_paragraphs_that_are_nodes(files, tmp_path):
     data = GraphSumData(Files(**files), 300, paragraphs=rule, max_tokens=8, max_target=6, cache_dir=tmp_path / "cache")
     data.prepare_data()
     document = Document("a", [SENTENCES[1:2], [], SENTENCES[2:], SENTENCES[:1]], [SENTENCES[:2]])
-    one, two = len(data.text(" It rains.")[0]), len(data.text(" " + " ".join(SENTENCES[2:]))[0])
-    target = sum(len(data.text(f" {sentence}")[0]) for sentence in SENTENCES[:2]) + 1  # a separator between the two
+    one, two = len(data.tokenizer(" It rains.")[0]), len(data.tokenizer(" " + " ".join(SENTENCES[2:]))[0])
+    # a separator between the two
+    target = sum(len(data.tokenizer(f" {sentence}")[0]) for sentence in SENTENCES[:2]) + 1
     assert one <= 7 < two
     assert data.encode(document)["truncation"] == {
         "source_parts": [3, 4],

@@ -33,7 +33,7 @@ def model_and_batch(tutorial, corpus_files):
     data.setup("fit")
     torch.manual_seed(0)
     model = module.BagOfWords(vocab_size=60, hidden_size=8)
-    model.use_text(data.text)
+    model.set_tokenizer(data.tokenizer)
     return model, next(iter(data.train_dataloader()))
 
 

@@ -50,7 +50,7 @@ def fresh_cache(tmp_path, monkeypatch):
         (json.dumps({"id": "b", "document": "A text."}), "(fields: id, document): it has no reference"),
         (json.dumps(GOOD | {"id": "b", "summary": " "}), "its reference is empty"),
         (json.dumps(GOOD | {"id": "b", "document": None}), "field 'document' is null"),
-        (json.dumps(GOOD), "id 'good' is that of"),
+        (json.dumps(GOOD), "id 'good' is also the id of"),
         ('{"id": "b", "document": ', "broken JSON"),
         ('["b"]', "a JSON list"),
         ('{"id": "b", "document": "caf\xe9"}', "not UTF-8 (byte 0xe9); convert the file"),
@@ -62,7 +62,7 @@ def test_a_bad_record_ends_the_run_before_it_begins(line, said, tiny_config, fre
     bad.write_bytes(json.dumps(GOOD).encode() + b"\n" + line.encode("latin-1") + b"\n")
     run = tmp_path / "run"
     done = precis("fit", "--config", tiny_config, "--run_dir", run, "--data.corpus.train", bad)
-    refused(done, f"{bad}:2", said, "--data.on_bad_record skip" if "list" not in said else "one object a line")
+    refused(done, f"{bad}:2", said, "--data.on_bad_record skip" if "list" not in said else "one object per line")
     assert not run.exists()
     assert not [path for path in fresh_cache.rglob("*") if path.is_file() and path.name != LOCK]
 
@@ -124,7 +124,7 @@ def test_a_split_that_is_not_there_is_named(tiny_config, tmp_path, precis):
     without = tmp_path / "without.yaml"
     without.write_text("\n".join(line for line in lines if not line.strip().startswith("val:")), encoding="utf-8")
     done = precis("fit", "--config", without, "--run_dir", tmp_path / "other")
-    refused(done, "Files has no split 'val' (there is: train, test); name a source for it")
+    refused(done, "Files has no split 'val' (it has: train, test); name a source for it")
     assert not (tmp_path / "other").exists()
 
 
@@ -137,7 +137,7 @@ def test_a_split_that_is_not_there_is_named(tiny_config, tmp_path, precis):
         (["--data.batch_size", "0"], "data.batch_size must be at least 1, got 0"),
         (["--data.max_source", "0"], "data.max_source must be at least 1"),
         (["--model.decoding.min_length", "50"], "min_length must be at least 0 and below max_length 8, got 50"),
-        (["--model.vocab_size", "4"], "a vocabulary of 4 has no room for words"),
+        (["--model.vocab_size", "4"], "a vocabulary of 4 has only"),
         (["--trainer.callbacks+=CoverageAnnealing"], "CoverageAnnealing needs either start_step or start_epoch"),
         (["--trainer.callbacks+=LengthCurriculum", "--trainer.callbacks.source=1", "--trainer.callbacks.target=2",
           "--trainer.callbacks.steps=1", "--data.num_workers=1"], "LengthCurriculum needs --data.num_workers 0"),
@@ -218,16 +218,18 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, prec
     content = json.loads((run_folder / "text" / "vocabulary.json").read_text(encoding="utf-8"))
     content["words"][:2] = content["words"][1::-1]  # other words, as many of them
     (other / "vocabulary.json").write_text(json.dumps(content), encoding="utf-8")
-    done = precis("test", "--run", run_folder, "--data.text", other)
-    refused(done, "the vocabulary of the data is not the one this checkpoint was trained with; give --data.text")
+    done = precis("test", "--run", run_folder, "--data.tokenizer_dir", other)
+    problem = "the vocabulary of the data is not the one this checkpoint was trained with"
+    refused(done, f"{problem}; give --data.tokenizer_dir")
     done = precis("test", "--run", run_folder, "--model.vocab_size", 20)
-    refused(done, "the text has 40 words but the model vocab_size 20; raise --model.vocab_size, or give --data.text")
+    problem = "the tokenizer has 40 tokens but model.vocab_size is 20"
+    refused(done, f"{problem}; raise --model.vocab_size, or give --data.tokenizer_dir")
     done = precis("test", "--run", run_folder, "--model.vocab_size", 60)
     refused(done, "the checkpoint does not fit the model: network.embedding.weight is [40, 12] there and [60, 12] here")
     done = precis("test", "--run", run_folder, "--model.pointer", "false")
     refused(done, "network.pointer.bias is [1] there and absent here; give the --model arguments")
-    done = precis("test", "--run", run_folder, "--data.text", tmp_path / "none")
-    refused(done, "no vocabulary there; give the `text` folder of a run")
+    done = precis("test", "--run", run_folder, "--data.tokenizer_dir", tmp_path / "none")
+    refused(done, "no such file; give the `text` folder of a run")
     assert not list(run_folder.glob("*predictions*"))
     shutil.copy(other / "vocabulary.json", run_folder / "text")
     with pytest.raises(CorpusError, match="the vocabulary of the data is not the one"):

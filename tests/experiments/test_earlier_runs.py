@@ -7,6 +7,7 @@ import pytest
 import torch
 import yaml
 
+from experiments.earlier_configs import upgrade_flags
 from experiments.run_folder import load_run
 
 RUNS = sorted(path for path in (Path(__file__).parent / "earlier_runs").iterdir() if path.is_dir())
@@ -20,6 +21,12 @@ def earlier_run(request, tmp_path) -> Path:
 def test_former_module_of_the_scorer_is_named_in_one_of_them():
     configs = [(run / "config.yaml").read_text(encoding="utf-8") for run in RUNS]
     assert any("lightning_modules.zero_shot.ZeroShot" in config for config in configs)
+
+
+def test_former_names_of_flags_are_upgraded():
+    arguments = ["--data.text=a=b", "--data.init_args.text", "c", "--data.texts=d", "--model.text=e", "--model.least=0"]
+    present = ["--data.tokenizer_dir=a=b", "--data.tokenizer_dir", "c", *arguments[3:5], "--model.min_prob=0"]
+    assert upgrade_flags(arguments) == present
 
 
 def test_weights_and_text_are_loaded(earlier_run):
@@ -37,6 +44,7 @@ def test_commands_read_the_run(earlier_run, corpus_files, precis, tmp_path):
         earlier_run,
         *(f"--data.corpus.{split}={path}" for split, path in corpus_files.items()),
         f"--data.cache_dir={tmp_path / 'cache'}",
+        f"--data.text={earlier_run / 'text'}",  # a flag's former name
     )
     assert done.status == 0, done.err
     test_size = len(Path(corpus_files["test"]).read_text(encoding="utf-8").splitlines())

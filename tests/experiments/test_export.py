@@ -31,7 +31,7 @@ from transformers import (
 
 import precis as api
 from datamodules.documents import CorpusError
-from datamodules.text.subword_text import SubwordText
+from datamodules.text.subword_tokenizer import SubwordTokenizer
 from experiments.hub import find_folder
 from lightning_modules.checkpoints import read_checkpoint, write_exported
 from lightning_modules.exported import EXPORTED
@@ -55,10 +55,10 @@ def bert(tmp_path_factory, corpus_files) -> str:
 
 def pretrained(folder: Path, files: dict[str, str], kind: type, config: type, **sizes: object) -> str:
     """A tiny encoder-decoder with a byte-level tokenizer, as Hugging Face saves them."""
-    text = SubwordText.build([Path(files["train"]).read_text(encoding="utf-8")], 280)
+    text = SubwordTokenizer.build([Path(files["train"]).read_text(encoding="utf-8")], 280)
     ids = {"bos_token_id": text.start, "pad_token_id": text.pad, "eos_token_id": text.stop}
     kind(config(vocab_size=290, **SIZES, **ids, **sizes)).save_pretrained(folder)
-    PreTrainedTokenizerFast(tokenizer_object=text.tokenizer).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=text.backend).save_pretrained(folder)
     return str(folder)
 
 

@@ -64,7 +64,7 @@ def test_load_run_takes_a_checkpoint_and_changes_of_the_data(trained):
 def test_a_run_can_be_loaded_where_its_corpus_is_gone(run_folder, trained):
     config = (run_folder / "config.yaml").read_text(encoding="utf-8")
     (run_folder / "config.yaml").write_text(config.replace("train.jsonl", "gone.jsonl"), encoding="utf-8")
-    assert load_run(run_folder).data.text.state() == load_run(trained).data.text.state()
+    assert load_run(run_folder).data.tokenizer.state() == load_run(trained).data.tokenizer.state()
 
 
 def test_the_environment_can_be_told_without_git(monkeypatch):

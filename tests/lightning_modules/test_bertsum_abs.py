@@ -4,7 +4,7 @@ import torch
 from datamodules.bertsum_abs import BertSumAbsData
 from datamodules.corpora import Texts
 from datamodules.documents import CorpusError, Document
-from datamodules.text.encoder_text import EncoderText
+from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from experiments.earlier_configs import upgrade
 from lightning_modules.bertsum_abs import BertSumAbs
 from lightning_modules.decoding.options import DecodingOptions
@@ -21,20 +21,20 @@ SMALL = {"vocab_size": 300, "encoder": None, "hidden_size": 8, "heads": 2, "laye
 
 
 @pytest.fixture(scope="module")
-def text() -> EncoderText:
-    return EncoderText.build([" ".join(document.sentences) for document in DOCUMENTS], 290)
+def text() -> EncoderTokenizer:
+    return EncoderTokenizer.build([" ".join(document.sentences) for document in DOCUMENTS], 290)
 
 
-def model(text: EncoderText, **arguments) -> BertSumAbs:
+def model(text: EncoderTokenizer, **arguments) -> BertSumAbs:
     torch.manual_seed(0)
     made = BertSumAbs(**SMALL | {"decoder_layers": 2, "decoder_heads": 2, "decoder_size": 16} | arguments)
-    made.use_text(text)
+    made.set_tokenizer(text)
     return made.eval()
 
 
-def batch_of(text: EncoderText, documents: list[Document]):
+def batch_of(text: EncoderTokenizer, documents: list[Document]):
     data = BertSumAbsData(Texts([]), 300, None, max_target=12)
-    data.text = text
+    data.tokenizer = text
     return data.collate([data.encode(d) | {"id": d.id, "references": d.references} for d in documents])
 
 
@@ -65,7 +65,7 @@ def test_a_document_without_a_sentence_has_a_finite_loss_in_training_too(text):
     assert loss.isfinite() and all(p.grad is None or p.grad.isfinite().all() for p in made.parameters())
 
 
-def saved(folder, text: EncoderText, **arguments):
+def saved(folder, text: EncoderTokenizer, **arguments):
     """A run folder with a BertSum's checkpoint."""
     torch.manual_seed(1)
     found = BertSum(**SMALL | {"inter_layers": 0} | arguments)
@@ -121,7 +121,7 @@ def test_a_target_of_one_token_is_refused():
 
 def test_features_hold_no_oracle_and_earlier_configs_still_load(text):
     data = BertSumAbsData(Texts([]), 300, None)
-    data.text = text
+    data.tokenizer = text
     assert not {"labels", "gains", "shared"} & data.encode(DOCUMENTS[1]).keys()
     earlier = {"class_path": "datamodules.BertSumAbsData", "init_args": {"oracle_sentences": 3, "max_words": None}}
     assert upgrade({"data": earlier})["data"]["init_args"] == {}

@@ -27,7 +27,7 @@ def test_a_change_that_leaves_the_version_alone_is_seen(case, corpus_files):
     data, batch = first_batch(case, corpus_files)
     model, other = case.build_model(), case.build_model()
     for one in (model, other):
-        one.use_text(data.text)
+        one.set_tokenizer(data.tokenizer)
     options = DecodingOptions(beam_size=2, min_length=1, max_length=6)
     before = model.generate(batch, options)
     for mine, theirs in zip(model.parameters(), other.parameters()):
@@ -45,7 +45,7 @@ class Searched(Callback):
 
     def on_validation_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0):
         fresh = self.case.build_model()
-        fresh.use_text(pl_module.text)
+        fresh.set_tokenizer(pl_module.tokenizer)
         fresh.load_state_dict(pl_module.state_dict())
         options = DecodingOptions(beam_size=2, min_length=1, max_length=6)
         self.rows.append(tuple(model.generate(self.batch, options).scores for model in (pl_module, fresh)))

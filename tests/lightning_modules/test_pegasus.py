@@ -24,7 +24,7 @@ def model_of(text=None, **changes) -> Pegasus:
     torch.manual_seed(0)
     model = Pegasus(**SMALL | changes)
     if text is not None:
-        model.use_text(text)
+        model.set_tokenizer(text)
         for parameter in model.parameters():
             parameter.data += 0.2 * torch.randn_like(parameter)
     return model.eval()
@@ -61,14 +61,14 @@ def log_probability(model, batch, row: int, target: list[int]) -> list[float]:
     for t, token in enumerate(target):
         inputs = torch.tensor([[model.start, *target[:t]]])
         features = network.decode(inputs, network.encode(source, mask), mask)[0, -1]
-        logits = features @ network.embedding.weight[: len(model.text)].T
+        logits = features @ network.embedding.weight[: len(model.tokenizer)].T
         found.append(logits.log_softmax(-1)[token].item())
     return found
 
 
 @torch.no_grad()
 def test_the_loss_is_the_mean_over_each_summary_then_over_documents(data, batch):
-    model = model_of(data.text)
+    model = model_of(data.tokenizer)
     means = []
     for row, length in enumerate(batch.target_lengths.tolist()):
         found = log_probability(model, batch, row, batch.target[row, :length].tolist())
@@ -78,7 +78,7 @@ def test_the_loss_is_the_mean_over_each_summary_then_over_documents(data, batch)
 
 @torch.no_grad()
 def test_samples_are_rescored_in_one_pass(data, batch):
-    model = model_of(data.text)
+    model = model_of(data.tokenizer)
     samples = model.sample(batch, DecodingOptions(beam_size=3, min_length=0, max_length=6, sample=True))
     assert samples.tokens.shape[:2] == (4, 3)
     log_probs = model.log_probs(batch, samples)
@@ -91,7 +91,7 @@ def test_samples_are_rescored_in_one_pass(data, batch):
 
 @torch.no_grad()
 def test_a_search_scores_by_the_papers_length_penalty(data, batch):
-    model = model_of(data.text)
+    model = model_of(data.tokenizer)
     found = model.generate(batch, DECODING)
     lengths = set()
     for row in range(4):
@@ -105,7 +105,7 @@ def test_a_search_scores_by_the_papers_length_penalty(data, batch):
 
 
 def test_text_leaves_out_symbols_and_what_stands_behind_the_length(data, batch):
-    model, text = model_of(data.text), data.text
+    model, text = model_of(data.tokenizer), data.tokenizer
     ids = [text.start, *text("the otter guards")[0], text.mask, text.stop, *text(" mill")[0]]
     tokens = torch.tensor([[ids, ids]])
     lengths = torch.tensor([[len(ids), len(ids) - len(text(" mill")[0])]])
@@ -130,7 +130,7 @@ def fitted(model, data, folder, **arguments) -> Trainer:
     trainer.fit(model, data)
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     trainer.save_checkpoint(folder / "checkpoints" / "last.ckpt")
-    data.text.save(folder / "text")
+    data.tokenizer.save(folder / "text")
     return trainer
 
 
@@ -139,7 +139,7 @@ def test_fine_tuning_starts_from_a_pre_trained_run(corpus_files, folder, tmp_pat
     pretraining = data_of(GapSentenceData, plain, folder)
     pretrained = Pegasus(**SMALL)
     fitted(pretrained, pretraining, tmp_path / "run")
-    tuning = data_of(PegasusData, corpus_files, folder, text=tmp_path / "run" / "text")
+    tuning = data_of(PegasusData, corpus_files, folder, tokenizer_dir=tmp_path / "run" / "text")
     begun = {}
     seen = LambdaCallback(on_train_start=lambda _, model: begun.update(copy.deepcopy(model.state_dict())))
     fitted(Pegasus(**SMALL), tuning, tmp_path / "tuned", callbacks=[StartFrom(tmp_path / "run"), seen])
@@ -153,7 +153,7 @@ def test_fine_tuning_starts_from_a_pre_trained_run(corpus_files, folder, tmp_pat
 @pytest.fixture
 def released(tmp_path, data):
     """A folder as `save_pretrained` leaves it, the tokenizer's special symbols where the text has them."""
-    text = data.text
+    text = data.tokenizer
     config = PegasusConfig(
         vocab_size=295, d_model=16, encoder_layers=1, decoder_layers=2, encoder_attention_heads=2,
         decoder_attention_heads=2, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=64,
@@ -165,29 +165,29 @@ def released(tmp_path, data):
     for parameter in model.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
     model.save_pretrained(tmp_path / "released")
-    PreTrainedTokenizerFast(tokenizer_object=text.tokenizer).save_pretrained(tmp_path / "released")
+    PreTrainedTokenizerFast(tokenizer_object=text.backend).save_pretrained(tmp_path / "released")
     return str(tmp_path / "released")
 
 
 def test_a_checkpoint_is_taken_as_it_is(released, corpus_files, folder):
     data = data_of(PegasusData, corpus_files, folder, checkpoint=released)
     model, batch = Pegasus(**SMALL | {"checkpoint": released}), next(iter(data.test_dataloader()))
-    model.use_text(data.text)
+    model.set_tokenizer(data.tokenizer)
     model.eval()
     theirs = PegasusForConditionalGeneration.from_pretrained(released).eval()
     with torch.no_grad():
         labels = batch.target.masked_fill(torch.arange(batch.target.shape[1]) >= batch.target_lengths[:, None], -100)
-        inputs = torch.cat([torch.full_like(batch.target[:, :1], data.text.pad), batch.target[:, :-1]], 1)
+        inputs = torch.cat([torch.full_like(batch.target[:, :1], data.tokenizer.pad), batch.target[:, :-1]], 1)
         logits = theirs(batch.source, attention_mask=batch.source_mask.long(), decoder_input_ids=inputs).logits
         nll = torch.nn.functional.cross_entropy(
-            logits[..., : len(data.text)].transpose(1, 2), labels, ignore_index=-100, reduction="none"
+            logits[..., : len(data.tokenizer)].transpose(1, 2), labels, ignore_index=-100, reduction="none"
         )
         expected = (nll.sum(1) / batch.target_lengths).mean()
         torch.testing.assert_close(model.loss_terms(batch)["nll"], expected)
     # beams as Hugging Face searches them, whose penalty is a power of the length
     options = DecodingOptions(beam_size=3, min_length=0, max_length=8, alpha=1.0, early_stopping=True)
     found = model.generate(batch, options)
-    text = data.text
+    text = data.tokenizer
     generated = theirs.generate(
         batch.source, attention_mask=batch.source_mask.long(), num_beams=3, max_new_tokens=8, do_sample=False,
         length_penalty=1.0, early_stopping=True, return_dict_in_generate=True, output_scores=True,
@@ -199,7 +199,7 @@ def test_a_checkpoint_is_taken_as_it_is(released, corpus_files, folder):
 
 def test_a_checkpoint_is_trained_and_pre_trained(released, corpus_files, folder, tmp_path):
     data = data_of(GapSentenceData, corpus_files, folder, checkpoint=released)
-    assert data.text.mask is not None
+    assert data.tokenizer.mask is not None
     model = Pegasus(**SMALL | {"checkpoint": released})
     before = {name: value.clone() for name, value in model.state_dict().items()}
     fitted(model, data, tmp_path / "tuned")
@@ -210,13 +210,13 @@ def test_a_checkpoint_is_trained_and_pre_trained(released, corpus_files, folder,
 def test_what_does_not_fit_is_refused(released, corpus_files, folder, data):
     model = Pegasus(**SMALL | {"checkpoint": released, "vocab_size": 900})
     with pytest.raises(CorpusError, match="the pretrained model 295"):
-        model.use_text(data_of(PegasusData, corpus_files, folder, vocab_size=330).text)
-    other = data_of(PegasusData, corpus_files, folder).text
+        model.set_tokenizer(data_of(PegasusData, corpus_files, folder, vocab_size=330).tokenizer)
+    other = data_of(PegasusData, corpus_files, folder).tokenizer
     other.pad, other.start = other.start, other.pad
-    with pytest.raises(CorpusError, match="others in the pretrained model"):
-        model.use_text(other)
+    with pytest.raises(CorpusError, match="differ in the pretrained model"):
+        model.set_tokenizer(other)
     with pytest.raises(CorpusError, match=r"raise --model\.vocab_size"):
-        model_of(vocab_size=100).use_text(data.text)
+        model_of(vocab_size=100).set_tokenizer(data.tokenizer)
 
 
 def test_a_prefix_stands_before_every_document_and_takes_its_room(corpus_files, tmp_path):
@@ -225,8 +225,8 @@ def test_a_prefix_stands_before_every_document_and_takes_its_room(corpus_files, 
     prefixed = PegasusData(Files(**corpus_files), **sizes, source_prefix="summarize: ")
     for data in (plain, prefixed):
         data.prepare_data()
-    prefix = prefixed.text("summarize: ")[0]
-    opening = len(prefixed.text.opening)
+    prefix = prefixed.tokenizer("summarize: ")[0]
+    opening = len(prefixed.tokenizer.opening)
     for before, after in zip(plain.features("train"), prefixed.features("train"), strict=True):
         document = before["source"][opening:-1]
         assert after["source"][opening:-1] == prefix + document[: 24 - opening - 1 - len(prefix)]

@@ -1,4 +1,4 @@
-"""CoNLL-U with GUM's `Discourse=` in the column MISC (Zeldes 2017; UD_English-GUM from release 2.9 of 2021 on)."""
+"""Reader of CoNLL-U with `Discourse=` in the column MISC, as in GUM (Zeldes 2017; UD_English-GUM since release 2.9)."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from datamodules.discourse.dependencies import Dependencies, from_dependencies
 from datamodules.discourse.records import Offsets, TreebankDocument, TreebankError, validate_document
 from datamodules.discourse.trees import Tree, TreeError
 
-# relation, with _m behind it for a further nucleus : EDU -> its head : depth : signals; the root has no arrow
+# relation (with suffix _m for a further nucleus) : EDU -> head : depth : signals; the root has no arrow
 EDGE = re.compile(r"(?P<relation>[^:]+?)(?P<nucleus>_m)?:(?P<edu>\d+)(->(?P<head>\d+))?(:(?P<depth>\d+))?(:.*)?")
 COLUMNS = 10
 IDENTIFIER = re.compile(r"\d+([-.]\d+)?")  # a word, a range of words, an empty node
@@ -17,7 +17,7 @@ IDENTIFIER = re.compile(r"\d+([-.]\d+)?")  # a word, a range of words, an empty 
 
 @dataclass
 class _Lines:
-    """The lines of a document and what its comments say."""
+    """Lines and metadata of a document."""
 
     id: str
     place: int
@@ -27,31 +27,30 @@ class _Lines:
 
 @dataclass
 class _Text:
-    """A document as it is put together."""
+    """State of the text while it is read."""
 
     text: str = ""
-    space: str = ""  # what stands before the next word
-    edges: list[tuple[int, int, re.Match]] = field(default_factory=list)  # offset, line, Discourse=
+    space: str = ""  # separator before the next word
+    edges: list[tuple[int, int, re.Match]] = field(default_factory=list)  # offset, line, match of Discourse=
     sentences: list[Offsets] = field(default_factory=list)
-    paragraphs: list[int] = field(default_factory=list)  # where each begins
-    sentence: int | None = None  # where the sentence that is being read begins
-    new_paragraph: bool = False  # whether the next word begins one
-    range_start: int = 0  # where a range like 3-4 begins, which word is its last, how far its words have come
-    range_end: int = 0
-    inner: int = 0
+    paragraphs: list[int] = field(default_factory=list)  # first characters
+    sentence: int | None = None  # first character of the current sentence
+    new_paragraph: bool = False  # whether the next word begins a paragraph
+    range_start: int = 0  # first character of a range of words such as 3-4
+    range_end: int = 0  # number of its last word
+    inner: int = 0  # number of its characters that have been read
 
 
 def read(text: str, name: str) -> list[TreebankDocument]:
-    """The documents of a file, one after each `# newdoc id = ...`; without any, one named as the file.
+    """Return the documents of a file, each after `# newdoc id = ...`; without it, one document named like the file.
 
-    The text is that of the words, or of the ranges like `1-2` that words stand for, with a space behind each but where
-    SpaceAfter=No; a paragraph (`# newpar`) begins on a line of its own. The tree is made of the dependencies and their
-    depths (see `dependencies`). Behind a semicolon stand secondary edges, which are no part of the tree and are read
-    past, as are signals.
+    The text is that of words, or of ranges such as `1-2`, followed by a space unless SpaceAfter=No; a paragraph
+    (`# newpar`) begins on a new line. The tree is built from dependencies and depths, see `dependencies`. Secondary
+    edges (after a semicolon) and signals are ignored.
 
     Raises:
-        TreebankError: if a line has not 10 columns, `Discourse=` is missing, not understood, without a depth or not
-            numbered one after the other, words are blanked out, or the dependencies are no tree; with the line.
+        TreebankError: if a line does not have 10 columns, `Discourse=` is missing, invalid, without a depth or not
+            numbered consecutively, words are blanked out, or the dependencies are not a tree; the message has the line.
     """
     return [_document(part, name) for part in _parts(text, name)]
 
@@ -77,70 +76,70 @@ def _parts(text: str, name: str) -> Iterator[_Lines]:
 
 
 def _document(part: _Lines, name: str) -> TreebankDocument:
-    put = _Text()
-    _put_together(part, put, name)
+    reading = _Text()
+    _read_lines(part, reading, name)
     place = f"{name}:{part.place}: {part.id}"
-    if not put.edges:
+    if not reading.edges:
         raise TreebankError(f"{place}: no word has Discourse= in MISC; there is nothing to read here")
-    if set(put.text) <= set("_ \n"):
+    if set(reading.text) <= set("_ \n"):
         raise TreebankError(f"{place}: the words are blanked out; restore them with GUM's get_text.py")
-    starts = [at for at, _, _ in put.edges]
-    edus = _cut(put.text, starts)
+    edus = _split_at(reading.text, [start for start, _, _ in reading.edges])
     document = TreebankDocument(
         id=part.id,
-        text=put.text,
+        text=reading.text,
         edus=edus,
-        sentences=put.sentences,
-        paragraphs=_cut(put.text, put.paragraphs),
-        tree=_tree(put.edges, name, part.id),
+        sentences=reading.sentences,
+        paragraphs=_split_at(reading.text, reading.paragraphs),
+        tree=_tree(reading.edges, name, part.id),
         genre=part.genre,
     )
     return validate_document(document, f"{name}:{part.place}")
 
 
-def _put_together(part: _Lines, put: _Text, name: str) -> None:
-    """Reads lines into text, sentences, paragraphs and edges."""
+def _read_lines(part: _Lines, reading: _Text, name: str) -> None:
+    """Read lines to text, sentences, paragraphs and edges."""
     for number, line in [*part.lines, (0, "")]:
         if not line:
-            if put.sentence is not None:
-                put.sentences.append((put.sentence, len(put.text)))
-            put.sentence, put.range_end = None, 0
+            if reading.sentence is not None:
+                reading.sentences.append((reading.sentence, len(reading.text)))
+            reading.sentence, reading.range_end = None, 0
         elif line.startswith("#"):
             if line[1:].partition("=")[0].strip() == "newpar":
-                put.new_paragraph = True
-                put.space = "\n" if put.text else ""
+                reading.new_paragraph = True
+                reading.space = "\n" if reading.text else ""
         else:
             columns = line.split("\t")
             if len(columns) != COLUMNS:
-                raise TreebankError(f"{name}:{number}: {len(columns)} columns instead of {COLUMNS}; tabs part them")
+                problem = f"{len(columns)} columns instead of {COLUMNS}"
+                raise TreebankError(f"{name}:{number}: {problem}; separate them by tabs")
             if not IDENTIFIER.fullmatch(columns[0]):
                 raise TreebankError(f"{name}:{number}: {columns[0]!r} is not the number of a word; is this CoNLL-U?")
-            if "." not in columns[0]:  # an empty node is no word of the text
-                at = _put_word(columns[0], columns[1], "SpaceAfter=No" in columns[-1].split("|"), put)
-                _note_edge(put, at, number, columns[-1], name)
+            if "." not in columns[0]:  # not an empty node
+                start = _add_word(columns[0], columns[1], "SpaceAfter=No" in columns[-1].split("|"), reading)
+                _add_edge(reading, start, number, columns[-1], name)
 
 
-def _put_word(identifier: str, form: str, joins: bool, put: _Text) -> int:
-    """Adds a word or range of words to the text, unless it is within a range; where it begins."""
-    if identifier.isdecimal() and int(identifier) <= put.range_end:
-        at = min(put.range_start + put.inner, len(put.text) - 1)
-        put.inner += len(form)
-        return at
-    put.text += put.space
-    at = len(put.text)
-    put.text += form
-    put.space = "" if joins else " "
-    if put.sentence is None:
-        put.sentence = at
-    if put.new_paragraph:
-        put.paragraphs.append(at)
-        put.new_paragraph = False
+def _add_word(identifier: str, form: str, no_space_after: bool, reading: _Text) -> int:
+    """Append a word or range of words to the text, unless it is inside a range; return its first character."""
+    if identifier.isdecimal() and int(identifier) <= reading.range_end:
+        start = min(reading.range_start + reading.inner, len(reading.text) - 1)
+        reading.inner += len(form)
+        return start
+    reading.text += reading.space
+    start = len(reading.text)
+    reading.text += form
+    reading.space = "" if no_space_after else " "
+    if reading.sentence is None:
+        reading.sentence = start
+    if reading.new_paragraph:
+        reading.paragraphs.append(start)
+        reading.new_paragraph = False
     if "-" in identifier:
-        put.range_end, put.range_start, put.inner = int(identifier.split("-")[1]), at, 0
-    return at
+        reading.range_end, reading.range_start, reading.inner = int(identifier.split("-")[1]), start, 0
+    return start
 
 
-def _note_edge(put: _Text, at: int, number: int, misc: str, name: str) -> None:
+def _add_edge(reading: _Text, start: int, number: int, misc: str, name: str) -> None:
     for entry in misc.split("|"):
         key, _, value = entry.partition("=")
         if key != "Discourse":
@@ -148,13 +147,13 @@ def _note_edge(put: _Text, at: int, number: int, misc: str, name: str) -> None:
         edge = EDGE.fullmatch(value.split(";")[0])
         if edge is None:
             raise TreebankError(f"{name}:{number}: {entry!r} is not Discourse=relation:EDU->head:depth")
-        if int(edge["edu"]) != len(put.edges) + 1:
-            raise TreebankError(f"{name}:{number}: EDU {edge['edu']} where EDU {len(put.edges) + 1} should begin")
+        if int(edge["edu"]) != len(reading.edges) + 1:
+            raise TreebankError(f"{name}:{number}: EDU {edge['edu']} where EDU {len(reading.edges) + 1} should begin")
         if edge["depth"] is None:
             raise TreebankError(
-                f"{name}:{number}: {entry!r} has no depth, without which there is no tree; take a newer release of GUM"
+                f"{name}:{number}: {entry!r} has no depth, which the tree needs; use a newer release of GUM"
             )
-        put.edges.append((at, number, edge))
+        reading.edges.append((start, number, edge))
 
 
 def _tree(edges: list[tuple[int, int, re.Match]], name: str, identifier: str) -> Tree:
@@ -171,10 +170,10 @@ def _tree(edges: list[tuple[int, int, re.Match]], name: str, identifier: str) ->
         return from_dependencies(Dependencies(tuple(heads), tuple(relations), tuple(kinds), tuple(depths)))
     except TreeError as error:
         line = edges[0][1]
-        raise TreebankError(f"{name}:{line}: {identifier}: no tree: {error} (EDUs counted from 0)") from error
+        raise TreebankError(f"{name}:{line}: {identifier}: not a tree: {error} (EDUs counted from 0)") from error
 
 
-def _cut(text: str, starts: list[int]) -> list[Offsets]:
-    """Offsets of what begins at each of `starts` and goes on to the next, without space at its end."""
+def _split_at(text: str, starts: list[int]) -> list[Offsets]:
+    """Return the offsets of the pieces of a text that begin at `starts`, without white space at their ends."""
     ends = [*starts[1:], len(text)]
     return [(start, start + len(text[start:end].rstrip())) for start, end in zip(starts, ends)]

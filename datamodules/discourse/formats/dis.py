@@ -1,4 +1,4 @@
-"""The bracketed `.dis` of the RST Discourse Treebank (Carlson et al. 2002)."""
+"""Reader of the bracketed `.dis` format of the RST Discourse Treebank (Carlson et al. 2002)."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from datamodules.discourse.records import TreebankDocument, TreebankError, join_
 from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
 
 TOKEN = re.compile(r"_!(?P<text>.*?)_!|(?P<word>[()]|[^\s()]+)", re.DOTALL)
-ERROR_MARK = re.compile(r"//TT_ERR.*")  # left behind by the annotation tool in some files of the treebank
+ERROR_MARK = re.compile(r"//TT_ERR.*")  # left by the annotation tool in some files of the treebank
 PARAGRAPH_END = "<P>"
 ROLES = {"root": "", "nucleus": "N", "satellite": "S"}
 
@@ -28,18 +28,19 @@ class _Bracket:
 
     @property
     def children(self) -> list["_Bracket"]:
-        """Those that are nodes of the tree."""
+        """Inner brackets that are nodes of the tree."""
         return [bracket for bracket in self.inner if bracket.name in ROLES]
 
 
 def read(text: str, name: str) -> list[TreebankDocument]:
-    """The document of a file; its id is the file's name without suffixes, its text the EDUs joined by a space.
+    """Return the document of a file; its id is the file name without suffixes, its text the EDUs joined by spaces.
 
-    `<P>` at the end of an EDU ends a paragraph; a file without any does not tell paragraphs. The relation of a
-    satellite is that of its node, as is the one that nuclei share; a single nucleus bears `span`.
+    `<P>` at the end of an EDU ends a paragraph; without it, paragraphs are unknown. The relation of a node is that of
+    its satellite, or the one that its nuclei share; a single nucleus has the relation `span`.
 
     Raises:
-        TreebankError: if brackets do not match, EDUs are missing or out of order, or the tree is none; with the line.
+        TreebankError: if brackets do not match, EDUs are missing or out of order, or the tree is invalid; the message
+            has the line.
     """
     root = _bracketed(text, name)
     if root.name != "root":
@@ -57,7 +58,7 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         else:
             number = _number(bracket, name)
             if number in texts:
-                raise TreebankError(f"{name}:{bracket.line}: EDU {number} comes twice")
+                raise TreebankError(f"{name}:{bracket.line}: EDU {number} occurs twice")
             texts[number] = _text(bracket, name)
             extents[id(bracket)] = number - 1, number - 1
     missing = set(range(1, len(texts) + 1)) - set(texts)
@@ -66,12 +67,12 @@ def read(text: str, name: str) -> list[TreebankDocument]:
     try:
         tree = Tree(len(texts), tuple(nodes))
     except TreeError as error:
-        raise TreebankError(f"{name}: no tree: {error} (EDUs counted from 0)") from error
+        raise TreebankError(f"{name}: not a tree: {error} (EDUs counted from 0)") from error
     return [_document(PurePath(name).name.split(".")[0], [texts[n] for n in sorted(texts)], tree, name)]
 
 
 def _bracketed(text: str, name: str) -> _Bracket:
-    """The outermost bracket of a file."""
+    """Return the outermost bracket of a file."""
     top = _Bracket(0)
     opened = [top]
     for token, quoted, line in _tokens(text):
@@ -81,26 +82,26 @@ def _bracketed(text: str, name: str) -> _Bracket:
             opened.append(bracket)
         elif token == ")" and not quoted:
             if len(opened) == 1:
-                raise TreebankError(f"{name}:{line}: a bracket closes that was not opened")
+                raise TreebankError(f"{name}:{line}: a closing bracket without an opening one")
             opened.pop()
         elif not opened[-1].name:
             opened[-1].name = token.lower()
         else:
             opened[-1].values.append(token)
     if len(opened) > 1:
-        raise TreebankError(f"{name}:{opened[-1].line}: the bracket that opens here does not close; is the file whole?")
+        raise TreebankError(f"{name}:{opened[-1].line}: this opening bracket is not closed; is the file complete?")
     if len(top.inner) != 1:
         raise TreebankError(f"{name}: {len(top.inner)} trees in this file; a .dis file has one")
     return top.inner[0]
 
 
 def _tokens(text: str) -> Iterator[tuple[str, bool, int]]:
-    """Brackets, words and quoted texts; whether quoted; the line."""
+    """Yield brackets, words and quoted texts, each with whether it was quoted, and its line."""
     text = ERROR_MARK.sub("", text)
-    line, at = 1, 0
+    line, position = 1, 0
     for match in TOKEN.finditer(text):
-        line += text.count("\n", at, match.start())
-        at = match.start()
+        line += text.count("\n", position, match.start())
+        position = match.start()
         quoted = match["text"] is not None
         yield match["text"] if quoted else match["word"], quoted, line
 
@@ -112,20 +113,21 @@ def _node(bracket: _Bracket, extents: dict[int, tuple[int, int]], name: str) -> 
     for child in bracket.children:
         relation = child.find("rel2par")
         if relation is None or len(relation.values) != 1 or not ROLES[child.name]:
-            raise TreebankError(f"{name}:{child.line}: a {child.name} without (rel2par ...) inside of another node")
+            raise TreebankError(f"{name}:{child.line}: a {child.name} inside another node without (rel2par ...)")
         relations.append(relation.values[0])
     if letters.count("N") == 1:
         if relations[letters.index("N")].lower() != SPAN:
-            found = relations[letters.index("N")]
-            raise TreebankError(f"{name}:{bracket.line}: the only nucleus has the relation {found} instead of `span`")
+            relation = relations[letters.index("N")]
+            problem = f"the only nucleus has the relation {relation} instead of `span`"
+            raise TreebankError(f"{name}:{bracket.line}: {problem}")
         relations[letters.index("N")] = SPAN
     node = Node(tuple(start for start, _ in children), children[-1][1], letters, tuple(relations))
     span = bracket.find("span")
-    told = [str(node.start + 1), str(node.end + 1)]
-    if span is None or span.values != told:
+    covered = [str(node.start + 1), str(node.end + 1)]
+    if span is None or span.values != covered:
         raise TreebankError(
-            f"{name}:{bracket.line}: the children cover EDUs {' to '.join(told)}, "
-            f"but the node says {' to '.join(span.values) if span else 'nothing'}"
+            f"{name}:{bracket.line}: the children cover EDUs {' to '.join(covered)}, "
+            f"but the span of the node is {' to '.join(span.values) if span else 'missing'}"
         )
     return node
 

@@ -1,4 +1,4 @@
-"""JSON and JSON Lines: a document a record, its tree as nested lists."""
+"""Reader of JSON and JSON Lines: one document per record, its tree as nested lists."""
 
 import json
 from typing import Any
@@ -11,21 +11,21 @@ DEPENDENCIES = ("heads", "relations", "nuclearity", "depths")
 
 
 def read_lines(text: str, name: str) -> list[TreebankDocument]:
-    """The documents of a JSON Lines file; blank lines are passed over.
+    """Return the documents of a JSON Lines file; blank lines are skipped.
 
-    A record has `id`, `text` and `edus`; `sentences`, `paragraphs`, `genre` and `license` as far as known; the tree as
-    `tree_nary` or `tree` (see `Tree.nested`), or as dependencies in `heads`, `relations`, `nuclearity`, `depths`. What
-    it has of these must agree.
+    A record has `id`, `text` and `edus`; optionally `sentences`, `paragraphs`, `genre` and `license`; and the tree as
+    `tree_nary` or `tree` (see `Tree.nested`), or as dependencies in `heads`, `relations`, `nuclearity`, `depths`. If it
+    has several of these, they must agree.
 
     Raises:
-        TreebankError: if a line is not JSON or not such a record, or the document is not sound.
+        TreebankError: if a line is not JSON or not such a record, or the document is invalid.
     """
     lines = ((f"{name}:{number}", line) for number, line in enumerate(text.split("\n"), 1))
     return [_document(_parsed(line, where), where) for where, line in lines if line.strip()]
 
 
 def read_whole(text: str, name: str) -> list[TreebankDocument]:
-    """The documents of a JSON file: a list of records as in `read_lines`, or one."""
+    """Return the documents of a JSON file: one record as in `read_lines`, or a list of records."""
     records = _parsed(text, name)
     if not isinstance(records, list):
         return [_document(records, name)]
@@ -36,9 +36,9 @@ def _parsed(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise TreebankError(f"{where}: not JSON ({error.msg}, column {error.colno}); is the file whole?") from error
+        raise TreebankError(f"{where}: not JSON ({error.msg}, column {error.colno}); is the file complete?") from error
     except RecursionError as error:
-        raise TreebankError(f"{where}: lists nested too deep for JSON; give the tree as dependencies") from error
+        raise TreebankError(f"{where}: lists are nested too deeply for JSON; give the tree as dependencies") from error
 
 
 def _document(record: Any, where: str) -> TreebankDocument:
@@ -46,11 +46,11 @@ def _document(record: Any, where: str) -> TreebankDocument:
         raise TreebankError(f"{where}: not a document; it needs `id`, `text` and `edus`")
     place = f"{where}: {record['id']}"
     if not isinstance(record.get("text"), str):
-        raise TreebankError(f"{place}: `text` is no string; it is what EDUs are cut from")
+        raise TreebankError(f"{place}: `text` is not a string; EDUs are offsets into it")
     try:
         tree = _tree(record)
     except TreeError as error:
-        raise TreebankError(f"{place}: no tree: {error}; mend or leave out this record") from error
+        raise TreebankError(f"{place}: not a tree: {error}; mend or leave out this record") from error
     document = TreebankDocument(
         id=record["id"],
         text=record["text"],
@@ -68,12 +68,12 @@ def _offsets(record: dict, name: str, place: str) -> list[tuple[int, int]]:
     offsets = record.get(name) or []
     pairs = isinstance(offsets, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in offsets)
     if not pairs or not all(type(value) is int for pair in offsets for value in pair):
-        raise TreebankError(f"{place}: `{name}` is no list of [start, end]")
+        raise TreebankError(f"{place}: `{name}` is not a list of [start, end]")
     return [(start, end) for start, end in offsets]
 
 
 def _tree(record: dict) -> Tree | None:
-    """The tree of a record, n-ary where it is told; raises TreeError if its forms differ."""
+    """Return the tree of a record, n-ary if given; raise a TreeError if its forms differ."""
     trees = {name: Tree.from_nested(record[name]) for name in ("tree_nary", "tree") if record.get(name) is not None}
     if all(record.get(name) is not None for name in DEPENDENCIES):
         trees["heads"] = from_dependencies(_dependencies(record))
@@ -82,7 +82,7 @@ def _tree(record: dict) -> Tree | None:
     tree = next(iter(trees.values()))
     for name, other in trees.items():
         if other.binary() != tree.binary():
-            raise TreeError(f"`{name}` is another tree than `{next(iter(trees))}`")
+            raise TreeError(f"`{name}` differs from the tree in `{next(iter(trees))}`")
     return tree
 
 
@@ -91,5 +91,5 @@ def _dependencies(record: dict) -> Dependencies:
     kinds = (int, str, str, int)
     for name, column, kind in zip(DEPENDENCIES, columns, kinds, strict=True):
         if not isinstance(column, list) or not all(type(value) is kind for value in column):
-            raise TreeError(f"`{name}` is no list of {kind.__name__}")
+            raise TreeError(f"`{name}` is not a list of {kind.__name__}")
     return Dependencies(*(tuple(column) for column in columns))

@@ -1,4 +1,4 @@
-"""RSTTool's and rstWeb's XML: `.rs3` and `.rs4`."""
+"""Reader of the XML of RSTTool and rstWeb: `.rs3` and `.rs4`."""
 
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
@@ -12,9 +12,9 @@ from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
 Extent = tuple[int, int]
 
 
-@dataclass(eq=False)  # a unit is itself alone
+@dataclass(eq=False)  # compared by identity
 class _Unit:
-    """A segment or group of the file, and what hangs on it."""
+    """A segment or group of the file, and the units attached to it."""
 
     id: str
     parent: str
@@ -26,21 +26,20 @@ class _Unit:
 
 
 def read(text: str, name: str) -> list[TreebankDocument]:
-    """The document of a file; its id is the file's name without suffixes, its text the EDUs joined by a space.
+    """Return the document of a file; its id is the file name without suffixes, its text the EDUs joined by spaces.
 
-    A satellite hangs on its nucleus: both make a node, with all satellites that hang there. A multinuclear group is a
-    node, a span group none of its own. A relation that the header gives both kinds, or none, is a nucleus's where it
-    hangs on a multinuclear group whose other children bear it too. The secondary edges and signals of `.rs4` are no
-    part of the tree and are read past.
+    A nucleus and all satellites attached to it form a node, as does a multinuclear group; a span group does not. A
+    relation that the header lists with both types or not at all counts as multinuclear if it is attached to a
+    multinuclear group whose other children have it, too. Secondary edges and signals of `.rs4` are ignored.
 
     Raises:
-        TreebankError: if the file is not XML, has no EDU, or its tree is none: a parent that does not exist, no root or
-            several, a cycle, a group without children, children that are not next to each other.
+        TreebankError: if the file is not XML, has no EDU, or has no valid tree: a parent does not exist, there is not
+            exactly one root, a cycle, a group without children, or children that are not adjacent.
     """
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise TreebankError(f"{name}: not XML ({error}); is the file whole?") from error
+        raise TreebankError(f"{name}: not XML ({error}); is the file complete?") from error
     kinds: dict[str, set[str]] = defaultdict(set)
     for relation in root.iter("rel"):
         kinds[relation.get("name", "")].add("multinuc" if relation.get("type") == "multinuc" else "rst")
@@ -51,11 +50,11 @@ def read(text: str, name: str) -> list[TreebankDocument]:
     units = _units(root, name)
     for unit in units.values():
         if unit.edu >= 0 and not texts[unit.edu]:
-            raise TreebankError(f"{name}: segment {unit.id} has no text; mend or take it out")
+            raise TreebankError(f"{name}: segment {unit.id} has no text; mend or remove it")
     try:
         tree = Tree(len(texts), tuple(_nodes(_linked(units, kinds))))
     except TreeError as error:
-        raise TreebankError(f"{name}: no tree: {error}; mend it in RSTTool or rstWeb") from error
+        raise TreebankError(f"{name}: not a tree: {error}; mend it in RSTTool or rstWeb") from error
     joined_text, edus = join_edus(texts)
     return [validate_document(TreebankDocument(identifier, joined_text, edus, tree=tree), name)]
 
@@ -77,14 +76,14 @@ def _units(root: ElementTree.Element, name: str) -> dict[str, _Unit]:
 
 
 def _linked(units: dict[str, _Unit], kinds: dict[str, set[str]]) -> _Unit:
-    """The root, with all units hung where they belong."""
+    """Attach all units to their parents, and return the root."""
     roots = [unit for unit in units.values() if not unit.parent]
     if len(roots) != 1:
         raise TreeError(f"{len(roots)} roots{': ' if roots else ''}{', '.join(unit.id for unit in roots[:9])}")
     children: dict[str, list[_Unit]] = defaultdict(list)
     for unit in units.values():
         if unit.parent and unit.parent not in units:
-            raise TreeError(f"{unit.id} hangs on {unit.parent}, which does not exist")
+            raise TreeError(f"{unit.id} is attached to {unit.parent}, which does not exist")
         children[unit.parent].append(unit)
     reached = list(roots)
     for unit in reached:
@@ -98,14 +97,14 @@ def _linked(units: dict[str, _Unit], kinds: dict[str, set[str]]) -> _Unit:
             raise TreeError(f"the span {unit.id} has {len(unit.nuclei)} nuclei")
         reached += children[unit.id]
     if len(reached) < len(units):
-        found = {unit.id for unit in reached}
-        lost = next(unit for unit in units.values() if unit.id not in found)
-        raise TreeError(f"{lost.id} hangs on itself in a cycle")
+        reached_ids = {unit.id for unit in reached}
+        lost = next(unit for unit in units.values() if unit.id not in reached_ids)
+        raise TreeError(f"{lost.id} is attached to itself in a cycle")
     return roots[0]
 
 
 def _nuclear_relation(unit: _Unit, children: list[_Unit], kinds: dict[str, set[str]]) -> str:
-    """The relation of a multinuclear group: one that cannot be a satellite's if it has one, else the most frequent."""
+    """Return the relation of a multinuclear group: the most frequent, if possible among those only for nuclei."""
     if unit.kind == SPAN or unit.kind == "segment":
         return SPAN
     names = [child.relation for child in children if kinds.get(child.relation) != {"rst"}]
@@ -114,7 +113,7 @@ def _nuclear_relation(unit: _Unit, children: list[_Unit], kinds: dict[str, set[s
 
 
 def _nodes(root: _Unit) -> list[Node]:
-    """The nodes of the tree, children before parents."""
+    """Return the nodes of the tree, children before parents."""
     order = [root]
     for unit in order:
         order += unit.nuclei + unit.satellites
@@ -131,11 +130,11 @@ def _nodes(root: _Unit) -> list[Node]:
 
 
 def _node(children: list[tuple[Extent, str, str]], unit: _Unit, nodes: list[Node]) -> Extent:
-    """Adds the node over these children, unless it is only one; where it begins and ends."""
+    """Append the node over children, unless there is only one; return its first and last EDU."""
     extents, letters, names = zip(*sorted(children), strict=True)
     for (_, end), (start, _) in pairwise(extents):
         if start != end + 1:
-            raise TreeError(f"what hangs on {unit.id} is not next to each other: EDUs to {end} and from {start}")
+            raise TreeError(f"the units attached to {unit.id} are not adjacent: EDUs to {end} and from {start}")
     if len(extents) > 1:
         nodes.append(Node(tuple(start for start, _ in extents), extents[-1][1], "".join(letters), names))
     return extents[0][0], extents[-1][1]

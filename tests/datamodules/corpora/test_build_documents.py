@@ -92,7 +92,7 @@ def test_two_processes_convert_as_one_does(tmp_path):
     ("bad", "problem"),
     [
         (BROKEN, "x.jsonl:7: broken JSON; mend it"),
-        (record("a", "Again."), "x.jsonl:a: id 'a' is that of x.jsonl:a too"),
+        (record("a", "Again."), "x.jsonl:a: id 'a' is also the id of x.jsonl:a"),
         (record(" ", "Text."), "its id is empty"),
         (record("c"), "x.jsonl:c: the document is empty"),
         (record("c", " ", "\n", [" "]), "x.jsonl:c: the document is empty"),
@@ -145,7 +145,7 @@ def test_a_split_without_a_document_is_an_error(tmp_path, records):
 
 
 def test_an_absent_split_is_named_with_those_there_are(tmp_path):
-    with pytest.raises(CorpusError, match=r"no split 'val' \(there is: train\)"):
+    with pytest.raises(CorpusError, match=r"no split 'val' \(it has: train\)"):
         build_documents(Listed(GOOD), "val", tmp_path)
 
 

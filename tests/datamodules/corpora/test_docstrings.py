@@ -61,7 +61,7 @@ def test_long_documents_can_be_left_out(packages, corpus):
         expected = [record for record in corpus.records(split) if len(" ".join(record.parts).split()) <= 50]
         assert list(short.records(split)) == expected and expected != list(corpus.records(split))
     assert len({made.fingerprint("val") for made in (corpus, short, Docstrings([str(packages)], max_words=51))}) == 3
-    with pytest.raises(CorpusError, match="max_words is at least 1, got 0"):
+    with pytest.raises(CorpusError, match="max_words must be at least 1, got 0"):
         Docstrings([str(packages)], max_words=0)
 
 

@@ -153,7 +153,7 @@ def test_null_on_the_command_line_is_nothing_and_no_name():
 
 
 def test_a_choice_that_does_not_exist_is_named():
-    with pytest.raises(CorpusError, match="paragraphs='lines' is none of blank_line, line, none"):
+    with pytest.raises(CorpusError, match="paragraphs='lines' is not one of blank_line, line, none"):
         Files(train="a.jsonl", paragraphs="lines")
 
 
@@ -198,7 +198,7 @@ def test_a_split_without_references_serves_prediction_only(tmp_path):
 def test_bad_lines_are_named_and_the_others_read(tmp_path, name, content, problems):
     corpus = Files(val=write(tmp_path / name, content))
     for line, problem in problems.items():
-        with pytest.raises(CorpusError, match=rf"{name}:{line}: .*{problem}.*(?:skip|one object a line)"):
+        with pytest.raises(CorpusError, match=rf"{name}:{line}: .*{problem}.*(?:skip|one object per line)"):
             build_documents(corpus, "val", tmp_path / "cache")
     with pytest.warns(UserWarning, match=f"left out {len(problems)} bad"):
         assert documents(corpus, tmp_path / "cache", on_bad_record="skip") == DOCUMENTS

@@ -58,7 +58,7 @@ def test_fingerprint_follows_content_and_arguments(folder, tmp_path):
 def test_what_cannot_be_had_is_one_clear_line(folder, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     for name in ("cnn_dailymail", "nobody/nothing"):
-        with pytest.raises(CorpusError, match=r"the dataset cannot be had \(.*check its name.*the network") as error:
+        with pytest.raises(CorpusError, match=r"the dataset cannot be loaded \(.*check its name.*the network") as error:
             Hub(name).fingerprint("val")
         assert "\n" not in str(error.value)
     with pytest.raises(CorpusError, match="validatoin"):

@@ -54,5 +54,5 @@ def test_what_cannot_be_is_refused(articles):
     ):
         with pytest.raises(ValueError, match=message):
             MixedArticles(articles, **wrong)
-    with pytest.raises(CorpusError, match="0 articles of 20 sentences, 3 are mixed"):
+    with pytest.raises(CorpusError, match="0 articles of 20 sentences, a document needs 3"):
         list(MixedArticles(articles, sentences=10).records("train"))

@@ -60,7 +60,7 @@ def test_draws_belong_to_seed_and_settings(articles):
 
 
 def test_what_cannot_be_is_refused(articles):
-    with pytest.raises(ValueError, match="variation is one of one_word, every_third_word, none; got 'two'"):
+    with pytest.raises(ValueError, match="variation must be one of one_word, every_third_word, none; got 'two'"):
         PlantedDuplicates(articles, "two")
     with pytest.raises(ValueError, match="documents 1; got 3, 0"):
         PlantedDuplicates(articles, fillers=3, documents=0)

@@ -148,7 +148,7 @@ def test_the_distribution_is_the_mixture_of_its_trees():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(CorpusError, match="at least 2 sentences, as large a pool, 3 words; got 9, 8, 5"):
+    with pytest.raises(CorpusError, match="pool at least sentences, words at least 3; got 9, 8, 5"):
         PlantedTrees(sentences=9, pool=8, words=5)
     with pytest.raises(
         CorpusError, match=r"has 12 sentences of 3 to 6 plain words .* not 40; lower pool or raise words"

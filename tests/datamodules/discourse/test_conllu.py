@@ -85,7 +85,7 @@ def test_written_and_read(document):
         (6, word(1, "Rain", "Discourse=heading:2->3:0"), ":7: EDU 2 where EDU 1 should begin"),
         (6, word(1, "Rain", "Discourse=heading:1->3"), "has no depth"),
         (6, word(1, "Rain", "Discourse=heading:1->9:0"), ":7: first: the head 9 does not exist"),
-        (6, word(1, "Rain", "Discourse=ROOT:1:0"), ":7: first: no tree: 2 roots: EDUs 0, 2"),
+        (6, word(1, "Rain", "Discourse=ROOT:1:0"), ":7: first: not a tree: 2 roots: EDUs 0, 2"),
         (13, word(3, "did", "Discourse=cause:3->2:0"), "0 roots"),
         (22, word(1, "Alone"), "second: no word has Discourse="),
         (22, word(1, "_", "Discourse=ROOT:1:0"), "second: the words are blanked out"),

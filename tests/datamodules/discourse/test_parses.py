@@ -57,7 +57,7 @@ def test_a_wider_band_than_is_stored_is_refused():
     parse = parse_of("a b c d e f g", [(i, i + 1) for i in range(0, 13, 2)])
     assert parse.band(2).shape == (7, 5, 3)
     assert torch.equal(parse.band(2), parse.band(3)[:, 1:6])
-    with pytest.raises(ValueError, match="document 'odd': 4 EDUs to each side were asked for, its parse holds 3"):
+    with pytest.raises(ValueError, match="document 'odd': 4 EDUs to each side are needed, but its parse has only 3"):
         parse.band(4)
     with pytest.raises(ValueError, match="6 EDUs"):
         parse.dense()
@@ -95,10 +95,10 @@ def test_gamma_is_taken_from_a_band_of_all_pairs_and_given_with_a_narrower_one()
     narrow = wide[:, 3:8]
     given = DiscourseParse.of(request, edus, RELATIONS, tree, narrow, gamma=torch.tensor(expected).double())
     assert given.gamma.tolist() == pytest.approx(expected) and given.gamma.dtype == torch.float32
-    with pytest.raises(ValueError, match="does not reach every pair of EDUs, so that gamma has to be given"):
+    with pytest.raises(ValueError, match="does not include every pair of EDUs, so gamma must be given"):
         DiscourseParse.of(request, edus, RELATIONS, tree, narrow)
     for wrong in (torch.rand(5), -torch.rand(6), torch.full((6,), float("nan"))):
-        with pytest.raises(ValueError, match="gamma is a number of 0 or more for each of 6 EDUs"):
+        with pytest.raises(ValueError, match="gamma must be a non-negative number for each of 6 EDUs"):
             DiscourseParse.of(request, edus, RELATIONS, tree, narrow, gamma=wrong)
 
 
@@ -117,7 +117,7 @@ def test_one_edu():
         ([(0, 3), (2, 5)], r"EDU \[2, 5\) is empty, overlaps"),
         ([(0, 3), (3, 3)], r"EDU \[3, 3\) is empty"),
         ([(0, 3), (3, 99)], r"EDU \[3, 99\) .*text at 9"),
-        ([(0, 3), (3, 4)], "nothing but whitespace"),
+        ([(0, 3), (3, 4)], "only whitespace"),
     ],
 )
 def test_edus_that_are_none_are_refused_by_document(edus, problem):

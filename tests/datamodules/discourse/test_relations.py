@@ -56,18 +56,18 @@ def test_own_relations_are_classes_or_belong_to_some():
         "contrast"
     ]
     assert inventory_of("gum") is GUM and inventory_of("rst_dt") is RST_DT
-    with pytest.raises(TreebankError, match=r"'list' is not one of the treebank's own relations; .*--model\.inventory"):
+    with pytest.raises(TreebankError, match=r"'list' is not in the inventory the treebank's.*--model\.inventory"):
         grouped.class_of("list")
 
 
 @pytest.mark.parametrize(
     "choice, problem",
     [
-        ("pdtb", "'pdtb': there are gum, rst_dt, or own relations, such as"),
+        ("pdtb", "'pdtb' is unknown; give gum, rst_dt, or your relations, such as"),
         ([], "at least one"),
         ({"a": ["x"], "b": ["X"]}, "'X' is in 'a' and in 'b'"),
         ({"a": ["b"], "b": []}, "'b' is in 'a' and in 'b'"),
-        (["cause", "Span"], "'Span' is the name of no relation"),
+        (["cause", "Span"], "'Span' is reserved and not a relation"),
     ],
 )
 def test_own_relations_that_cannot_be_are_refused(choice, problem):
@@ -83,7 +83,7 @@ def test_documents_get_coarse_trees():
     assert [span.relation for span in found[0].tree.spans()] == ["joint", "causal"]
     assert found[1] == bare
     with pytest.raises(
-        TreebankError, match=r"a\.dis: doc, EDUs 0 to 2: the relation 'joint-list' is not one of RST-DT"
+        TreebankError, match=r"a\.dis: doc, EDUs 0 to 2: the relation 'joint-list' is not in the inventory RST-DT"
     ):
         coarsened([document], RST_DT, where="a.dis")
     assert coarsened([document], RST_DT, unknown="keep") == [document]

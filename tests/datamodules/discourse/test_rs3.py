@@ -110,15 +110,15 @@ TWO = segment(1, 9, "span") + segment(2, 1, "cause")
     [
         (segment(1) + segment(2), "2 roots: 1, 2"),
         (segment(1, 9, "span") + group(9, "span", 1, "cause"), "0 roots"),
-        (TWO + group(9, "span") + group(7, "span", 8, "cause") + group(8, "span", 7, "span"), "7 hangs on itself"),
-        (segment(1) + segment(2, 5, "cause"), "2 hangs on 5, which does not exist"),
+        (TWO + group(9, "span") + group(7, "span", 8, "cause") + group(8, "span", 7, "span"), "7 is attached to"),
+        (segment(1) + segment(2, 5, "cause"), "2 is attached to 5, which does not exist"),
         (TWO + group(9, "span") + group(8, "span", 9, "cause"), "group 8 has no nucleus"),
         (TWO + segment(3, 9, "span") + group(9, "span"), "the span 9 has 2 nuclei"),
         (segment(1) + segment(1), "the id '1' of a segment is empty or taken"),
         (segment(1) + segment(2, 1, "cause", " "), "segment 2 has no text"),
         (
             segment(1, 2, "cause") + segment(2, 4, "cause") + segment(3, 1, "cause") + segment(4),
-            "not next to each other",
+            "are not adjacent",
         ),
         ("", "no segment"),
         ("<segment", "not XML"),

@@ -121,5 +121,5 @@ def test_one_paragraph_an_empty_one_and_identical_ones():
 
 def test_settings_that_cannot_be_are_refused():
     for arguments in ({"use": ["plot"]}, {"use": []}, {"normalise": "mean"}):
-        with pytest.raises(ValueError, match="of marker, entity, event, deverbal, coreference; normalise"):
+        with pytest.raises(ValueError, match="use from marker, entity, event, deverbal, coreference, and normalise"):
             Discourse(**arguments)

@@ -33,16 +33,16 @@ def test_a_graph_of_ones_own_is_checked_and_its_diagonal_is_one():
 @pytest.mark.parametrize(
     "weights, message",
     [
-        (np.ones((2, 3)), r"its graph is 2 x 3, not 3 x 3; give one row and column for each of its 3 paragraphs"),
+        (np.ones((2, 3)), r"its graph is 2 x 3, not 3 x 3; give one row and one column for each of its 3 paragraphs"),
         (np.ones((4, 4)), "its graph is 4 x 4, not 3 x 3"),
         (0.5, "its graph is a single number, not 3 x 3"),
-        ([[1, 0], [0]], "its graph is no table of numbers"),
-        ("many", "its graph is no table of numbers"),
-        (None, r"its graph is a single number|its graph is no table of numbers"),
+        ([[1, 0], [0]], "its graph is not a table of numbers"),
+        ("many", "its graph is not a table of numbers"),
+        (None, r"its graph is a single number|its graph is not a table of numbers"),
         ([[1, 1.5, 0], [1.5, 1, 0], [0, 0, 1]], r"weight 1\.5 between paragraphs 0 and 1 \(counted from 0\) is not in"),
         ([[1, 0, 0], [0, 1, -0.2], [0, -0.2, 1]], r"weight -0\.2 between paragraphs 1 and 2"),
         ([[1, 0, float("nan")], [0, 1, 0], [0, 0, 1]], "weight nan between paragraphs 0 and 2"),
-        ([[1, 0.2, 0], [0.4, 1, 0], [0, 0, 1]], r"to be symmetric, but has 0\.2 from 0 to 1, 0\.4 back"),
+        ([[1, 0.2, 0], [0.4, 1, 0], [0, 0, 1]], r"must be symmetric, but has 0\.2 from 0 to 1, 0\.4 back"),
     ],
 )
 def test_what_is_no_graph_names_its_document(weights, message):
@@ -62,7 +62,7 @@ def test_graphs_by_name():
     own = Topic(topics=3)
     assert make_graph(own) is own
     names = "similarity, scaled_similarity, topic, discourse, rst, none"
-    with pytest.raises(ValueError, match=f"'similar' is none of {names}"):
+    with pytest.raises(ValueError, match=f"'similar' is not one of {names}"):
         make_graph("similar")
     with pytest.raises(ValueError, match="graph rst needs a parser and a folder of parses"):
         make_graph("rst")
@@ -110,8 +110,8 @@ def test_graphs_from_a_file(tmp_path):
         ([{"id": "doc-7", "weights": [[1, 2, 0]] * 3}], r":1: document 'doc-7': weight 2 between paragraphs 0 and 1"),
         ([{"id": "doc-8", "weights": [[1]]}], r"no graph of document 'doc-7' in field 'id'; add it"),
         ([{"id": "doc-7"}], r":1: it has no field 'weights'; name the right one"),
-        ([{"id": "a", "weights": [[1]]}, {"id": "a", "weights": [[1]]}], r":2: document 'a' is in line 1 too"),
-        (["{broken"], r":1: broken JSON .*; mend it, every document needs its graph"),
+        ([{"id": "a", "weights": [[1]]}, {"id": "a", "weights": [[1]]}], r":2: document 'a' is also in line 1"),
+        (["{broken"], r":1: broken JSON .*; mend it, every document needs a graph"),
     ],
 )
 def test_a_file_that_has_no_such_graph_says_where(tmp_path, lines, message):

@@ -19,9 +19,9 @@ def shapes(svg, kind):
 def test_the_strongest_links_of_each_paragraph():
     weights = np.array([[1, 0.9, 0.1, 0.5], [0.2, 1, 0.3, 0.01], [0.1, 0, 1, 0.015], [0.4, 0, 0, 1]])
     # one each: 0-1 (0.9), 1-0, 2-1 (0.3 back), 3-0 (0.5)
-    assert strongest(weights, most=1) == [(0, 1), (0, 3), (1, 2)]
-    assert strongest(weights, most=3) == [(0, 1), (0, 2), (0, 3), (1, 2)]  # the others are below 0.02
-    assert strongest(weights, most=3, least=0.45) == [(0, 1), (0, 3)]
+    assert strongest(weights, max_links=1) == [(0, 1), (0, 3), (1, 2)]
+    assert strongest(weights, max_links=3) == [(0, 1), (0, 2), (0, 3), (1, 2)]  # the others are below 0.02
+    assert strongest(weights, max_links=3, min_weight=0.45) == [(0, 1), (0, 3)]
     assert strongest(np.ones((1, 1))) == []
 
 
@@ -69,5 +69,5 @@ def test_the_legend_is_within_the_image(summary):
 def test_sizes_that_do_not_fit_are_refused():
     with pytest.raises(CorpusError, match=r"weights \(2, 2\) of 3 paragraphs"):
         draw_svg(np.ones((2, 2)), [["a"]] * 3)
-    with pytest.raises(CorpusError, match=r"attention \(1, 2\) of 1 sentences of a summary to 3 paragraphs"):
+    with pytest.raises(CorpusError, match=r"attention \(1, 2\) of 1 summary sentences to 3 paragraphs"):
         draw_svg(np.ones((3, 3)), [["a"]] * 3, ["One."], np.ones((1, 2)))

@@ -87,10 +87,10 @@ def test_any_document_by_any_rule(parts, rule):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"max_paragraphs": 0}, "max_paragraphs 0: at least 1"),
-        ({"sentences": 0}, "sentences 0: at least 1"),
-        ({"keep": "best"}, "keep 'best' is none of first, turns, spread"),
-        ({"parts": "chapters"}, "parts 'chapters' is none of paragraphs, sources"),
+        ({"max_paragraphs": 0}, "max_paragraphs must be at least 1, got 0"),
+        ({"sentences": 0}, "sentences must be at least 1, got 0"),
+        ({"keep": "best"}, "keep 'best' is not one of first, turns, spread"),
+        ({"parts": "chapters"}, "parts 'chapters' is not one of paragraphs, sources"),
     ],
 )
 def test_rules_that_cannot_be_are_refused(arguments, message):

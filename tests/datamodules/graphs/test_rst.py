@@ -9,7 +9,7 @@ from datamodules.discourse.distributions import tree_ldd
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document
 from datamodules.graphs import RST, ParagraphRule, make_graph
-from datamodules.graphs.rst import lifted, owners
+from datamodules.graphs.rst import owners, paragraph_means
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 from tests.datamodules.graphs.made_up import assert_is_graph
 from tests.made_up_parses import RELATIONS, made_up_parse
@@ -104,7 +104,7 @@ def test_edus_belong_to_the_paragraph_they_begin_in():
     request = ParseRequest.of(document(0))
     parse = made_up_parse(request, 4)
     assert owners(parse, request, found).tolist() == [0] * 6 + [-1] * 2 + [-1] * 6 + [1] * 4
-    assert lifted(parse, np.full(18, -1), 2).tolist() == [[0, 0], [0, 0]]
+    assert paragraph_means(parse, np.full(18, -1), 2).tolist() == [[0, 0], [0, 0]]
 
 
 def test_what_is_parsed_already_is_not_parsed_again(tmp_path):
@@ -137,5 +137,5 @@ def test_it_travels_to_other_processes_without_its_parser(tmp_path):
 def test_the_labels_that_count_are_those_of_the_parse():
     parse = made_up_parse(ParseRequest.of(document(0)), 4)
     assert torch.is_tensor(parse.ldd) and "joint" not in parse.relations
-    every = lifted(parse, np.zeros(18, dtype=int), 1)
-    assert (lifted(parse, np.zeros(18, dtype=int), 1, ("joint",)) == every).all()
+    every = paragraph_means(parse, np.zeros(18, dtype=int), 1)
+    assert (paragraph_means(parse, np.zeros(18, dtype=int), 1, ("joint",)) == every).all()

@@ -10,7 +10,7 @@ from sklearn.decomposition import LatentDirichletAllocation
 
 from datamodules.documents import CorpusError, Document
 from datamodules.graphs import ParagraphRule, Topic
-from datamodules.graphs.topic import inferred
+from datamodules.graphs.topic import infer_gamma
 from datamodules.text.content_words import content_stems
 from tests.datamodules.graphs.made_up import THEMES, assert_is_graph, cluster, paragraphs
 
@@ -56,7 +56,7 @@ def test_inference_equals_scikit_learns():
     model = LatentDirichletAllocation(4, learning_method="online", max_iter=5, random_state=0).fit(csr_matrix(counts))
     posterior = model.components_
     likely = np.exp(psi(posterior) - psi(posterior.sum(1, keepdims=True)))
-    gamma = inferred(counts, likely)
+    gamma = infer_gamma(counts, likely)
     np.testing.assert_allclose(gamma / gamma.sum(1, keepdims=True), model.transform(csr_matrix(counts)), atol=1e-6)
 
 
@@ -86,9 +86,9 @@ def test_what_was_learned_is_kept_and_the_same_anew(graph):
     anew = Topic(topics=3, passes=20)
     anew.fit(RULE(cluster(seed, (4, 4, 4))) for seed in range(60))
     assert anew.state() == graph.state()
-    with pytest.raises(CorpusError, match="has 3 topics where 5 were asked for"):
+    with pytest.raises(CorpusError, match="has 3 topics, not 5"):
         Topic(topics=5).load_state(kept)
-    with pytest.raises(CorpusError, match="has no topics where 5 were asked for"):
+    with pytest.raises(CorpusError, match="has no topics, not 5"):
         Topic(topics=5).load_state({})
     with pytest.raises(CorpusError, match="document 'x': there are no topics yet; call fit or load_state first"):
         Topic()(found)
@@ -96,7 +96,7 @@ def test_what_was_learned_is_kept_and_the_same_anew(graph):
 
 def test_of_many_paragraphs_some_are_drawn(monkeypatch):
     seen = []
-    monkeypatch.setattr(Topic, "_learned", lambda self, texts: seen.append(texts) or np.ones((2, len(self._columns))))
+    monkeypatch.setattr(Topic, "_learn", lambda self, texts: seen.append(texts) or np.ones((2, len(self._columns))))
     # a word of all paragraphs, one of every third, one of every fifth, and one of its own
     words = [f"otter {'heron ' * (i % 3 == 0)}{'lynx ' * (i % 5 == 0)}own{i}" for i in range(400)]
     train = [RULE(Document(str(i), [[text]])) for i, text in enumerate(words)]
@@ -121,7 +121,7 @@ def test_a_corpus_without_terms_relates_all_to_all():
 
 @pytest.mark.parametrize("arguments", [{"topics": 0}, {"passes": 0}, {"max_terms": 0}, {"max_paragraphs": 0}])
 def test_settings_that_cannot_be_are_refused(arguments):
-    with pytest.raises(ValueError, match="are at least 1"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         Topic(**arguments)
-    with pytest.raises(ValueError, match="measure 'angle' is none of cosine, hellinger"):
+    with pytest.raises(ValueError, match="measure 'angle' is not one of cosine, hellinger"):
         Topic(measure="angle")

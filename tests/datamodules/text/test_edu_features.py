@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from datamodules.documents import CorpusError
-from datamodules.text.edu_features import LONGEST_CHAIN, SegmentationBatch, edu_features, sentence_starts
+from datamodules.text.edu_features import MAX_CHAIN, SegmentationBatch, edu_features, sentence_starts
 from datamodules.text.subwords import Tokens
 
 TEXT = "We left,  because it rained.\nThe end."
@@ -59,7 +59,7 @@ def test_text_before_and_behind_the_sentences():
 
 
 def test_a_long_sentence_is_cut_evenly():
-    found = edu_features(Asked("a " * (2 * LONGEST_CHAIN + 1), [(0, 10)]))
+    found = edu_features(Asked("a " * (2 * MAX_CHAIN + 1), [(0, 10)]))
     assert found.chains == [267, 267, 267] and found.begins.sum() == 1
 
 

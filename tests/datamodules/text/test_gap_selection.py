@@ -99,7 +99,7 @@ def test_few_sentences(selection):
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match="no gap-sentence selection 'best'; there are ind-orig"):
+    with pytest.raises(ValueError, match="no gap-sentence selection 'best'; choose one of ind-orig"):
         select(["one"], 1, "best")
     with pytest.raises(ValueError, match="at least 0"):
         select(["one"], -1)

@@ -21,17 +21,17 @@ def test_text_that_spells_a_special_symbol_is_an_unknown_word():
     vocabulary = Vocabulary.build(TEXTS, 20, tokenizer="whitespace", lowercase=False)
     assert "[UNK]" not in vocabulary.words[len(SPECIALS) :]
     assert vocabulary.ids(["[STOP]", "[START]", "[PAD]", "cat"])[:3] == [UNK, UNK, UNK]
-    ids, added = vocabulary.extend(["[STOP]", "cat"], len(vocabulary))
-    assert added == ["[STOP]"] and ids[0] == len(vocabulary)  # it can be copied as the word that it is
+    ids, oov_words = vocabulary.extend(["[STOP]", "cat"], len(vocabulary))
+    assert oov_words == ["[STOP]"] and ids[0] == len(vocabulary)  # it can be copied as the word that it is
 
 
 def test_extension_numbers_the_missing_words_in_order_of_appearance():
     vocabulary = Vocabulary(["a", "b"])
-    ids, added = vocabulary.extend(["x", "a", "y", "x", "b"], size=10)
+    ids, oov_words = vocabulary.extend(["x", "a", "y", "x", "b"], size=10)
     assert ids == [10, 4, 11, 10, 5]
-    assert added == ["x", "y"]
-    assert vocabulary.target_ids(["y", "z", "a"], added, size=10) == [11, UNK, 4]
-    assert vocabulary.decode([11, 4, 10, UNK], added, size=10) == ["y", "a", "x", "[UNK]"]
+    assert oov_words == ["x", "y"]
+    assert vocabulary.target_ids(["y", "z", "a"], oov_words, size=10) == [11, UNK, 4]
+    assert vocabulary.decode([11, 4, 10, UNK], oov_words, size=10) == ["y", "a", "x", "[UNK]"]
 
 
 def test_what_is_saved_is_what_is_loaded(tmp_path):
@@ -45,13 +45,13 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
 
 
 def test_errors_say_what_to_do(tmp_path):
-    with pytest.raises(ValueError, match="no room for words"):
+    with pytest.raises(ValueError, match="has only the 4 special symbols"):
         Vocabulary.build(TEXTS, STOP + 1)
     with pytest.raises(ValueError, match="different from each other"):
         Vocabulary(["a", "a"])
     with pytest.raises(ValueError, match="from the special symbols"):
         Vocabulary(["a", "[UNK]"])
-    with pytest.raises(FileNotFoundError, match="no vocabulary there"):
+    with pytest.raises(FileNotFoundError, match="no such file"):
         Vocabulary.load(tmp_path)
     assert START < STOP
 
@@ -65,5 +65,5 @@ def test_words_that_end_a_sentence():
 @pytest.mark.parametrize("content", ['{"words": [', '{"letters": []}', "3"])
 def test_a_file_that_is_no_vocabulary_is_named(content, tmp_path):
     (tmp_path / Vocabulary.file_name).write_text(content)
-    with pytest.raises(CorpusError, match=rf"{Vocabulary.file_name}: no vocabulary \(.*give the `text` folder"):
+    with pytest.raises(CorpusError, match=rf"{Vocabulary.file_name}: not a vocabulary \(.*give the `text` folder"):
         Vocabulary.load(tmp_path)

@@ -31,7 +31,7 @@ def test_models_without_discourse_pool_the_same_sentences(tmp_path):
     assert torch.equal(split.sentences, split.batch.token_edu)
     texts = []
     for ids, row, target in zip(split.batch.source, split.sentences, split.targets):
-        texts.append(data.text.decode(ids[row == target].tolist()))
+        texts.append(data.tokenizer.decode(ids[row == target].tolist()))
     assert texts == [row["references"][0][0] for row in data.documents("val")]
 
 

@@ -182,7 +182,7 @@ def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_
     edus = tuple((start, start + 9) for start in range(0, 600, 10))
     request = ParseRequest("long", text, edus, ((0, 600),), edus)
     for rows in ("side", "nucleus"):
-        exact = DiscourseParser.load(tmp_path / "saved", rows=rows, band=59, least=0).parse(request).dense()
+        exact = DiscourseParser.load(tmp_path / "saved", rows=rows, band=59, min_prob=0).parse(request).dense()
         named = command.load_parser(str(tmp_path / "saved"), rows, 59).parse(request)
         data = RSTformerData(Files(**corpus_files), parser=str(tmp_path / "saved"), rows=rows, half_width=59)
         provide_parsers(data)

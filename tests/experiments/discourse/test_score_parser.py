@@ -93,7 +93,7 @@ def test_a_pairs_probability_over_both_directions_is_bounded(treebank, parser, r
     """Whichever nodes have classes of their own, and in chunks too."""
     monkeypatch.setattr(parser, "rows", rows)
     monkeypatch.setattr(parser, "cap", cap)
-    monkeypatch.setattr(parser, "least", own)
+    monkeypatch.setattr(parser, "min_prob", own)
     documents = gold_documents(treebank, parser.relations)
     for found in parsed(parser, [request_of(document) for document in documents], ""):
         summed = found.dense().sum(-1)

@@ -26,7 +26,7 @@ def build(seed=0, **arguments):
     model = CommunicatingAgents(V, 5, 4, sentence_ends=("w2",), **arguments)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
-    model.use_text(Vocabulary([f"w{i}" for i in range(WORDS)]))
+    model.set_tokenizer(Vocabulary([f"w{i}" for i in range(WORDS)]))
     return model.eval()
 
 
@@ -51,7 +51,7 @@ def make_batch(seed=0, agents=3):
         target=target,
         target_lengths=(target != PAD).sum(1),
         target_rows=(target != PAD).flatten().nonzero().squeeze(1),
-        added=[["zebra", "yak"], ["gnu", "eland"], ["oryx"]],
+        oov_words=[["zebra", "yak"], ["gnu", "eland"], ["oryx"]],
     )
 
 
@@ -99,7 +99,7 @@ def test_the_loss_equals_the_naive_one_gradients_included(row):
 @every_row
 def test_log_probs_are_those_of_the_steps_and_sum_to_one(row):
     model, batch = of(row)
-    model.use_text(Vocabulary([f"w{i}" for i in range(V - 4)]))  # a word for every row of the output layer
+    model.set_tokenizer(Vocabulary([f"w{i}" for i in range(V - 4)]))  # a word for every row of the output layer
     options = DecodingOptions(beam_size=3, min_length=0, max_length=6, sample=True, allow_unknown=True)
     drawn = model.sample(batch, options)
     scored = model.log_probs(batch, drawn)
@@ -138,7 +138,7 @@ def test_words_of_any_agent_are_copied_and_marked():
         model.network.decoder.pointer_word.weight.zero_()
         model.network.decoder.pointer_word.bias.fill_(-60)
     summaries = model.summarize(batch)
-    for summary, own, words in zip(summaries, batch.added, batch.source_extended.flatten(1).tolist()):
+    for summary, own, words in zip(summaries, batch.oov_words, batch.source_extended.flatten(1).tolist()):
         known = {f"w{i - 4}" for i in words if 4 <= i < V} | set(own)
         assert all(summary.copied) and len(summary.copied) == len(summary.words) and set(summary.words) <= known
     samples = Samples(batch.source_extended.flatten(1).unsqueeze(1), torch.full((3, 1), 15))
@@ -205,4 +205,4 @@ def test_impossible_arguments_are_named(arguments, message):
 def test_cohesion_needs_a_word_that_ends_a_sentence():
     model = CommunicatingAgents(V, 5, 4, cohesion=0.1)
     with pytest.raises(CorpusError, match=r"the vocabulary has none of \., !, \?.*--model\.sentence_ends"):
-        model.use_text(Vocabulary(["w0"]))
+        model.set_tokenizer(Vocabulary(["w0"]))

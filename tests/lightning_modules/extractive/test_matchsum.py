@@ -4,7 +4,7 @@ import torch
 from datamodules.corpora import Texts
 from datamodules.documents import CorpusError, Document
 from datamodules.matchsum import MatchSumData
-from datamodules.text.encoder_text import EncoderText
+from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.extractive.matchsum import MatchSum, margin_loss
 from lightning_modules.extractive.zero_shot import ZeroShot
 
@@ -18,7 +18,7 @@ DOCUMENTS = [
 
 def data(keep: int = 3, sizes: tuple[int, ...] = (1, 2), piece: int = 30) -> MatchSumData:
     made = MatchSumData(Texts([]), ZeroShot(), 300, None, keep=keep, sizes=list(sizes), piece=piece)
-    made.text = EncoderText.build([" ".join(document.sentences) for document in DOCUMENTS], 300)
+    made.tokenizer = EncoderTokenizer.build([" ".join(document.sentences) for document in DOCUMENTS], 300)
     made._scores = {d.id: row for d, row in zip(DOCUMENTS, made.scorer.sentence_scores(DOCUMENTS))}
     return made
 

@@ -53,14 +53,14 @@ def model_of(data: GraphSumData, **changes) -> GraphSum:
     for parameter in model.network.parameters():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.2)
-    model.use_text(data.text)
+    model.set_tokenizer(data.tokenizer)
     return model
 
 
 def all_log_probs(model: GraphSum, batch: GraphSumBatch, inputs: torch.Tensor) -> torch.Tensor:
     """log P over the text's words, [B, K, T, words]."""
     features = model.network.decode(inputs, model.network.encode(model.source(batch)))
-    words = len(model.text)
+    words = len(model.tokenizer)
     logits = features @ model.network.embedding.weight[:words].T + model.network.output_bias[:words]
     return logits.log_softmax(-1)
 
@@ -104,11 +104,11 @@ def test_greedy_search_takes_the_likeliest_word_each_time(data, batch):
     model = model_of(data)
     found = model.generate(batch, DecodingOptions(beam_size=1, min_length=0, max_length=6))
     for b in range(batch.batch_size):
-        written = [data.text.start]
+        written = [data.tokenizer.start]
         one = data.collate([data.features("test")[b]])
         for _ in range(int(found.lengths[b, 0])):
             scores = all_log_probs(model, one, torch.tensor([[written]]))[0, 0, -1]
-            scores[[data.text.pad, data.text.start]] = float("-inf")
+            scores[[data.tokenizer.pad, data.tokenizer.start]] = float("-inf")
             written.append(int(scores.argmax()))
         assert found.tokens[b, 0, : len(written) - 1].tolist() == written[1:]
 
@@ -118,8 +118,8 @@ def test_samples_follow_the_distribution(data):
     torch.manual_seed(0)
     model, one = model_of(data), data.collate([data.features("test")[0]])
     drawn = model.sample(one, DecodingOptions(beam_size=4000, min_length=0, max_length=1, sample=True)).tokens[0, :, 0]
-    probabilities = all_log_probs(model, one, torch.tensor([[[data.text.start]]])).exp()[0, 0, 0]
-    probabilities[[data.text.pad, data.text.start]] = 0
+    probabilities = all_log_probs(model, one, torch.tensor([[[data.tokenizer.start]]])).exp()[0, 0, 0]
+    probabilities[[data.tokenizer.pad, data.tokenizer.start]] = 0
     probabilities = probabilities / probabilities.sum()
     counts = torch.bincount(drawn, minlength=len(probabilities)) / 4000
     assert (counts - probabilities).abs().max() < 0.03
@@ -136,7 +136,7 @@ def test_texts_are_what_summarize_writes(data, batch):
 
 
 def test_sentences_end_at_separators_and_empty_ones_are_left_out(data):
-    model, text = model_of(data), data.text
+    model, text = model_of(data), data.tokenizer
     one, other = text(" The otter")[0], text(" It rains")[0]
     ids = [text.sentence, *one, text.sentence, text.sentence, *other, text.sentence]
     found = model.sentences(ids)
@@ -149,9 +149,9 @@ def test_source_ids_are_the_document(data, batch):
     documents = {row["id"]: row for row in data.documents("test")}
     for b, name in enumerate(batch.ids):
         whole = " ".join(sentence for part in documents[name]["parts"] for sentence in part)
-        kept = [token for token in ids[b].tolist() if token != data.text.paragraph]
-        assert data.text.decode(kept).split()[:4] == whole.split()[:4]
-        assert (ids[b] != data.text.pad).sum() == batch.lengths[b]
+        kept = [token for token in ids[b].tolist() if token != data.tokenizer.paragraph]
+        assert data.tokenizer.decode(kept).split()[:4] == whole.split()[:4]
+        assert (ids[b] != data.tokenizer.pad).sum() == batch.lengths[b]
 
 
 @pytest.mark.parametrize("encoder", ["graph", "hierarchical", "flat"])
@@ -209,7 +209,7 @@ def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, fro
     data.prepare_data()
     data.setup("test")
     model = GraphSum(**SMALL | {"vocab_size": 31_000}, checkpoint="minilm", freeze_checkpoint=frozen).eval()
-    model.use_text(data.text)
+    model.set_tokenizer(data.tokenizer)
     batch = data.collate([data.features("test")[i] for i in range(2)])
     vectors = model.network._pretrained(model.source(batch))                                 # [B, S, D]
     from transformers import AutoModel
@@ -217,7 +217,7 @@ def test_a_pretrained_encoder_over_the_concatenation(corpus_files, tmp_path, fro
     reference = AutoModel.from_pretrained(encoder_path("minilm"))
     for b in range(2):
         ids = batch.source[b][batch.source_mask[b]].tolist()
-        special = [data.text.start, *ids, data.text.stop]
+        special = [data.tokenizer.start, *ids, data.tokenizer.stop]
         with torch.no_grad():
             states = reference(torch.tensor([special])).last_hidden_state[0, 1:-1]
         torch.testing.assert_close(vectors[b, : len(ids)], model.network.bridge(states), atol=1e-4, rtol=1e-3)
@@ -250,7 +250,8 @@ def test_a_pretrained_encoder_collapses_at_the_rate_of_the_rest_alone(corpus_fil
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
     trainer = Trainer(max_steps=30, limit_val_batches=0, enable_checkpointing=False, accelerator="cpu", **quiet)
     trainer.fit(model, data)
-    probe = torch.tensor(data.text("The parser is trained on the Penn Treebank . Summaries are scored by people .")[0])
+    probe = "The parser is trained on the Penn Treebank . Summaries are scored by people ."
+    probe = torch.tensor(data.tokenizer(probe)[0])
     with torch.no_grad():
         before, after = (mean_cosine(encoder([probe])[0]) for encoder in (start, model.eval().network.pretrained))
     assert before < 0.6

@@ -17,7 +17,7 @@ def build(seed=0, **arguments):
     for parameter in model.parameters():
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.7)
-    model.use_text(Vocabulary([f"w{i}" for i in range(WORDS)]))
+    model.set_tokenizer(Vocabulary([f"w{i}" for i in range(WORDS)]))
     return model.eval()
 
 
@@ -27,11 +27,11 @@ def make_batch(seed=0, documents=4, words=7, target=5):
     lengths = draw(3, words + 1, documents)
     lengths[0] = words
     source = draw(4, 4 + WORDS, documents, words)
-    added = []
+    oov_words = []
     for row, length in zip(source, lengths.tolist()):  # a word that the vocabulary lacks, twice; padding behind
         row[1] = row[length - 1] = V
         row[length:] = PAD
-        added.append(["zebra"])
+        oov_words.append(["zebra"])
     targets = draw(4, 4 + WORDS, documents, target)
     targets[:, 1], targets[:, 2], targets[:, -1] = V, UNK, STOP
     targets[-1, -2:] = torch.tensor([STOP, PAD])
@@ -46,7 +46,7 @@ def make_batch(seed=0, documents=4, words=7, target=5):
         target=targets,
         target_lengths=(targets != PAD).sum(1),
         target_rows=(targets != PAD).flatten().nonzero().squeeze(1),
-        added=added,
+        oov_words=oov_words,
     )
 
 
@@ -98,7 +98,7 @@ def split(batch):
         cut = {name: getattr(batch, name)[i : i + 1, :s] for name in ("source", "source_extended")}
         cut |= {name: getattr(batch, name)[i : i + 1, :t] for name in ("target", "target_input")}
         yield PointerGeneratorBatch(
-            ids=[batch.ids[i]], references=[batch.references[i]], added=[batch.added[i]],
+            ids=[batch.ids[i]], references=[batch.references[i]], oov_words=[batch.oov_words[i]],
             lengths=batch.lengths[i : i + 1], target_lengths=batch.target_lengths[i : i + 1],
             target_rows=torch.arange(t), **cut,
         )  # fmt: skip
@@ -137,7 +137,7 @@ def test_search_over_candidates_equals_search_over_everything(pointer, options):
 
 def test_log_probs_are_those_of_the_steps():
     model, batch = build(), make_batch()
-    model.use_text(Vocabulary([f"w{i}" for i in range(V - 4)]))  # a word for every row of the output layer
+    model.set_tokenizer(Vocabulary([f"w{i}" for i in range(V - 4)]))  # a word for every row of the output layer
     options = DecodingOptions(beam_size=3, min_length=0, max_length=6, sample=True)
     drawn = model.generate(batch, options, torch.Generator().manual_seed(3))
     scored = model.log_probs(batch, Samples(drawn.tokens, drawn.lengths))

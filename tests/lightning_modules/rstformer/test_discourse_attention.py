@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from lightning_modules.rstformer import chunked_attention as chunked
 from lightning_modules.rstformer.chunked_attention import chunked_attention
 from lightning_modules.rstformer.dense_attention import dense_attention
-from lightning_modules.rstformer.fused_attention import BLOCK, block_mask, fused_attention, rounded
+from lightning_modules.rstformer.fused_attention import BLOCK, block_mask, fused_attention, padded_size
 from lightning_modules.rstformer.injection import (
     ABLATIONS,
     INJECTIONS,
@@ -210,7 +210,7 @@ def test_the_two_paths_agree_over_several_blocks(length, window):
 def test_blocks_hold_every_visible_pair_and_whole_ones_nothing_else(length, window):
     c = case(length, "several")
     mask = block_mask(c.view, window)
-    full = rounded(length, BLOCK)
+    full = padded_size(length, BLOCK)
     count = full // BLOCK
     assert mask.seq_lengths == (full, full)
     i = torch.arange(length)
@@ -237,7 +237,7 @@ def test_blocks_hold_every_visible_pair_and_whole_ones_nothing_else(length, wind
 
 
 def test_few_sizes_stand_for_many():
-    sizes = [rounded(size, 128) for size in range(1, 16385)]
+    sizes = [padded_size(size, 128) for size in range(1, 16385)]
     assert len(set(sizes)) == 24 and sizes == sorted(sizes) and all(size % 128 == 0 for size in sizes)
     assert all(size <= full <= max(128, -(-size // 128) * 128, 1.25 * size) for size, full in enumerate(sizes, 1))
 

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer, LEDForConditionalGeneration
 from datamodules.corpora import Files
 from datamodules.documents import CorpusError
 from datamodules.rstformer import RSTformerData
-from datamodules.text.subword_text import SMALLEST, SubwordText
+from datamodules.text.subword_tokenizer import SMALLEST, SubwordTokenizer
 from lightning_modules.decoding.hugging_face import generation_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser
@@ -57,14 +57,14 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def batch_and_text(corpus_files, folder):
     data = ready(corpus_files, folder)
-    return next(iter(data.test_dataloader())), data.text
+    return next(iter(data.test_dataloader())), data.tokenizer
 
 
 def randomized(model, text):
     torch.manual_seed(3)
     for parameter in model.parameters():
         parameter.data += 0.2 * torch.randn_like(parameter)
-    model.use_text(text)
+    model.set_tokenizer(text)
     return model.eval()
 
 
@@ -160,7 +160,7 @@ def test_a_pretrained_led_is_taken_as_it_is(tmp_path, corpus_files, folder, batc
     small.network.led.save_pretrained(tmp_path / "released")
     large = RSTformer(**SMALL | {"checkpoint": str(tmp_path / "released"), "hidden_size": 999, "injection": "bias"})
     assert all(module.training for module in large.modules())  # with the dropout that the checkpoint says
-    large.use_text(text)
+    large.set_tokenizer(text)
     with torch.no_grad():  # beta starts at 0
         loss = large.eval().loss_terms(batch)["nll"]
         torch.testing.assert_close(loss, small.loss_terms(ready_batch(corpus_files, folder))["nll"], atol=1e-5, rtol=0)
@@ -179,27 +179,27 @@ def test_what_does_not_fit_is_refused(corpus_files, folder, batch_and_text):
     with pytest.raises(ValueError, match="the discourse has 3 relations, the model 5"):
         model_of(heads=5, relations=5).loss_terms(batch)
     with pytest.raises(CorpusError, match="raise --model"):
-        model_of(vocab_size=len(text) - 1).use_text(text)
+        model_of(vocab_size=len(text) - 1).set_tokenizer(text)
     with pytest.raises(ValueError, match="length_penalty gnmt"):
         model_of(decoding=DecodingOptions(length_penalty="gnmt"))
-    other = SubwordText.build(["otter"], SMALLEST)
+    other = SubwordTokenizer.build(["otter"], SMALLEST)
     other.start, other.stop = other.stop, other.start
-    with pytest.raises(CorpusError, match="others in the pretrained model"):
-        model_of().use_text(other)
+    with pytest.raises(CorpusError, match="differ in the pretrained model"):
+        model_of().set_tokenizer(other)
 
 
 def test_what_is_too_long_is_named_with_its_remedy(corpus_files, folder, batch_and_text):
     batch, text = batch_and_text
     longest = batch.ids[int(batch.source_mask.sum(1).argmax())]
     short = model_of(positions=20)
-    short.use_text(text)
+    short.set_tokenizer(text)
     with pytest.raises(CorpusError, match=rf"'{longest}' has \d+ tokens, .* 20 positions: lower data\.max_source"):
         short.loss_terms(batch)
     data = data_of(corpus_files, folder)
     with pytest.raises(CorpusError, match=r"document 'doc-\d+' has \d+ tokens, .* 20 positions"):
         trainer(max_steps=1, limit_train_batches=0).fit(short, data)  # before the first batch
     short = model_of(target_positions=5, decoding=DecodingOptions(min_length=1, max_length=5))
-    short.use_text(text)
+    short.set_tokenizer(text)
     with pytest.raises(CorpusError, match=r"a summary has \d+ tokens, .* 5 positions: lower data\.max_target"):
         short.loss_terms(batch)
     with pytest.raises(ValueError, match=r"decoding\.max_length 30: the decoder has 20 positions"):
@@ -364,7 +364,7 @@ def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, c
     data = ready(
         corpus_files, folder / "exported", parser=None, ablation="no_discourse", checkpoint=str(tmp_path / "led")
     )
-    again.use_text(data.text)
+    again.set_tokenizer(data.tokenizer)
     ours = next(iter(data.test_dataloader()))
     assert torch.equal(ours.source, batch.source)
     again.eval()
@@ -385,7 +385,7 @@ def test_discourse_goes_on_from_a_plain_led_and_not_the_other_way(batch_and_text
     plain = randomized(model_of(ablation="no_discourse"), text)
     saved = {"state_dict": plain.state_dict(), "text": text.state()}
     branch = model_of(injection="log_bias")
-    branch.use_text(text)
+    branch.set_tokenizer(text)
     with pytest.raises(CorpusError, match="absent there"):  # as `precis test` would, of another run
         branch.on_load_checkpoint(saved)
     branch.on_load_checkpoint(saved | {"start": True})

@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def batch_and_text(corpus_files, folder):
     data = ready(corpus_files, folder)
-    return next(iter(data.test_dataloader())), data.text
+    return next(iter(data.test_dataloader())), data.tokenizer
 
 
 def loss_and_gradients(model, batch) -> tuple:
@@ -103,7 +103,7 @@ def test_rst_lora_trains_adapters_and_writes(corpus_files, folder, tmp_path):
     batch = next(iter(data.test_dataloader()))
     summaries = []
     for one in (model, again):
-        one.use_text(data.text)
+        one.set_tokenizer(data.tokenizer)
         summaries.append([summary.sentences for summary in one.eval().summarize(batch)])
     assert summaries[0] == summaries[1]
     # each token's update is weighed by the gamma that the parser gave its EDU

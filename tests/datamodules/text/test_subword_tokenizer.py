@@ -3,14 +3,14 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.documents import CorpusError
-from datamodules.text.subword_text import SMALLEST, SPECIALS, SubwordText
+from datamodules.text.subword_tokenizer import SMALLEST, SPECIALS, SubwordTokenizer
 
 TEXTS = ["The otter guards the mill.", "Every otter guards a mill, and naïve herons watch.", "The 😀 otter."] * 3
 
 
 @pytest.fixture(scope="module")
 def text():
-    return SubwordText.build(TEXTS, SMALLEST + 40)
+    return SubwordTokenizer.build(TEXTS, SMALLEST + 40)
 
 
 def test_any_text_comes_back(text):
@@ -34,7 +34,7 @@ def test_offsets_are_characters_in_order_and_cover_what_is_visible(text):
 def test_frequent_words_become_one_token(text):
     assert len(text("The otter guards the mill.")[0]) < len("The otter guards the mill.") / 2
     assert len(text) <= SMALLEST + 40
-    assert [text.tokenizer.token_to_id(symbol) for symbol in SPECIALS] == [0, 1, 2, 3]
+    assert [text.backend.token_to_id(symbol) for symbol in SPECIALS] == [0, 1, 2, 3]
 
 
 def test_symbols_and_ids_without_token_are_left_out_of_text(text):
@@ -44,25 +44,25 @@ def test_symbols_and_ids_without_token_are_left_out_of_text(text):
 
 def test_saved_loaded_and_from_a_state(text, tmp_path):
     text.save(tmp_path)
-    for other in (SubwordText.load(tmp_path), SubwordText.from_state(text.state())):
+    for other in (SubwordTokenizer.load(tmp_path), SubwordTokenizer.from_state(text.state())):
         assert other.state() == text.state() and other("The </s> otter") == text("The </s> otter")
     PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json")).save_pretrained(tmp_path / "released")
-    assert SubwordText.of_checkpoint(str(tmp_path / "released"))("The otter") == text("The otter")
+    assert SubwordTokenizer.of_checkpoint(str(tmp_path / "released"))("The otter") == text("The otter")
 
 
 def test_what_is_no_tokenizer_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="vocabulary of 100: it has at least 260"):
-        SubwordText.build(TEXTS, 100)
-    with pytest.raises(CorpusError, match=r"no such file; give --data\.text a folder"):
-        SubwordText.load(tmp_path)
+    with pytest.raises(ValueError, match="vocabulary of 100: it needs at least 260"):
+        SubwordTokenizer.build(TEXTS, 100)
+    with pytest.raises(CorpusError, match=r"no such file; give --data\.tokenizer_dir a folder"):
+        SubwordTokenizer.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"model": 3')
-    with pytest.raises(CorpusError, match=r"tokenizer\.json: no tokenizer"):
-        SubwordText.load(tmp_path)
-    text = SubwordText.build(TEXTS, SMALLEST)
-    without = text.tokenizer.to_str().replace("<pad>", "<padding>")
+    with pytest.raises(CorpusError, match=r"tokenizer\.json: not a tokenizer"):
+        SubwordTokenizer.load(tmp_path)
+    text = SubwordTokenizer.build(TEXTS, SMALLEST)
+    without = text.backend.to_str().replace("<pad>", "<padding>")
     (tmp_path / "tokenizer.json").write_text(without)
     with pytest.raises(CorpusError, match="the tokenizer has no <pad>"):
-        SubwordText.load(tmp_path)
+        SubwordTokenizer.load(tmp_path)
 
 
 def test_tokens_that_end_a_sentence(text):
@@ -73,17 +73,17 @@ def test_tokens_that_end_a_sentence(text):
 
 
 def test_separators_are_symbols_of_their_own(tmp_path):
-    text = SubwordText.build(TEXTS, SMALLEST + 42, separators=True)
+    text = SubwordTokenizer.build(TEXTS, SMALLEST + 42, separators=True)
     assert (text.paragraph, text.sentence) == (4, 5) and len(text) <= SMALLEST + 42
     assert 5 in text.end_ids() and 4 not in text.end_ids()
     ids, _ = text("The <p> otter <q>")
     assert not {4, 5} & set(ids) and text.decode([5, *ids, 4]) == "The <p> otter <q>"
     text.save(tmp_path)
-    assert SubwordText.load(tmp_path).sentence == 5
-    without = SubwordText.build(TEXTS, SMALLEST)
+    assert SubwordTokenizer.load(tmp_path).sentence == 5
+    without = SubwordTokenizer.build(TEXTS, SMALLEST)
     assert without.paragraph is None and without.sentence is None
-    with pytest.raises(ValueError, match="vocabulary of 261: it has at least 262"):
-        SubwordText.build(TEXTS, 261, separators=True)
+    with pytest.raises(ValueError, match="vocabulary of 261: it needs at least 262"):
+        SubwordTokenizer.build(TEXTS, 261, separators=True)
 
 
 def test_tokenizers_of_berts_kind_have_other_names_for_the_same(tmp_path):
@@ -92,8 +92,8 @@ def test_tokenizers_of_berts_kind_have_other_names_for_the_same(tmp_path):
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Whitespace(), decoders.WordPiece()
     tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
     PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
-    text = SubwordText.of_checkpoint(str(tmp_path), separators=True)
+    text = SubwordTokenizer.of_checkpoint(str(tmp_path), separators=True)
     assert (text.start, text.pad, text.stop, text.paragraph, text.sentence) == (2, 0, 3, 7, 8)
     ids, offsets = text("an otters")
     assert text.decode([2, *ids, 8, 3]) == "an otters" and offsets == [(0, 2), (3, 8), (8, 9)]
-    assert SubwordText.of_checkpoint(str(tmp_path)).sentence is None
+    assert SubwordTokenizer.of_checkpoint(str(tmp_path)).sentence is None

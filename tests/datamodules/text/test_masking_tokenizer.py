@@ -3,15 +3,15 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from datamodules.documents import CorpusError
-from datamodules.text.masked_text import MaskedText
-from datamodules.text.subword_text import SMALLEST
+from datamodules.text.masking_tokenizer import MaskingTokenizer
+from datamodules.text.subword_tokenizer import SMALLEST
 
 TEXTS = ["The otter guards the mill.", "Every otter guards a mill, and naïve herons watch."] * 3
 
 
 @pytest.fixture(scope="module")
 def text():
-    return MaskedText.build(TEXTS, SMALLEST + 41)
+    return MaskingTokenizer.build(TEXTS, SMALLEST + 41)
 
 
 def test_the_mask_is_the_last_token_and_no_text(text):
@@ -24,7 +24,7 @@ def test_the_mask_is_the_last_token_and_no_text(text):
 
 def test_saved_loaded_and_from_a_state(text, tmp_path):
     text.save(tmp_path)
-    for other in (MaskedText.load(tmp_path), MaskedText.from_state(text.state())):
+    for other in (MaskingTokenizer.load(tmp_path), MaskingTokenizer.from_state(text.state())):
         assert other.state() == text.state() and other.mask == text.mask
 
 
@@ -35,15 +35,15 @@ def test_a_tokenizer_of_pegasus_kind_starts_with_padding(tmp_path):
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     tokenizer.add_special_tokens(["<pad>", "</s>", "<mask_1>", "<mask_2>"])
     PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path)
-    text = MaskedText.of_checkpoint(str(tmp_path))
+    text = MaskingTokenizer.of_checkpoint(str(tmp_path))
     assert (text.pad, text.stop, text.mask, text.start, text.opening) == (0, 1, 2, 0, [])
     assert text("the otter")[0] == [7, 6]
     assert text.decode([7, 6, 4, 7, 9, 1]) == "the otter the mill"
 
 
 def test_what_does_not_fit_is_refused(text, tmp_path):
-    with pytest.raises(ValueError, match=f"a vocabulary of {SMALLEST}: it has at least {SMALLEST + 1}"):
-        MaskedText.build(TEXTS, SMALLEST)
-    (tmp_path / "tokenizer.json").write_text(text.tokenizer.to_str().replace("</s>", "<end>"))
+    with pytest.raises(ValueError, match=f"a vocabulary of {SMALLEST}: it needs at least {SMALLEST + 1}"):
+        MaskingTokenizer.build(TEXTS, SMALLEST)
+    (tmp_path / "tokenizer.json").write_text(text.backend.to_str().replace("</s>", "<end>"))
     with pytest.raises(CorpusError, match="the tokenizer has no </s>"):
-        MaskedText.load(tmp_path)
+        MaskingTokenizer.load(tmp_path)

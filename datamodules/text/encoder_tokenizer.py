@@ -1,4 +1,4 @@
-"""Text for encoders that read sentences between head and end symbols: [CLS] .. [SEP], or <s> .. </s>."""
+"""Tokenizer of encoders that read sentences between special symbols: [CLS] .. [SEP], or <s> .. </s>."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -6,20 +6,20 @@ from typing import NamedTuple, Self
 from tokenizers import Tokenizer
 
 from datamodules.documents import CorpusError
-from datamodules.text.subword_text import SPECIALS, SubwordText
+from datamodules.text.subword_tokenizer import SPECIALS, SubwordTokenizer
 from datamodules.text.subwords import encoder_path
 
 BERT_SPECIALS = ("[CLS]", "[PAD]", "[SEP]")
 
 
 class Pieces(NamedTuple):
-    """Sentences as tokens: [CLS] sentence [SEP] [CLS] sentence [SEP] .., a long sentence as several pieces.
+    """Tokens of sentences: [CLS] sentence [SEP] [CLS] sentence [SEP] ..; a long sentence is split into pieces.
 
     Attributes:
-        tokens: of all pieces.
-        starts: the first token of each piece.
-        owners: the sentence that each piece is of.
-        sentences: how many sentences were read.
+        tokens: ids of all pieces.
+        starts: index of the first token of each piece.
+        owners: index of the sentence that each piece belongs to.
+        sentences: number of sentences that were read.
     """
 
     tokens: list[int]
@@ -28,17 +28,17 @@ class Pieces(NamedTuple):
     sentences: int
 
 
-class EncoderText(SubwordText):
-    """Subwords of a pretrained encoder, or byte-level ones that are trained on a corpus.
+class EncoderTokenizer(SubwordTokenizer):
+    """Tokenizer of a pretrained encoder, or byte-level BPE trained on a corpus.
 
     Args:
-        tokenizer: of the `tokenizers` library, with BERT's special symbols or RoBERTa's.
+        tokenizer: tokenizer of the `tokenizers` library, with the special symbols of BERT or RoBERTa.
 
     Attributes:
-        start, pad, stop: ids of the head symbol, of padding and of the end symbol.
+        start, pad, stop: ids of [CLS], [PAD] and [SEP], or of <s>, <pad> and </s>.
 
     Raises:
-        CorpusError: if it lacks a special symbol.
+        CorpusError: if a special symbol is missing.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -52,32 +52,31 @@ class EncoderText(SubwordText):
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
-        self.tokenizer = tokenizer
+        self.backend = tokenizer
 
     @classmethod
     def of_checkpoint(cls, name: str) -> Self:
-        """The tokenizer of a pretrained encoder: `minilm`, a Hugging Face name (downloaded if it is not there), or a
-        folder."""
+        """Load the tokenizer of an encoder: `minilm`, a Hugging Face name (downloaded if needed), or a folder."""
         return super().of_checkpoint(encoder_path(name))
 
     def wrapped(self, ids: Sequence[int], piece: int) -> list[list[int]]:
-        """Tokens between a head and an end symbol; several such pieces where there are more than `piece`."""
+        """Split ids into pieces of at most `piece` tokens, each between a start and an end symbol."""
         pieces = [ids[at : at + piece] for at in range(0, len(ids), piece)] or [[]]
         return [[self.start, *part, self.stop] for part in pieces]
 
-    def pieces(self, sentences: Sequence[str], piece: int, most: int | None = None) -> Pieces:
-        """Sentences as tokens.
+    def pieces(self, sentences: Sequence[str], piece: int, max_tokens: int | None = None) -> Pieces:
+        """Tokenize sentences.
 
         Args:
-            sentences: of a document.
-            piece: tokens between two head symbols, at most.
-            most: tokens of the document; the whole sentences behind them are not read, the first one always is. None
-                reads all.
+            sentences: sentences of a document.
+            piece: maximal number of tokens of a piece, without special symbols.
+            max_tokens: maximal number of tokens in all; the first sentence that exceeds it and all following ones are
+                left out, but never the very first. None reads all.
         """
         tokens, starts, owners, count = [], [], [], 0
         for number, sentence in enumerate(sentences):
             wrapped = self.wrapped(self(sentence)[0], piece)
-            if most is not None and number and len(tokens) + sum(map(len, wrapped)) > most:
+            if max_tokens is not None and number and len(tokens) + sum(map(len, wrapped)) > max_tokens:
                 break
             for part in wrapped:
                 starts.append(len(tokens))
@@ -88,8 +87,10 @@ class EncoderText(SubwordText):
 
 
 def by_token(length: int, starts: Sequence[int], owners: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The sentence of each token of `Pieces`, and 1 for each head symbol."""
-    owner = [number for number, start, end in zip(owners, starts, [*starts[1:], length]) for _ in range(start, end)]
+    """Return the sentence of each token of `Pieces`, and a list with 1 at the first token of each piece."""
+    owner: list[int] = []
+    for number, start, end in zip(owners, starts, [*starts[1:], length]):
+        owner += [number] * (end - start)
     heads = [0] * length
     for start in starts:
         heads[start] = 1
