@@ -107,7 +107,7 @@ class MatchSum(EncoderSummarizer):
         return sums / pooled.new_zeros(count).index_add(0, text, pooled.new_ones(len(text))).clamp_min(1).unsqueeze(1)
 
     def match(self, batch: MatchSumBatch) -> tuple[Tensor, Tensor]:
-        """Cosines with the document: of all candidates of a batch at once [B, C], and of the references [B]."""
+        """Return cosine similarities to the document: of the candidates [B, C] and of the reference [B]."""
         documents = self.vectors(batch.documents, batch.document_sizes, batch.document_of, batch.batch_size)
         # Each text has one row, or several if it is long, so there are at most as many texts as rows.
         texts = self.vectors(batch.texts, batch.text_sizes, batch.text_of, len(batch.texts))

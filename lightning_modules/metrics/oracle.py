@@ -15,7 +15,7 @@ class _Target(NamedTuple):
 
     limits: tuple[Grams, Grams]
     size: int
-    found: list[tuple[Grams, Grams]]
+    sentences: list[tuple[Grams, Grams]]
 
 
 def greedy_oracle(
@@ -42,30 +42,30 @@ def greedy_oracle(
     encoded = [words.encode(sentence) for sentence in sentences]
     joined = [[word for text in reference for word in words.encode(text)] for reference in references]
     targets = [_target(tokens, encoded) for tokens in joined]
-    have: list[tuple[Grams, Grams]] = [({}, {}) for _ in targets]
-    hits = [(0, 0) for _ in targets]
+    selected: list[tuple[Grams, Grams]] = [({}, {}) for _ in targets]  # counts of words and bigrams
+    hits = [(0, 0) for _ in targets]  # clipped matches of words and bigrams
     chosen: list[int] = []
     size, best = 0, 0.0
     # A sentence without words changes nothing, and one that shares no word with a reference only lowers the score.
-    rest = [i for i in range(len(encoded)) if any(target.found[i][0] for target in targets)]
+    rest = [i for i in range(len(encoded)) if any(target.sentences[i][0] for target in targets)]
     while rest and (k is None or len(chosen) < k):
         leader = None
         for index in rest:
-            borders = _borders(encoded, chosen, index)
-            gains = [_gains(target, kept, index, borders) for target, kept in zip(targets, have)]
+            borders = _border_bigrams(encoded, chosen, index)
+            gains = [_gains(target, counts, index, borders) for target, counts in zip(targets, selected)]
             total = size + len(encoded[index])
             score = max(
-                _f1(one + more, total, target.size, 1) + _f1(two + most, total, target.size, 2)
-                for target, (one, two), (more, most) in zip(targets, hits, gains)
+                _f1(hits1 + gain1, total, target.size, 1) + _f1(hits2 + gain2, total, target.size, 2)
+                for target, (hits1, hits2), (gain1, gain2) in zip(targets, hits, gains)
             )
             if score > best:
                 best, leader = score, (index, borders, gains)
         if leader is None:
             break
         index, borders, gains = leader
-        hits = [(one + more, two + most) for (one, two), (more, most) in zip(hits, gains)]
-        for target, kept in zip(targets, have):
-            _add(target, kept, index, borders)
+        hits = [(hits1 + gain1, hits2 + gain2) for (hits1, hits2), (gain1, gain2) in zip(hits, gains)]
+        for target, counts in zip(targets, selected):
+            _add(target, counts, index, borders)
         size += len(encoded[index])
         chosen.append(index)
         rest.remove(index)
@@ -122,47 +122,47 @@ def _counted(grams, wanted: Callable | None = None) -> Grams:
     return counts
 
 
-def _borders(encoded: list[list[int]], chosen: list[int], index: int) -> list[tuple[tuple[int, int], int]]:
-    """Bigrams over sentence ends that come (1) and go (-1) with one more sentence."""
+def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> list[tuple[tuple[int, int], int]]:
+    """Return bigrams across sentence ends that sentence `index` would create (1) and break up (-1)."""
     before = max((i for i in chosen if i < index and encoded[i]), default=None)
-    behind = min((i for i in chosen if i > index and encoded[i]), default=None)
+    after = min((i for i in chosen if i > index and encoded[i]), default=None)
     here = encoded[index]
     changes = []
     if before is not None:
         changes.append(((encoded[before][-1], here[0]), 1))
-    if behind is not None:
-        changes.append(((here[-1], encoded[behind][0]), 1))
-    if before is not None and behind is not None:
-        changes.append(((encoded[before][-1], encoded[behind][0]), -1))
+    if after is not None:
+        changes.append(((here[-1], encoded[after][0]), 1))
+    if before is not None and after is not None:
+        changes.append(((encoded[before][-1], encoded[after][0]), -1))
     return changes
 
 
-def _gains(target: _Target, have: tuple[Grams, Grams], index: int, borders: list) -> tuple[int, int]:
-    """Hits that one more sentence adds: of words, of bigrams."""
-    ones, twos = target.found[index]
+def _gains(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> tuple[int, int]:
+    """Return how many matches of words and bigrams sentence `index` would add."""
+    ones, twos = target.sentences[index]
     changed = twos
     for gram, change in borders:
         if gram in target.limits[1]:
             changed = dict(changed) if changed is twos else changed
             changed[gram] = changed.get(gram, 0) + change
-    return _more(have[0], ones, target.limits[0]), _more(have[1], changed, target.limits[1])
+    return _gain(selected[0], ones, target.limits[0]), _gain(selected[1], changed, target.limits[1])
 
 
-def _more(have: Grams, added: Grams, limits: Grams) -> int:
-    more = 0
+def _gain(selected: Grams, added: Grams, limits: Grams) -> int:
+    gain = 0
     for gram, times in added.items():
-        limit, before = limits[gram], have.get(gram, 0)
-        more += min(before + times, limit) - min(before, limit)
-    return more
+        limit, before = limits[gram], selected.get(gram, 0)
+        gain += min(before + times, limit) - min(before, limit)
+    return gain
 
 
-def _add(target: _Target, have: tuple[Grams, Grams], index: int, borders: list) -> None:
-    for kept, added in zip(have, target.found[index]):
+def _add(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> None:
+    for counts, added in zip(selected, target.sentences[index]):
         for gram, times in added.items():
-            kept[gram] = kept.get(gram, 0) + times
+            counts[gram] = counts.get(gram, 0) + times
     for gram, change in borders:
         if gram in target.limits[1]:
-            have[1][gram] = have[1].get(gram, 0) + change
+            selected[1][gram] = selected[1].get(gram, 0) + change
 
 
 def _f1(hits: int, predicted: int, reference: int, n: int) -> float:
