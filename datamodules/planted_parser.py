@@ -57,6 +57,6 @@ class PlantedParser:
         draws = [rng.expovariate(1) for _ in range(self.candidates)]
         weights = [draw / sum(draws) for draw in draws]
         (planted,) = rng.choices(range(self.candidates), weights)
-        # draw 0 is the tree that the reference follows: it takes the place `planted`, which has probability weights[planted]
+        # draw 0 is the tree that the reference follows: it takes position `planted`
         order = [0 if number == planted else number + 1 for number in range(self.candidates)]
         return [planted_tree(sentences, self.task, draw).nodes for draw in order], weights
