@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import datasets
 
 from datamodules.corpora.corpus import Corpus
-from datamodules.summarization import SummarizationData, Text, all_texts
+from datamodules.summarization import SavableTokenizer, SummarizationData, all_texts
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
 
 
@@ -22,7 +22,7 @@ class TokenizerData(SummarizationData):
         name = self.checkpoint_argument
         return {"kind": self.text_kind, "size": self.vocab_size, name: getattr(self, name)}
 
-    def build_tokenizer(self, train: datasets.Dataset) -> Text:
+    def build_tokenizer(self, train: datasets.Dataset) -> SavableTokenizer:
         checkpoint = getattr(self, self.checkpoint_argument)
         if checkpoint is not None:
             return self.tokenizer_type.of_checkpoint(checkpoint)
