@@ -35,7 +35,8 @@ def upgrade(config: Any) -> Any:
         arguments = arguments.get("init_args") if isinstance(arguments, dict) else None
         if not isinstance(arguments, dict):
             continue
-        for key in (*REMOVED.get(section, ()), *UNUSED.get(config[section].get("class_path"), ())):
+        unused = UNUSED.get(str(config[section].get("class_path")), ())  # strangers' configs may hold anything there
+        for key in (*REMOVED.get(section, ()), *unused):
             _remove(arguments, key)
         for former, present in RENAMED.get(section, {}).items():
             if former in arguments:

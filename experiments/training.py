@@ -54,7 +54,7 @@ from experiments.run_lock import lock_run
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
 from experiments.trust import FLAG, check_checkpoint, check_named, needs_trust
-from experiments.value_checks import REFUSALS, check_ranges, explain_refusal, explain_trainer_refusal
+from experiments.value_checks import REFUSALS, check_ranges, explain_refusal, explain_trainer_refusal, whole_batches
 from lightning_modules.summarizer import Summarizer
 
 
@@ -134,6 +134,7 @@ class PrecisCLI(LightningCLI):
         """
         super().parse_arguments(parser, args)
         config = self.config[self.config.subcommand]
+        whole_batches(config.trainer)
         check_ranges(config)
         check_checkpoint(config)
         check_linked(sys.argv[1:] if args is None else args, config)
@@ -321,6 +322,8 @@ class PrecisCLI(LightningCLI):
             trainer = super()._instantiate_trainer(config, [*first, *callbacks, *self.parser_extra])
         except REFUSALS as error:
             raise CorpusError(explain_trainer_refusal(error, self.values.trainer)) from error
+        # callbacks of the config stand first; the check has to come before those that it checks
+        trainer.callbacks.sort(key=lambda callback: not isinstance(callback, MonitorCheck))
         check_at_validations(trainer)
         return trainer
 

@@ -34,6 +34,21 @@ _NOT_THERE = re.compile(
 # Ranges ----------------------------------------------------------------------------------------------------------
 
 
+def whole_batches(trainer: Any) -> None:
+    """Turn a number of batches that was read as 2.0 into 2, in place.
+
+    Python may hand out `float | int` where Lightning wrote `int | float`, as the two are equal; 2 is then read as 2.0,
+    which Lightning refuses. 1.0 stays: it is a share.
+
+    Args:
+        trainer: the Trainer's part of a config, a namespace.
+    """
+    for name in _BATCHES:
+        value = getattr(trainer, name, None)
+        if isinstance(value, float) and value > 1 and value.is_integer():
+            setattr(trainer, name, int(value))
+
+
 def check_ranges(config: Any) -> None:
     """Check sizes, counts and shares of a parsed config.
 
@@ -47,7 +62,7 @@ def check_ranges(config: Any) -> None:
             raise CorpusError(f"{key} must be at least {minimum}, got {value}")
         if (name == "dropout" or name.endswith("_dropout")) and not 0 <= value <= 1:
             raise CorpusError(f"{key} must be between 0 and 1, got {value}")
-        if name in _BATCHES and (value < 0 or (isinstance(value, float) and value > 1)):
+        if name in _BATCHES and (value < 0 or (value > 1 and not float(value).is_integer())):
             raise CorpusError(f"{key} must be a number of batches or a share between 0.0 and 1.0, got {value}")
 
 

@@ -6,14 +6,11 @@ A point trains and scores as `precis sweep` does, but many points share one proc
 import copy
 import hashlib
 import json
-import logging
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from pytorch_lightning import Trainer, seed_everything
 from pytorch_lightning.cli import instantiate_class
 
@@ -121,9 +118,6 @@ def run_point(point: ControlPoint, cache: Path) -> dict[str, float]:
     Args:
         cache: folder of documents and features, which points share.
     """
-    warnings.filterwarnings("ignore")
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
     if point.control == "selection":
         return _select(point)
     if point.control == "rst_extraction":

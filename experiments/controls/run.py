@@ -5,13 +5,16 @@ results are written as one table and one plot.
 """
 
 import json
+import logging
 import multiprocessing
 import sys
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
 from jsonargparse import ArgumentParser
 
 from datamodules.atomic_write import atomic_write
@@ -58,12 +61,19 @@ def run_all(points: Sequence[ControlPoint], out: Path, jobs: int) -> list[Result
             run_points(arm, out)
     else:
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        with ProcessPoolExecutor(jobs, mp_context=context, initializer=prepare_process) as pool:
             futures: list[Future] = [pool.submit(run_points, arm, out) for arm in waiting]
             errors = [future.exception() for future in as_completed(futures)]
         for error in filter(None, errors):
             raise error
     return [result for point in points if (result := read_result(point, out)) is not None]
+
+
+def prepare_process() -> None:
+    """Limit this process to one thread and to errors: hundreds of small trainings would print their hints."""
+    warnings.filterwarnings("ignore")
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -88,4 +98,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    prepare_process()
     main()

@@ -2,9 +2,11 @@
 
 import pytest
 import yaml
+from jsonargparse import Namespace
 
 from experiments.parse_errors import explain
 from experiments.run_folder import load_run
+from experiments.value_checks import whole_batches
 
 REFUSED = {
     "data.batch_size": (-4, "data.batch_size must be at least 1, got -4"),
@@ -180,3 +182,12 @@ def test_weights_of_another_model_are_refused(run_folder, corpus_files, tmp_path
     config = config_of(tmp_path, corpus_files, "Pegasus", "PegasusData")
     done = precis("fit", "--config", config, "--run_dir", tmp_path / "new", "--start_from", run_folder)
     refused(done, f"--start_from {run_folder}: a run of PointerGenerator, and this is Pegasus")
+
+
+def test_whole_numbers_of_batches_are_integers_however_they_were_read():
+    trainer = Namespace(limit_train_batches=2.0, limit_val_batches=1.0, limit_test_batches=0.5, overfit_batches=3)
+    whole_batches(trainer)
+    values = vars(trainer)
+    assert values == {
+        "limit_train_batches": 2, "limit_val_batches": 1.0, "limit_test_batches": 0.5, "overfit_batches": 3
+    } and isinstance(values["limit_train_batches"], int) and isinstance(values["limit_val_batches"], float)  # fmt: skip

@@ -47,9 +47,9 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
 def test_errors_say_what_to_do(tmp_path):
     with pytest.raises(ValueError, match="has only the 4 special symbols"):
         Vocabulary.build(TEXTS, STOP + 1)
-    with pytest.raises(ValueError, match="different from each other"):
+    with pytest.raises(ValueError, match="must be distinct"):
         Vocabulary(["a", "a"])
-    with pytest.raises(ValueError, match="from the special symbols"):
+    with pytest.raises(ValueError, match="must be distinct"):
         Vocabulary(["a", "[UNK]"])
     with pytest.raises(FileNotFoundError, match="no such file"):
         Vocabulary.load(tmp_path)

@@ -253,7 +253,7 @@ def test_a_treebank_with_relations_of_its_own(precis, tmp_path):
     arguments += ["--checkpoint.monitor=val/loss", "--checkpoint.mode=min", "--wandb=off"]
     arguments += [f"--run_dir={tmp_path / 'run'}"]
     done = precis("fit", *arguments)
-    assert done.status == 1 and "is not one of GUM; take its treebank's inventory (--model.inventory gum" in done.err
+    assert done.status == 1 and "is not in the inventory GUM; choose that of its treebank (--model.inv" in done.err
     done = precis("fit", *arguments, "--model.inventory={hypotactic: [because, yet, if], and: []}")
     assert done.status == 0, done.err
     done = precis("score-parser", own, "--parser", tmp_path / "run", "--out", tmp_path / "scores", "--resamples", 10)

@@ -222,7 +222,7 @@ def test_training_can_start_from_another_parser(trained, treebank, tmp_path):
 
 
 def test_wrong_settings():
-    with pytest.raises(ValueError, match="inventory 'pdtb': there are gum, rst_dt, or own"):
+    with pytest.raises(ValueError, match="inventory 'pdtb' is unknown; give gum, rst_dt, or your"):
         DiscourseParser(inventory="pdtb")
     with pytest.raises(ValueError, match="members 0"):
         DiscourseParser(members=0)
