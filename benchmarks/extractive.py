@@ -49,8 +49,8 @@ def slow_label(document: Document) -> list[int]:
         gains = {}
         for index in set(range(len(document.sentences))) - set(chosen):
             summary = "\n".join(document.sentences[i] for i in sorted([*chosen, index]))
-            found = scorer.score("\n".join(document.references[0]), summary)
-            gains[index] = found["rouge1"].fmeasure + found["rouge2"].fmeasure
+            scores = scorer.score("\n".join(document.references[0]), summary)
+            gains[index] = scores["rouge1"].fmeasure + scores["rouge2"].fmeasure
         leader = max(gains, key=gains.get, default=None)
         if leader is None or gains[leader] <= best:
             break
@@ -83,7 +83,7 @@ def batches(documents: list[Document], tokenizer: EncoderTokenizer, encoder: str
     return [data.collate(rows[at : at + size]) for at in range(0, len(rows), size)]
 
 
-def train(model: BertSum, found: list, precision: torch.dtype) -> float:
+def train(model: BertSum, encoded: list, precision: torch.dtype) -> float:
     """Return how many tokens are trained on per second."""
     optimizer = torch.optim.AdamW(model.network.parameters(), lr=1e-5)
 
@@ -91,8 +91,8 @@ def train(model: BertSum, found: list, precision: torch.dtype) -> float:
         with torch.autocast("cpu", precision, enabled=precision != torch.float32):
             return model.loss_terms(batch)["extraction"]
 
-    steps = [training_step(model, lambda batch=batch: loss(batch), optimizer) for batch in found]
-    return rate(sum(int(batch.lengths.sum()) for batch in found), lambda: [step() for step in steps])
+    steps = [training_step(model, lambda batch=batch: loss(batch), optimizer) for batch in encoded]
+    return rate(sum(int(batch.lengths.sum()) for batch in encoded), lambda: [step() for step in steps])
 
 
 def labelling(documents: list[Document]) -> Iterator[list[str]]:
@@ -111,11 +111,11 @@ def extraction(documents: list[Document], tokenizer: EncoderTokenizer, encoder: 
     """Rows of the table of BertSum."""
     model = BertSum(30_522, encoder, hidden_size=384, heads=12, attention_dropout=0.0)
     model.set_tokenizer(tokenizer)
-    found = batches(documents, tokenizer, encoder)
+    encoded = batches(documents, tokenizer, encoder)
     for name, precision in (("training, float32", torch.float32), ("training, bfloat16", torch.bfloat16)):
-        yield [name, f"{train(model, found[len(found) // 2 :][:2], precision):,.0f}", ""]
-    tokens = sum(int(batch.lengths.sum()) for batch in found)
-    speed = rate(tokens, lambda: [model.summarize(batch) for batch in found])
+        yield [name, f"{train(model, encoded[len(encoded) // 2 :][:2], precision):,.0f}", ""]
+    tokens = sum(int(batch.lengths.sum()) for batch in encoded)
+    speed = rate(tokens, lambda: [model.summarize(batch) for batch in encoded])
     yield ["extraction, float32", f"{speed:,.0f}", f"{speed / tokens * len(documents):.1f}"]
 
 

@@ -50,8 +50,8 @@ def gradients(model: Summarizer, batch: object, callback: SelfCritical, rounds: 
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
     draws = []
     for _ in range(rounds):
-        found = torch.autograd.grad(callback.term(model, batch), weights, allow_unused=True)
-        whole = [torch.zeros_like(w) if g is None else g for g, w in zip(found, weights)]
+        gradients = torch.autograd.grad(callback.term(model, batch), weights, allow_unused=True)
+        whole = [torch.zeros_like(w) if g is None else g for g, w in zip(gradients, weights)]
         draws.append(torch.cat([part.flatten() for part in whole]))
     return torch.stack(draws).double()
 

@@ -61,6 +61,6 @@ def rows(folder: Path, repetitions: int) -> Iterator[list[str]]:
 
 
 if __name__ == "__main__":
-    given = options(__doc__, repetitions=3).parse_args()
+    arguments = options(__doc__, repetitions=3).parse_args()
     with TemporaryDirectory() as name:
-        print_table(["command", "processor time, s", "libraries"], rows(Path(name), given.repetitions))
+        print_table(["command", "processor time, s", "libraries"], rows(Path(name), arguments.repetitions))

@@ -38,11 +38,11 @@ def main() -> None:
     rows = []
     with TemporaryDirectory() as folder:
         for name, parts in sweeps(parser.parse_args().points).items():
-            path, found = Path(folder) / "sweep.yaml", []
+            path, points = Path(folder) / "sweep.yaml", []
             path.write_text(yaml.safe_dump({"base": str(BASE), **parts}), encoding="utf-8")
-            run = lambda path=path, found=found: found.extend(compose(read_sweep(path)))  # noqa: E731
+            run = lambda path=path, points=points: points.extend(compose(read_sweep(path)))  # noqa: E731
             wall, cpu = alternate({name: run}, 1, warm_up=False)[name].medians()
-            rows.append([name, len(found), f"{cpu:.1f}", f"{wall:.1f}"])
+            rows.append([name, len(points), f"{cpu:.1f}", f"{wall:.1f}"])
     print_table(["sweep", "points", "seconds of the process", "seconds of the clock"], rows)
 
 

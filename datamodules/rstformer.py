@@ -197,10 +197,10 @@ class RSTformerData(NeedsParser, TokenizerData):
 
     def _other_parses(self) -> list[DiscourseParse]:
         """Return the parses for the ablation `other`: those stored in the run; in training, of the training split."""
-        kept = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER
+        stored = None if self.tokenizer_dir is None else Path(self.tokenizer_dir) / _OTHERS_FOLDER
         training = self.trainer is not None and self.trainer.state.fn == "fit"
-        if kept is not None and kept.is_dir() and not training:
-            cache = ParseCache(kept)
+        if stored is not None and stored.is_dir() and not training:
+            cache = ParseCache(stored)
             return [cache.get(key) for key in cache]
         sizes = {key: self.cache.size(key) for key in set(self.features("train")["parse"][:]) if key}
         return [self.cache.get(key) for key in evenly_spread(sizes, _OTHERS)]

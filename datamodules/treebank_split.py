@@ -81,16 +81,16 @@ class TreebankSplits(LightningDataModule, ABC):
         documents = read_treebank(path)
         if split != "train" or self.licences is None:
             return documents
-        kept = [document for document in documents if document.licence.partition(" (")[0] in self.licences]
-        if not kept:
+        permitted = [document for document in documents if document.licence.partition(" (")[0] in self.licences]
+        if not permitted:
             raise CorpusError(
                 f"{path}: no document has one of data.licences {list(self.licences)}; name others, or pass "
                 "--data.licences null to take all"
             )
-        if len(kept) < len(documents):
-            others = sorted({document.licence or "unknown" for document in documents} - {d.licence for d in kept})
-            rank_zero_info(f"train: {len(kept)} of {len(documents)} documents; left out: {', '.join(others)}")
-        return kept
+        if len(permitted) < len(documents):
+            others = sorted({document.licence or "unknown" for document in documents} - {d.licence for d in permitted})
+            rank_zero_info(f"train: {len(permitted)} of {len(documents)} documents; left out: {', '.join(others)}")
+        return permitted
 
     def setup(self, stage: str) -> None:
         """Read treebanks and compute their features."""

@@ -21,7 +21,7 @@ _AMOUNTS += " gradient_clip_val seed_everything embedding_std init_std patience"
 _MINIMA: dict[str, float] = dict.fromkeys(f"{_SIZES} {_COUNTS} {_TRAINER_COUNTS}".split(), 1)
 _MINIMA |= dict.fromkeys(_AMOUNTS.split(), 0)
 _MINIMA |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
-# as an integer a number of batches, as a float a share of an epoch
+# an integer is a number of batches, a float a fraction of an epoch
 _BATCHES = (*(f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict")), "overfit_batches")
 _BATCHES += ("val_check_interval",)
 PRETRAINED = ("encoder", "checkpoint")  # options of models that take a name or folder
@@ -118,8 +118,8 @@ def explain_trainer_refusal(error: BaseException, values: Any) -> str:
     cause = " ".join(str(error).split())
     if "No supported gpu backend" in cause or "can not run on your system" in cause:
         return f"trainer.accelerator: no GPU here ({cause}); pass --trainer.accelerator cpu, or auto"
-    given = re.search(r"\b(\w+)=", cause)  # as in `Trainer(devices=0)`
-    key = given[1] if given and given[1] in values else _key_of(cause, values)
+    argument = re.search(r"\b(\w+)=", cause)  # as in `Trainer(devices=0)`
+    key = argument[1] if argument and argument[1] in values else _key_of(cause, values)
     return f"trainer{'.' * bool(key)}{key}: {cause}; `precis fit --help` lists what it takes"
 
 

@@ -128,8 +128,8 @@ def _cased_names(sentences: Sequence[str]) -> list[frozenset[str]]:
     inside = {word for row in runs for initial, run in row for word in (run[1:] if initial else run)}
     names = []
     for row in runs:
-        kept = [run for initial, run in row if not initial or len(run) > 1 or run[0] in inside]
-        names.append(frozenset(name.lower() for run in kept for name in (" ".join(run), run[-1])))
+        name_runs = [run for initial, run in row if not initial or len(run) > 1 or run[0] in inside]
+        names.append(frozenset(name.lower() for run in name_runs for name in (" ".join(run), run[-1])))
     return names
 
 

@@ -99,13 +99,13 @@ class ParagraphRule:
             spans += groups
             parts += [number] * len(groups)
             first += len(part)
-        kept = self._selected(parts)
+        selected = self._selected(parts)
         sentences = document.sentences
         return Paragraphs(
             document=document,
-            texts=[sentences[spans[i][0] : spans[i][1]] for i in kept] or [[]],
-            spans=[spans[i] for i in kept] or [(0, 0)],
-            parts=[parts[i] for i in kept] or [0],
+            texts=[sentences[spans[i][0] : spans[i][1]] for i in selected] or [[]],
+            spans=[spans[i] for i in selected] or [(0, 0)],
+            parts=[parts[i] for i in selected] or [0],
             separate=self.parts == "sources",
             total=len(spans),
             empty=empty,

@@ -83,10 +83,10 @@ class BagOfWords(Summarizer):
             state, memory = self.read(batch)
             start = torch.full((batch.batch_size,), START, device=batch.source.device)
             forbidden = (PAD, START, UNK)
-            found = beam_search(self.step, state, memory, start, STOP, self.decoding, forbidden, padding=PAD)
+            hypotheses = beam_search(self.step, state, memory, start, STOP, self.decoding, forbidden, padding=PAD)
         summaries = []
         for i, document in enumerate(batch.ids):
-            ids = found.tokens[i, 0, : found.lengths[i, 0]].tolist()
+            ids = hypotheses.tokens[i, 0, : hypotheses.lengths[i, 0]].tolist()
             words = self.tokenizer.decode([word for word in ids if word != STOP], [], self.vocab_size)
             summaries.append(Summary(document, split_sentences(self.tokenizer.detokenize(words)), batch.references[i]))
         return summaries

@@ -133,8 +133,8 @@ def selected_sentences(summary: ExtractiveSummary) -> str:
 
 def picture(title: str, svg: str) -> str:
     """Return an SVG in a frame of its own, so that its styles stay its own and its tooltips work."""
-    found = re.search(r'<svg[^>]* height="(\d+)"', svg)
-    height = min(_PICTURE, int(found[1]) + 24) if found else _PICTURE
+    declared = re.search(r'<svg[^>]* height="(\d+)"', svg)
+    height = min(_PICTURE, int(declared[1]) + 24) if declared else _PICTURE
     page = f"<!doctype html><body style='margin:0'>{svg}</body>"
     encoded = base64.b64encode(page.encode()).decode()
     frame = f'<iframe sandbox title="{html.escape(title, quote=True)}" height="{height}" '

@@ -77,14 +77,14 @@ def _plain(parser: ArgumentParser, config: Namespace) -> dict[str, Any]:
 
 def _without(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """Return a config without the values that equal their defaults."""
-    kept = {}
+    remaining = {}
     for key, value in config.items():
         default = defaults.get(key)
         if isinstance(value, dict) and isinstance(default, dict):
             value, default = _without(value, default), {}
         if value != default:
-            kept[key] = value
-    return kept
+            remaining[key] = value
+    return remaining
 
 
 def _what_is_wrong(parser: ArgumentParser, sweep: Sweep, point: Point, error: ArgumentError) -> str:
