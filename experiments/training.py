@@ -30,7 +30,7 @@ from callbacks import (
     StartFrom,
     Throughput,
 )
-from callbacks.graceful_stop import ENDED_EARLY, early_stopping_reason
+from callbacks.graceful_stop import early_stopping_reason
 from callbacks.monitor_check import check_at_validations
 from datamodules.documents import CorpusError
 from experiments.checkpoint_files import check_unused, check_writable, clear_start, has_checkpoint, resumable
@@ -44,13 +44,9 @@ from experiments.prediction_files import SPLITS, predictions_path, source_name
 from experiments.progress_bar import TrainingProgressBar
 from experiments.requeue import requeue
 from experiments.run_config import read_config
-from experiments.run_folder import (
-    RunRecord,
-    TruncationTable,
-    best_checkpoint,
-    read_checkpoint,
-)
+from experiments.run_folder import RunRecord, TruncationTable, read_checkpoint
 from experiments.run_lock import lock_run
+from experiments.starting_point import end_if_stopped_early, source_checkpoint
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
 from experiments.trust import FLAG, check_checkpoint, check_named, needs_trust
@@ -162,7 +158,7 @@ class PrecisCLI(LightningCLI):
         if not fitting:
             warnings.filterwarnings("ignore", ".*The dirpath has changed")  # of a run that was moved
         if fitting and config.start_from:
-            self.source = self._source(config)
+            self.source = source_checkpoint(config)
         self.record = self._record() if fitting else ""  # before what holds for this start alone is filled in
         if config.checkpoint.dirpath is None:
             config.checkpoint.dirpath = str(folder / "checkpoints")
@@ -177,26 +173,6 @@ class PrecisCLI(LightningCLI):
         check_tasks(config.trainer.as_dict())
         if fitting:
             self._check_folder(config, folder)
-
-    @staticmethod
-    def _source(config: Namespace) -> Path:
-        """The checkpoint to start from; the data gets its run's text where none is named.
-
-        Raises:
-            CorpusError: if it is not there, and the run does not go on from a checkpoint of its own.
-        """
-        place = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
-        named = place.suffix == ".ckpt"
-        run = place.parent.parent if named else place
-        if config.data.init_args.get("tokenizer_dir", "") is None and (run / "text").is_dir():
-            config.data.init_args.tokenizer_dir = run / "text"
-        if config.resume is True or (config.resume and has_checkpoint(config.run_dir)):
-            return place  # which is not read
-        if (run / "config.yaml").is_file():
-            check_same_model(run, config.model.class_path)
-        if not (place.is_file() if named else place.is_dir()):
-            raise CorpusError(f"{place}: no such checkpoint; --start_from takes one, or the folder of a run")
-        return place if named else best_checkpoint(place)
 
     def _check_folder(self, config: Namespace, folder: Path) -> None:
         """Locks the run folder and decides whether the run is resumed or started."""
@@ -215,25 +191,15 @@ class PrecisCLI(LightningCLI):
         if config.resume:
             config.ckpt_path = str(resumable(folder, write=first))
             if unless_ended:
-                self._end_if_stopped_early(Path(config.ckpt_path))
+                end_if_stopped_early(folder, Path(config.ckpt_path))
             if (folder / "text").is_dir() and "tokenizer_dir" in config.data.init_args:
                 config.data.init_args.tokenizer_dir = folder / "text"  # its original folder may no longer exist
 
-    def _end_if_stopped_early(self, checkpoint: Path) -> None:
-        """End the command with status 0 if `EarlyStopping` ended the run: training on takes `--resume true`."""
-        state = read_checkpoint(checkpoint, verify=False)
-        if reason := state.get(ENDED_EARLY):
-            rank_zero_info(
-                f"{self.folder}: EarlyStopping ended this run after step {state['global_step']:,} ({reason}); there is "
-                f"nothing to do. To train on all the same: precis fit --run {self.folder} --resume true"
-            )
-            raise SystemExit(0)
-
     def _record(self) -> str:
         """config.yaml of the run: with it the run can be started once more, under another name too."""
-        given = self.values.clone()
-        given.resume = False
-        return self._parser(self.subcommand).dump(given, skip_none=False)
+        config = self.values.clone()
+        config.resume = False
+        return self._parser(self.subcommand).dump(config, skip_none=False)
 
     def instantiate_classes(self) -> None:
         """Build model, data and trainer; parsers that the data names are loaded by this package.
@@ -317,13 +283,12 @@ class PrecisCLI(LightningCLI):
         return GracefulStop(last, resume, save_every=config.save_every, patient=in_job, on_stop=on_stop)
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list) -> Trainer:
-        first = [MonitorCheck()] if self.subcommand == "fit" else []
         try:
-            trainer = super()._instantiate_trainer(config, [*first, *callbacks, *self.parser_extra])
+            trainer = super()._instantiate_trainer(config, [*callbacks, *self.parser_extra])
         except REFUSALS as error:
             raise CorpusError(explain_trainer_refusal(error, self.values.trainer)) from error
-        # callbacks of the config stand first; the check has to come before those that it checks
-        trainer.callbacks.sort(key=lambda callback: not isinstance(callback, MonitorCheck))
+        if self.subcommand == "fit":
+            trainer.callbacks.insert(0, MonitorCheck())  # before the callbacks of the config, which it checks
         check_at_validations(trainer)
         return trainer
 
@@ -355,18 +320,6 @@ class PrecisCLI(LightningCLI):
     def after_test(self) -> None:
         """The W&B run that the scores went to is finished."""
         wandb.finish()
-
-
-def check_same_model(run: Path, class_path: str) -> None:
-    """Check that a run is of the model whose weights are to be started from it.
-
-    Raises:
-        CorpusError: if it is of another one.
-    """
-    there = (read_config(run).get("model") or {}).get("class_path", "")
-    name, other = (path.rpartition(".")[2] for path in (class_path, there))
-    if other and other != name:
-        raise CorpusError(f"--start_from {run}: a run of {other}, and this is {name}; give a run of {name}")
 
 
 class _Parsers(PrecisCLI):

@@ -22,8 +22,8 @@ _MINIMA: dict[str, float] = dict.fromkeys(f"{_SIZES} {_COUNTS} {_TRAINER_COUNTS}
 _MINIMA |= dict.fromkeys(_AMOUNTS.split(), 0)
 _MINIMA |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
 # an integer is a number of batches, a float a fraction of an epoch
-_BATCHES = (*(f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict")), "overfit_batches")
-_BATCHES += ("val_check_interval",)
+_BATCHES = tuple(f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict"))
+_BATCHES += ("overfit_batches", "val_check_interval")
 PRETRAINED = ("encoder", "checkpoint")  # options of models that take a name or folder
 _NOT_THERE = re.compile(
     r"Repo id must be|couldn't connect to|is not a local folder|not a valid model identifier|Can't load|"

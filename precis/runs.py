@@ -1,6 +1,7 @@
 """Trained runs from Python: the same loading, decoding and scoring as in the commands."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -97,7 +98,8 @@ class Run:
             CorpusError: if a text is empty, or the model has no such option.
         """
         alone = isinstance(texts, (str, Mapping, Document))
-        summaries = self._summarize(Records(_rows([texts] if alone else texts)), batch_size, options)
+        with self._over(Records(_rows([texts] if alone else texts)), batch_size) as data:
+            summaries = self._summarize(data, options)
         return summaries[0] if alone else summaries
 
     def evaluate(
@@ -126,11 +128,9 @@ class Run:
         Raises:
             CorpusError: if the documents or their scores cannot be had.
         """
-        corpus = self._corpus(documents)
-        with TemporaryDirectory(dir=self._folder.name) as folder, quiet_progress():
-            rows = self.data.with_corpus(corpus, Path(folder)).documents("test")
-            sources = {row["id"]: as_document(row).sentences for row in rows}
-        summaries = self._summarize(corpus, batch_size, options)
+        with self._over(self._corpus(documents), batch_size) as data:
+            sources = {row["id"]: as_document(row).sentences for row in data.documents("test")}
+            summaries = self._summarize(data, options)
         predictions = [
             Prediction(one.id, f"document {one.id!r}", one.sentences, one.references, sources[one.id])
             for one in summaries
@@ -150,11 +150,14 @@ class Run:
             return Files(test=str(documents))
         return Records(_rows(documents))
 
-    def _summarize(self, corpus: Corpus, batch_size: int, options: Mapping[str, Any]) -> list[Summary]:
-        # texts and features go to a folder of this call; parses stay with the run
-        folder = TemporaryDirectory(dir=self._folder.name)
-        with self._lock, folder as cache, quiet_progress(), changed_options(self.model, options):
-            data = self.data.with_corpus(corpus, Path(cache), batch_size)
+    @contextmanager
+    def _over(self, corpus: Corpus, batch_size: int) -> Iterator[SummarizationData]:
+        """Give the run's DataModule over other documents, whose texts and features are removed at the end."""
+        with TemporaryDirectory(dir=self._folder.name) as cache, quiet_progress():
+            yield self.data.with_corpus(corpus, Path(cache), batch_size)
+
+    def _summarize(self, data: SummarizationData, options: Mapping[str, Any]) -> list[Summary]:
+        with self._lock, changed_options(self.model, options):
             return self.model.scored(list(summarize_all(self.model, data)))
 
 

@@ -37,13 +37,13 @@ def rouge(
         CorpusError: if there are not as many references as summaries, or a reference is empty.
     """
     alone = isinstance(summaries, str)
-    texts, given = ([summaries], [references]) if alone else (list(summaries), references)
-    if isinstance(given, str) or len(texts) != len(given) or not texts:
-        count = 1 if isinstance(given, str) else len(given)
+    texts, targets_of = ([summaries], [references]) if alone else (list(summaries), references)
+    if isinstance(targets_of, str) or len(texts) != len(targets_of) or not texts:
+        count = 1 if isinstance(targets_of, str) else len(targets_of)
         raise CorpusError(f"{len(texts)} summaries and {count} references; give one reference for each summary")
     cut = Cutter()
     predictions = []
-    for number, (text, target) in enumerate(zip(texts, given), start=1):
+    for number, (text, target) in enumerate(zip(texts, targets_of), start=1):
         targets = [cut(one) for one in ([target] if isinstance(target, str) else target)]
         if not targets or not all(targets):
             raise CorpusError(f"summary {number}: a reference is empty; give it text, or leave the summary out")

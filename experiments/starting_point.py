@@ -1,0 +1,55 @@
+"""Where training starts: the weights of `--start_from`, and runs that `EarlyStopping` has ended."""
+
+from pathlib import Path
+
+from jsonargparse import Namespace
+from pytorch_lightning.utilities import rank_zero_info
+
+from callbacks.graceful_stop import ENDED_EARLY
+from datamodules.documents import CorpusError
+from experiments.checkpoint_files import has_checkpoint
+from experiments.run_config import read_config
+from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
+
+
+def source_checkpoint(config: Namespace) -> Path:
+    """Return the checkpoint of `--start_from`; the data gets the tokenizer of its run where none is named.
+
+    Raises:
+        CorpusError: if it is not there, and the run does not go on from a checkpoint of its own.
+    """
+    place = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
+    named = place.suffix == ".ckpt"
+    run = place.parent.parent if named else place
+    if config.data.init_args.get("tokenizer_dir", "") is None and (run / "text").is_dir():
+        config.data.init_args.tokenizer_dir = run / "text"
+    if config.resume is True or (config.resume and has_checkpoint(config.run_dir)):
+        return place  # which is not read
+    if (run / "config.yaml").is_file():
+        check_same_model(run, config.model.class_path)
+    if not (place.is_file() if named else place.is_dir()):
+        raise CorpusError(f"{place}: no such checkpoint; --start_from takes one, or the folder of a run")
+    return place if named else best_checkpoint(place)
+
+
+def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
+    """End the command with status 0 if `EarlyStopping` ended the run: training on takes `--resume true`."""
+    state = read_checkpoint(checkpoint, verify=False)
+    if reason := state.get(ENDED_EARLY):
+        rank_zero_info(
+            f"{folder}: EarlyStopping ended this run after step {state['global_step']:,} ({reason}); there is "
+            f"nothing to do. To train on all the same: precis fit --run {folder} --resume true"
+        )
+        raise SystemExit(0)
+
+
+def check_same_model(run: Path, class_path: str) -> None:
+    """Check that a run is of the model whose weights are to be started from it.
+
+    Raises:
+        CorpusError: if it is of another one.
+    """
+    there = (read_config(run).get("model") or {}).get("class_path", "")
+    name, other = (path.rpartition(".")[2] for path in (class_path, there))
+    if other and other != name:
+        raise CorpusError(f"--start_from {run}: a run of {other}, and this is {name}; give a run of {name}")
