@@ -91,9 +91,9 @@ COMMANDS = {
     ),
     "baseline": Command(
         "evaluate",
-        "write summaries of lead, oracle, LexRank ...",
+        "write summaries of lead, LexRank, pretrained or chat models",
         "precis baseline lead --run runs/NAME --out lead.jsonl",
-        "experiments.evaluation.baseline:baseline",
+        "experiments.baselines.command:baseline",
     ),
     "compare": Command(
         "evaluate",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tiny_models import make_summarizer
 
 from experiments.command_parsers import find_parser
 from experiments.command_table import COMMANDS, TRAINING
@@ -35,6 +36,8 @@ EXECUTED = (
     "precis summarize --checkpoint runs/first article.txt",
     "precis evaluate runs/first/predictions.jsonl --run runs/first",
     "precis baseline lead --run runs/first --out lead.jsonl",
+    "precis baseline hf --checkpoint models/bart --run runs/first --out bart.jsonl",
+    "precis evaluate bart.jsonl --run runs/first",
 )
 
 
@@ -147,6 +150,7 @@ def folder(tmp_path, run_folder, monkeypatch):
         (tmp_path / f"{name}.txt").write_text(" ".join(line.split()) + "\n", encoding="utf-8")
     (tmp_path / "runs").mkdir()
     shutil.copytree(run_folder, tmp_path / "runs" / "first")
+    make_summarizer("bart", tmp_path / "models" / "bart", [text], window=64, max_length=12)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,21 +1,17 @@
-"""`precis baseline`: summaries by untrained baselines for the documents of a corpus or a run."""
+"""`precis baseline lead`, `oracle` and so on: baselines without training for the documents of a corpus or a run."""
 
 import inspect
 from pathlib import Path
 from typing import Any, Literal
 
-from datasets import Dataset
 from jsonargparse import ArgumentParser, Namespace
 
-import datamodules.corpora
 from datamodules.atomic_write import atomic_file
-from datamodules.corpora.corpus import Corpus, as_document, build_documents
+from datamodules.corpora.corpus import as_document
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
-from datamodules.summarization import default_cache
 from datamodules.text.lines import json_line
-from experiments.load_classes import load_classes
-from experiments.run_folder import load_run
+from experiments.baselines.documents import add_document_arguments, read_documents
 from lightning_modules.extractive.baselines import BASELINES, predictions
 from lightning_modules.extractive.scoring import POOLINGS
 from lightning_modules.extractive.selection import SELECTORS
@@ -33,17 +29,16 @@ ZERO_SHOT = {
 }
 
 
-def baseline(arguments: list[str]) -> None:
-    """`precis baseline NAME --corpus CORPUS ... | --run RUN`: writes a baseline's summaries as models write theirs."""
+def untrained(arguments: list[str]) -> None:
+    """`precis baseline NAME --corpus CORPUS ... | --run RUN`: write a baseline's summaries as models write theirs.
+
+    `precis baseline hf --help` describes pretrained summarizers.
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
-    given = choose_options(options.name, options)
-    if (options.corpus is None) == (options.run is None):
-        raise CorpusError("precis baseline needs documents: give --corpus CORPUS ..., or --run RUN, and not both")
-    documents = _documents(options, parser.instantiate_classes(options).corpus)
-    if options.documents is not None:
-        documents = documents.select(range(min(options.documents, len(documents))))
-    rows = predictions(map(as_document, documents), options.name, **given)
+    chosen = choose_options(options.name, options)
+    documents = read_documents(parser, options)
+    rows = predictions(map(as_document, documents), options.name, **chosen)
     target = Path(options.out)
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(target) as file, progress_bar() as progress:
@@ -58,24 +53,21 @@ def choose_options(name: str, options: Namespace) -> dict[str, Any]:
     Raises:
         CorpusError: for an option that the baseline does not have.
     """
-    given = {option: options[option] for option in OPTIONS if options[option] is not None}
-    known = [option for option in OPTIONS if option in inspect.signature(BASELINES[name]).parameters]
-    for option in given:
-        if option not in known:
-            raise CorpusError(f"{name} has no option --{option}; it has {', '.join(f'--{other}' for other in known)}")
-    if given.get("threshold") == "none":
-        given["threshold"] = None
-    return given
+    chosen = {option: options[option] for option in OPTIONS if options[option] is not None}
+    available = [option for option in OPTIONS if option in inspect.signature(BASELINES[name]).parameters]
+    for option in chosen:
+        if option not in available:
+            others = ", ".join(f"--{other}" for other in available)
+            raise CorpusError(f"{name} has no option --{option}; it has {others}")
+    if chosen.get("threshold") == "none":
+        chosen["threshold"] = None
+    return chosen
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="precis baseline", description=baseline.__doc__, exit_on_error=False)
+    parser = ArgumentParser(prog="precis baseline", description=untrained.__doc__, exit_on_error=False)
     parser.add_argument("name", type=Literal[*BASELINES], help=f"one of {', '.join(BASELINES)}")
-    load_classes(datamodules.corpora)
-    parser.add_subclass_arguments(Corpus, "corpus", required=False)
-    parser.add_argument("--run", type=str | None, default=None, help="a run folder: the documents of its corpus")
-    parser.add_argument("--split", type=str, default="test", help="of the corpus")
-    parser.add_argument("--out", type=str, required=True, help="where the summaries go, such as lead.jsonl")
+    add_document_arguments(parser)
     parser.add_argument("--k", type=int | None, default=None, help="sentences a summary; 3 (oracle: as many as help)")
     parser.add_argument("--seed", type=int | None, default=None, help="of random; 0")
     parser.add_argument("--stem", type=bool | None, default=None, help="stems in the oracle's ROUGE; true")
@@ -92,20 +84,4 @@ def _parser() -> ArgumentParser:
     for option, values in ZERO_SHOT.items():
         known = f"of zero_shot: {', '.join(values)}"
         parser.add_argument(f"--{option}", type=Literal[*values] | None, default=None, help=known)
-    parser.add_argument("--documents", type=int | None, default=None, help="only the first so many")
-    parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do with them")
-    parser.add_argument("--cache_dir", type=str | None, default=None, help="where documents are kept")
-    parser.add_argument("--num_proc", type=int, default=1, help="processes that split sentences")
     return parser
-
-
-def _documents(options: Namespace, corpus: Corpus | None) -> Dataset:
-    if corpus is None:
-        return load_run(Path(options.run)).data.documents(options.split)
-    return build_documents(
-        corpus,
-        options.split,
-        options.cache_dir or default_cache(),
-        on_bad_record=options.on_bad_record,
-        num_proc=options.num_proc,
-    )

@@ -1,0 +1,1 @@
+"""Systems to compare with: untrained baselines, pretrained summarizers and chat models."""

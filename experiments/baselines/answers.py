@@ -1,0 +1,132 @@
+"""A file of answers that a killed command continues: settings on the first line, then one answer per line."""
+
+import errno
+import fcntl
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from datamodules.building import naming_full_disk
+from datamodules.documents import CorpusError
+from datamodules.text.lines import json_line, shorten
+
+
+class Answers:
+    """The answers in a file, by id; new ones are written at once.
+
+    Args:
+        path: the file.
+        file: the same, open for reading and writing.
+        rows: the answers that it holds.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, rows: dict[str, dict[str, Any]]) -> None:
+        self.path, self.file, self.rows = path, file, rows
+
+    def add(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Append answers, each with an `id`."""
+        rows = list(rows)
+        with naming_full_disk(self.path):
+            self.file.write("".join(map(json_line, rows)).encode())
+            self.file.flush()
+        self.rows |= {row["id"]: row for row in rows}
+
+
+def answers_path(predictions: Path) -> Path:
+    """Return where the answers of a file of predictions are kept: `NAME.answers.jsonl` for `NAME.jsonl`.
+
+    Raises:
+        CorpusError: if the name of the predictions does not end in `.jsonl`.
+    """
+    if predictions.suffix != ".jsonl":
+        raise CorpusError(f"{predictions}: predictions are JSON Lines; name a file that ends in .jsonl with --out")
+    return predictions.with_suffix(".answers.jsonl")
+
+
+@contextmanager
+def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
+    """Open a file of answers, a new one or that of a killed command, whose incomplete last line is removed.
+
+    Args:
+        path: the file; its folder is made if needed.
+        settings: all that answers depend on, as values of JSON.
+
+    Raises:
+        CorpusError: if the file holds answers of other settings, is damaged, or is in use by another process.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    settings = json.loads(json.dumps(settings))
+    with path.open("a+b") as file:
+        _lock(path, file)
+        rows = _read(path, file)
+        if rows:
+            check_settings(path, rows[0], settings)
+        else:
+            file.write(json_line(settings).encode())
+            file.flush()
+        yield Answers(path, file, {row["id"]: row for row in rows[1:]})
+
+
+def read_answers(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return the settings and the answers of a file, by id.
+
+    Raises:
+        CorpusError: if there is no such file, or it is damaged.
+    """
+    if not path.is_file():
+        raise CorpusError(f"{path}: no such file of answers; name the one that was written")
+    with path.open("rb") as file:
+        rows = list(_parse(path, file.read()))
+    if not rows:
+        raise CorpusError(f"{path}: there is nothing in it; run the command with a model first")
+    return rows[0], {row["id"]: row for row in rows[1:]}
+
+
+def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Check that a file's answers belong to the settings of this command.
+
+    Raises:
+        CorpusError: naming what differs.
+    """
+    names = [name for name in {**recorded, **settings} if recorded.get(name) != settings.get(name)]
+    if names:
+        differences = (f"{name} {_short(recorded.get(name))}, now {_short(settings.get(name))}" for name in names)
+        remedy = "name another file with --out, or remove this one"
+        raise CorpusError(f"{path}: holds answers of other settings ({'; '.join(differences)}); {remedy}")
+
+
+def _short(value: Any) -> str:
+    return shorten(json.dumps(value, ensure_ascii=False), 80)
+
+
+def _lock(path: Path, file: BinaryIO) -> None:
+    """Lock an open file until it is closed; where the file system has no locks, do nothing."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise CorpusError(f"{path}: another process writes to it; wait for it, or name another --out") from None
+
+
+def _read(path: Path, file: BinaryIO) -> list[dict[str, Any]]:
+    """Return the rows of an open file, and cut off what a killed process left of its last line."""
+    file.seek(0)
+    content = file.read()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        file.truncate(whole)
+    return list(_parse(path, content[:whole]))
+
+
+def _parse(path: Path, content: bytes) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(content.split(b"\n")[:-1], start=1):
+        try:
+            row = json.loads(line)
+            if number > 1:
+                str(row["id"])
+        except (ValueError, KeyError, TypeError):
+            remedy = "remove the line, and run the command again"
+            raise CorpusError(f"{path}:{number}: no answer in JSON; {remedy}") from None
+        yield row

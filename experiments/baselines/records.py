@@ -1,0 +1,60 @@
+"""What a baseline writes when all documents are answered: predictions, and how they were made."""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from callbacks.results_path import results_path
+from datamodules.atomic_write import atomic_file, atomic_write
+from datamodules.documents import Document
+from datamodules.text.lines import json_line
+from datamodules.text.sentences import split_sentences
+
+NAMED = 3  # documents that a message names
+
+
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of a model's output; a line feed, and PEGASUS's `<n>`, end a sentence."""
+    return [sentence for line in re.split(r"<n>|\n", text) for sentence in split_sentences(line)]
+
+
+def write_predictions(
+    path: Path, documents: Iterable[Document], text_of: Callable[[str], str], record: Mapping[str, Any]
+) -> None:
+    """Write `NAME.jsonl` and `NAME.results.json`.
+
+    Args:
+        path: `NAME.jsonl`.
+        documents: in the order in which they are written.
+        text_of: the summary of a document by its id.
+        record: split, number of documents, settings, counts and signature.
+    """
+    with atomic_file(path) as file:
+        for document in documents:
+            summary = sentences_of(text_of(document.id))
+            file.write(json_line({"id": document.id, "summary": summary, "references": document.references}))
+    command = shlex.join(["precis", *sys.argv[1:]])
+    results = {"command": command, **record, "predictions": path.name}
+    atomic_write(results_path(path), json.dumps(results, ensure_ascii=False, indent=1) + "\n")
+
+
+def signature(system: str, settings: Mapping[str, Any]) -> str:
+    """Return one line that says how summaries were made: `hf|checkpoint:...|num_beams:4|...|precis:0.1.0`."""
+    parts = [f"{name}:{value}" for name, value in settings.items() if value is not None]
+    try:
+        parts.append(f"precis:{metadata.version('precis-suite')}")
+    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        parts.append("precis:source")
+    return "|".join([system, *parts])
+
+
+def name_documents(ids: Iterable[str], what: str) -> str | None:
+    """Return `2 empty summaries: a, b`; None without ids."""
+    ids = list(ids)
+    more = ", ..." if len(ids) > NAMED else ""
+    return f"{len(ids):,} {what}: {', '.join(ids[:NAMED])}{more}" if ids else None

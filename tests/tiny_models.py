@@ -1,0 +1,82 @@
+"""Tiny random models of Hugging Face with a tokenizer that is trained on a few words."""
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    LEDConfig,
+    LEDForConditionalGeneration,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PegasusConfig,
+    PegasusForConditionalGeneration,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+SPECIAL = ["<pad>", "</s>", "<unk>", "<s>"]
+SMALL = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+SMALL |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "init_std": 0.9}
+IDS = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 3}
+# each of BART and LED starts its decoder with the end symbol
+START_WITH_END = {"decoder_start_token_id": 1, "forced_eos_token_id": 1}
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }} : {{ message['content'] }} </s> {% endfor %}"
+    "{% if add_generation_prompt %}assistant : {% endif %}"
+)
+
+
+def make_tokenizer(texts: list[str], max_length: int) -> PreTrainedTokenizerFast:
+    """Return a word-level tokenizer that ends each text with `</s>`."""
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.train_from_iterator(texts, trainers.WordLevelTrainer(special_tokens=SPECIAL))
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    names = dict(zip(("pad_token", "eos_token", "unk_token", "bos_token"), SPECIAL))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **names)
+
+
+def make_summarizer(kind: str, folder: Path, texts: list[str], window: int = 40, **generation) -> Path:
+    """Write a random encoder-decoder with its tokenizer and generation settings to a folder."""
+    tokenizer = make_tokenizer(texts, window)
+    sizes = {"vocab_size": len(tokenizer), **IDS}
+    torch.manual_seed(0)
+    if kind == "bart":
+        config = BartConfig(**SMALL, **sizes, **START_WITH_END, max_position_embeddings=window)
+        model = BartForConditionalGeneration(config)
+    elif kind == "pegasus":
+        config = PegasusConfig(**SMALL, **sizes, decoder_start_token_id=0, max_position_embeddings=window)
+        model = PegasusForConditionalGeneration(config)
+    elif kind == "led":
+        lengths = {"max_encoder_position_embeddings": window, "max_decoder_position_embeddings": 32}
+        config = LEDConfig(**SMALL, **sizes, **START_WITH_END, **lengths, attention_window=8)
+        model = LEDForConditionalGeneration(config)
+    else:
+        task = {"summarization": {"prefix": "summarize: ", "num_beams": 3, "max_length": 12}}
+        config = T5Config(
+            **sizes, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2, decoder_start_token_id=0,
+            initializer_factor=9.0, task_specific_params=task,
+        )  # fmt: skip
+        model = T5ForConditionalGeneration(config)
+    model.generation_config.update(**generation)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_chat_model(folder: Path, texts: list[str], window: int = 256) -> Path:
+    """Write a random decoder with a chat template to a folder."""
+    tokenizer = make_tokenizer(texts, window)
+    tokenizer.chat_template = CHAT_TEMPLATE
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
+        max_position_embeddings=window, initializer_range=0.9, **IDS,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
