@@ -19,15 +19,15 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 import yaml
 from killing import FileOperations
+from processes import Parsed, differences, in_a_child
 
 STEPS = 6  # of the run: three to an epoch, a validation after each second
 
@@ -77,87 +77,7 @@ def write_config(path: Path, files: dict[str, str]) -> Path:
     return path
 
 
-# Processes -------------------------------------------------------------------------------------------------------
-
-
-def in_a_child(work: Callable[[], None], output: Path) -> int:
-    """Do something in a forked process; return its exit status, minus the number of the signal that killed it."""
-    process = os.fork()
-    if process == 0:
-        status = 1
-        with output.open("w") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        try:
-            work()
-            status = 0
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 1
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-
-
-class Parsed:
-    """A command of `precis` that has been parsed, and is then carried out as often as wanted, each time in a process
-    of its own.
-
-    Args:
-        arguments: of the command.
-    """
-
-    def __init__(self, *arguments: object) -> None:
-        from experiments.training import PrecisCLI, command_line
-
-        class Waiting(PrecisCLI):
-            def before_instantiate_classes(self) -> None:
-                waiting.append(self)
-
-            def instantiate_classes(self) -> None: ...
-
-            def _run_subcommand(self, subcommand: str) -> None: ...
-
-        waiting: list[PrecisCLI] = []
-        sys.argv = ["precis", *map(str, arguments)]
-        command_line(Waiting)
-        self.cli, self.plain = waiting[0], PrecisCLI
-
-    def carry_out(self) -> None:
-        """What the constructor of LightningCLI does after it has parsed."""
-        self.cli.__class__ = self.plain
-        self.cli._set_seed()
-        self.cli.before_instantiate_classes()
-        self.cli.instantiate_classes()
-        self.cli._run_subcommand(self.cli.subcommand)
-
-
 # A run -----------------------------------------------------------------------------------------------------------
-
-
-def differences(run: Path, whole: Path) -> str:
-    """What distinguishes a run folder from that of a run which nobody killed; empty if nothing does."""
-    ours, theirs = ({str(path.relative_to(f)) for path in f.rglob("*") if path.is_file()} for f in (run, whole))
-    found = [f"additional {name}" for name in sorted(ours - theirs)] + [f"no {name}" for name in sorted(theirs - ours)]
-    for name in sorted(ours & theirs - {".fit.lock", "environment.json", "checkpoints/previous.ckpt"}):
-        if name.endswith(".ckpt"):
-            pair = [torch.load(folder / name, weights_only=True) for folder in (run, whole)]
-            keys = ("state_dict", "optimizer_states", "global_step", "epoch")
-            found += [f"another {key} in {name}" for key in keys if not _equal(pair[0][key], pair[1][key])]
-        elif (run / name).read_bytes() != (whole / name).read_bytes():
-            found.append(f"another {name}")
-    return "; ".join(found)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
 class RunCrashes:

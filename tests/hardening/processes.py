@@ -1,0 +1,120 @@
+"""Processes that are forked from one that has imported everything, and the comparison of the run folders they leave."""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import torch
+
+# files of a run folder that two runs need not share, and a checkpoint that only an interrupted run may have
+IGNORED = {".fit.lock", "environment.json", "checkpoints/previous.ckpt"}
+
+
+def in_a_child(
+    work: Callable[[], None], output: Path, signals: Sequence[int] = (), after: float = 0.0, pause: float = 0.05
+) -> int:
+    """Run a function in a forked process, and return its exit status, or minus the number of the signal that killed it.
+
+    Args:
+        work: the function.
+        output: file for standard output and standard error.
+        signals: signals to send to the process, if it is still running.
+        after: seconds before the first signal.
+        pause: seconds between two signals.
+    """
+    process = os.fork()
+    if process == 0:
+        _run(work, output)
+    timers = [Timer(after + pause * index, os.kill, (process, number)) for index, number in enumerate(signals)]
+    for timer in timers:
+        timer.start()
+    # the process is not reaped before the timers are cancelled, so that no signal reaches another one
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+    for timer in timers:
+        timer.cancel()
+        timer.join()
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def _run(work: Callable[[], None], output: Path) -> None:
+    from experiments.run_command import _terminated
+
+    status = 1
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
+    signal.signal(signal.SIGTERM, _terminated)
+    with output.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        work()
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    except KeyboardInterrupt:
+        status = 128 + signal.SIGINT
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+class Parsed:
+    """A command of `precis` that has been parsed, and is then carried out as often as wanted, each time in a process
+    of its own.
+
+    Args:
+        arguments: of the command.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        from experiments.training import PrecisCLI, command_line
+
+        class Waiting(PrecisCLI):
+            def before_instantiate_classes(self) -> None:
+                waiting.append(self)
+
+            def instantiate_classes(self) -> None: ...
+
+            def _run_subcommand(self, subcommand: str) -> None: ...
+
+        waiting: list[PrecisCLI] = []
+        sys.argv = ["precis", *map(str, arguments)]
+        command_line(Waiting)
+        self.cli, self.plain = waiting[0], PrecisCLI
+
+    def carry_out(self) -> None:
+        """What the constructor of LightningCLI does after it has parsed."""
+        self.cli.__class__ = self.plain
+        self.cli._set_seed()
+        self.cli.before_instantiate_classes()
+        self.cli.instantiate_classes()
+        self.cli._run_subcommand(self.cli.subcommand)
+
+
+def differences(run: Path, whole: Path) -> str:
+    """What distinguishes a run folder from that of a run which nobody killed; empty if nothing does."""
+    ours, theirs = ({str(path.relative_to(f)) for path in f.rglob("*") if path.is_file()} for f in (run, whole))
+    found = [f"additional {name}" for name in sorted(ours - theirs)] + [f"no {name}" for name in sorted(theirs - ours)]
+    for name in sorted(ours & theirs - IGNORED):
+        if name.endswith(".ckpt"):
+            pair = [torch.load(folder / name, weights_only=True) for folder in (run, whole)]
+            keys = ("state_dict", "optimizer_states", "global_step", "epoch")
+            found += [f"another {key} in {name}" for key in keys if not _equal(pair[0][key], pair[1][key])]
+        elif (run / name).read_bytes() != (whole / name).read_bytes():
+            found.append(f"another {name}")
+    return "; ".join(found)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
