@@ -39,6 +39,7 @@ from experiments.command_table import TRAINING
 from experiments.discourse.parsers import provide_parsers
 from experiments.linked_arguments import check_linked, link_arguments
 from experiments.load_classes import load_classes
+from experiments.lost_process import lost_process
 from experiments.metrics_file import MetricsRecord, RunCSVLogger
 from experiments.prediction_files import SPLITS, predictions_path, source_name
 from experiments.progress_bar import TrainingProgressBar
@@ -311,11 +312,25 @@ class PrecisCLI(LightningCLI):
             if isinstance(end.__context__, KeyboardInterrupt):  # for which Lightning exits with 1
                 end.code = 128 + signal.SIGINT
             raise
+        except (RuntimeError, ConnectionError) as error:
+            if self.trainer.world_size > 1 and lost_process(error):
+                raise CorpusError(self._lost_process()) from error
+            raise
         finally:
             if self.values.wandb != "off":
                 wandb.finish()
             if self.fresh and first and self.trainer.global_step == 0:
                 shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _lost_process(self) -> str:
+        """Return the message of a process whose connection to another one of the run is lost."""
+        resume = next(callback.resume for callback in self.trainer.callbacks if isinstance(callback, GracefulStop))
+        remedy = f"continue with: {resume}" if has_checkpoint(self.folder) else "start the run again"
+        return (
+            f"process {self.trainer.global_rank} of {self.trainer.world_size} stopped at step "
+            f"{self.trainer.global_step:,}: the connection to another process is lost, which was killed, ran out of "
+            f"memory, or failed with a message of its own; {remedy}"
+        )
 
     def after_test(self) -> None:
         """The W&B run that the scores went to is finished."""

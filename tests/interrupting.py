@@ -31,19 +31,21 @@ class Interrupt(Callback):
         validation: number of the validation batch at which it comes instead, in the first validation.
         sanity: whether it comes at the start of the sanity check instead.
         times: how often.
+        rank: of the process that gets it, for a training batch.
     """
 
     def __init__(
-        self, number: int, batch: int = -1, validation: int = -1, sanity: bool = False, times: int = 1
+        self, number: int, batch: int = -1, validation: int = -1, sanity: bool = False, times: int = 1, rank: int = 0
     ) -> None:
         self.number, self.batch, self.validation, self.sanity, self.times = number, batch, validation, sanity, times
+        self.rank = rank
 
     def _send(self) -> None:
         for _ in range(self.times):
             os.kill(os.getpid(), signal.Signals(self.number))
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        if trainer.fit_loop.total_batch_idx == self.batch and trainer.is_global_zero:
+        if trainer.fit_loop.total_batch_idx == self.batch and trainer.global_rank == self.rank:
             self._send()
 
     def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx, dataloader_idx=0):

@@ -217,14 +217,29 @@ def test_fewer_documents_than_processes_are_refused(corpus_files):
         data.val_dataloader()
 
 
-def test_the_command_trains_on_two_processes_and_both_stop_at_a_signal_to_one(tiny_config, trained, tmp_path, precis):
-    signalled = {"number": 15, "batch": 2}  # rank 0 gets it, both stop at the end of the epoch
-    command = [sys.executable, "-m", "experiments.cli", "fit", f"--config={tiny_config}", "--data.batch_size=2"]
+def fit_on_two_processes(config: Path, folder: Path, **interrupt: int) -> subprocess.CompletedProcess:
+    """Run `precis fit` on two processes, one of which gets a signal."""
+    command = [sys.executable, "-m", "experiments.cli", "fit", f"--config={config}", "--data.batch_size=2"]
     command += ["--trainer.devices=2", "--trainer.strategy=ddp", "--trainer.callbacks+=interrupting.Interrupt"]
-    command += [f"--trainer.callbacks.{name}={value}" for name, value in signalled.items()]
+    command += [f"--trainer.callbacks.{name}={value}" for name, value in interrupt.items()]
     tests = Path(__file__).parent
     environment = os.environ | {"PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.parametrize("killed, status", [(0, -9), (1, 1)])
+def test_if_one_process_is_killed_the_other_ends_with_a_message(killed, status, tiny_config, tmp_path):
+    done = fit_on_two_processes(tiny_config, tmp_path, number=9, batch=9, rank=killed)
+    assert done.returncode == status
+    message = f"process {1 - killed} of 2 stopped at step 9: the connection to another process is lost"
+    assert message in done.stderr and "Traceback" not in done.stderr, done.stderr
+    (run,) = (tmp_path / "runs" / "pointergenerator").iterdir()
+    assert f"continue with: precis fit --run runs/pointergenerator/{run.name} --trust\n" in done.stderr
+
+
+def test_the_command_trains_on_two_processes_and_both_stop_at_a_signal_to_one(tiny_config, trained, tmp_path, precis):
+    # rank 0 gets it, both stop at the end of the epoch
+    done = fit_on_two_processes(tiny_config, tmp_path, number=15, batch=2)
     assert done.returncode == 143, done.stderr
     (run,) = (tmp_path / "runs" / "pointergenerator").iterdir()
     assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 7

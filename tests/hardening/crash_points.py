@@ -227,7 +227,8 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="the operation to begin with")
     parser.add_argument("--only", choices=("run", "cache"), default=None)
     options = parser.parse_args()
-    sys.path.append(str(Path(__file__).parents[1]))  # what makes up corpora and parses for tests
+    root = Path(__file__).parents[2]
+    sys.path[:0] = [str(root), str(root / "tests")]  # in this order: tests/ has folders of the same names
     torch.set_num_threads(1)
     kinds = {"run": RunCrashes, "cache": CacheCrashes}
     done, lost = {}, 0

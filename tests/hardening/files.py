@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
 
 import yaml
 from conftest import SIZES, made_up, write_lines

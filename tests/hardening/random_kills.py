@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
 
 import torch
 from crash_points import write_corpus

@@ -1,5 +1,10 @@
 """A small part of `make harden`: no damaged file ends in a traceback or costs a record without a word."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import yaml
 from damaged_records import count_files
@@ -30,3 +35,11 @@ def test_hostile_configs_are_refused_in_a_line(trained, tiny_config, tmp_path, m
     counts, wrong = count_configs(base, trained, number=24, seed=0, folder=tmp_path)
     assert counts["configs"] == 24 and counts["refused"] > 12
     assert not any(counts[name] for name in WRONG), wrong
+
+
+@pytest.mark.parametrize("script", ["crash_points.py", "files.py", "random_kills.py"])
+def test_the_scripts_of_make_harden_start_from_any_folder(script, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, Path(__file__).parent / script, "--help"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "usage:" in done.stdout, done.stderr
