@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tiny_models import make_summarizer
+from tiny_models import make_chat_model, make_summarizer
 
 from experiments.command_parsers import find_parser
 from experiments.command_table import COMMANDS, TRAINING
@@ -38,6 +38,7 @@ EXECUTED = (
     "precis baseline lead --run runs/first --out lead.jsonl",
     "precis baseline hf --checkpoint models/bart --run runs/first --out bart.jsonl",
     "precis evaluate bart.jsonl --run runs/first",
+    "precis baseline chat --model models/chat --run runs/first --prompt one_sentence --out chat.jsonl",
 )
 
 
@@ -151,6 +152,7 @@ def folder(tmp_path, run_folder, monkeypatch):
     (tmp_path / "runs").mkdir()
     shutil.copytree(run_folder, tmp_path / "runs" / "first")
     make_summarizer("bart", tmp_path / "models" / "bart", [text], window=64, max_length=12)
+    make_chat_model(tmp_path / "models" / "chat", [text], window=1024)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -5,6 +5,7 @@ from importlib import import_module
 # Baselines with options of their own; all others are untrained, see `untrained`.
 KINDS = {
     "hf": "experiments.baselines.hugging_face:hugging_face",
+    "chat": "experiments.baselines.chat:chat",
 }
 
 

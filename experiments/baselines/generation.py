@@ -42,15 +42,22 @@ class Generator:
         model: an encoder-decoder, or a decoder (`is_decoder_only`).
         tokenizer: its tokenizer.
         settings: generation settings that replace those of the model.
+        option: the option that holds them, for messages.
 
     Raises:
         CorpusError: for an unknown setting, or a value that is refused.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        settings: Mapping[str, Any],
+        option: str = "--generation",
+    ) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.is_decoder_only = not model.config.is_encoder_decoder
-        model.generation_config = change_settings(model.generation_config, settings)
+        model.generation_config = change_settings(model.generation_config, settings, option)
         ends = model.generation_config.eos_token_id
         self.ends = {ends} if isinstance(ends, int) else set(ends or ())
         padding = (tokenizer.pad_token_id, model.generation_config.pad_token_id, *self.ends, 0)
@@ -92,7 +99,7 @@ class Generator:
         return Generated(text, count, count >= self.max_new_tokens)
 
 
-def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> GenerationConfig:
+def change_settings(config: GenerationConfig, settings: Mapping[str, Any], option: str) -> GenerationConfig:
     """Return generation settings with some of them replaced, without sampling.
 
     Raises:
@@ -103,11 +110,11 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> Ge
         if name.startswith("_") or name not in names:
             similar = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {similar[0]}?" if similar else "see GenerationConfig of transformers"
-            raise CorpusError(f"--generation.{name}: there is no such setting of generation; {hint}")
+            raise CorpusError(f"{option}.{name}: there is no such setting of generation; {hint}")
         if value != FIXED.get(name, value):
-            raise CorpusError(f"--generation.{name} {value}: a baseline has one summary that is not drawn at random")
+            raise CorpusError(f"{option}.{name} {value}: a baseline has one summary that is not drawn at random")
         if name in MINIMA and (not isinstance(value, int) or value < MINIMA[name]):
-            raise CorpusError(f"--generation.{name} {value}: give a whole number, at least {MINIMA[name]}")
+            raise CorpusError(f"{option}.{name} {value}: give a whole number, at least {MINIMA[name]}")
     changed = GenerationConfig.from_dict(config.to_dict())
     if "max_length" in settings:
         changed.max_new_tokens = None  # which would come before it
@@ -115,7 +122,7 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any]) -> Ge
         changed.update(**UNUSED | settings | FIXED)
         changed.validate()
     except (ValueError, TypeError) as error:
-        raise CorpusError(f"--generation: {' '.join(str(error).split())}; change the setting") from None
+        raise CorpusError(f"{option}: {' '.join(str(error).split())}; change the setting") from None
     return changed
 
 

@@ -32,7 +32,7 @@ ZERO_SHOT = {
 def untrained(arguments: list[str]) -> None:
     """`precis baseline NAME --corpus CORPUS ... | --run RUN`: write a baseline's summaries as models write theirs.
 
-    `precis baseline hf --help` describes pretrained summarizers.
+    `precis baseline hf --help` and `precis baseline chat --help` describe pretrained summarizers and chat models.
     """
     parser = _parser()
     options = parser.parse_args(arguments)

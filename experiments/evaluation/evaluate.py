@@ -25,6 +25,7 @@ from experiments.evaluation.predictions import (
     with_documents,
 )
 from experiments.evaluation.scorers import METRICS, ScoreOptions, Scores, lacking, score
+from experiments.evaluation.sources import sources_of_run
 from experiments.evaluation.statistics import (
     CORRELATIONS,
     LEVEL,
@@ -149,11 +150,7 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
         _names(options.human),
     )
     if options.run:
-        from datamodules.corpora.corpus import as_document  # these import torch and Lightning
-        from experiments.run_folder import load_run
-
-        rows = load_run(Path(options.run)).data.documents(options.split)
-        sentences = {document.id: document.sentences for document in map(as_document, rows)}
+        sentences = sources_of_run(options.run, options.split)
         where = f"the {options.split} split of {options.run}"
         predictions = with_documents(predictions, by_id(predictions, sentences, where))
     return predictions

@@ -40,7 +40,7 @@ def bart(tmp_path_factory, texts) -> Path:
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
 def summaries_one_by_one(folder: Path, texts: list[str], **options) -> list[list[str]]:

@@ -1,0 +1,220 @@
+"""`precis baseline chat`: summaries by a chat model, on this machine or at an endpoint."""
+
+import json
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from datasets import Dataset
+from jsonargparse import ArgumentParser, Namespace
+
+from datamodules.corpora.corpus import as_document
+from datamodules.corpora.parallel import progress_bar
+from datamodules.documents import CorpusError, Document
+from experiments.baselines.answers import Answers, answers_path, open_answers
+from experiments.baselines.documents import add_document_arguments, documents_digest, read_documents
+from experiments.baselines.endpoint import KEY_VARIABLE, Endpoint, Reply
+from experiments.baselines.prompts import check_fields, fill, read_prompt, read_queries, shipped_prompts
+from experiments.baselines.records import name_documents, signature, write_predictions
+
+# What models write before their answer, if anything.
+_THOUGHT = re.compile(r"^\s*<think>.*?(</think>|\Z)", re.DOTALL)
+_REFUSAL = re.compile(r"^\W*(i([’']m| am) (sorry|unable)|sorry,|i can(no|[’'])t |as an ai )", re.IGNORECASE)
+
+
+class ChatModel(Protocol):
+    """What answers prompts."""
+
+    def answer_all(self, prompts: Any, done: Any) -> dict[str, str]:
+        """See `Endpoint.answer_all`."""
+
+
+def chat(arguments: list[str]) -> None:
+    """`precis baseline chat --model NAME [--base_url URL]`: summaries by a chat model.
+
+    Without --base_url the model is one of Hugging Face, a name or folder, which runs here; with it, any server that
+    speaks OpenAI's protocol. Answers are not drawn at random (temperature 0). A killed command goes on where it was
+    when it is given again.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    target = Path(options.out)
+    answers_file = answers_path(target)
+    prompts = Prompts(options)
+    model, settings = _model(options)
+    documents = read_documents(parser, options)
+    prompts.check_queries(documents["id"])
+    settings |= prompts.settings | {"split": options.split, "documents": documents_digest(map(as_document, documents))}
+    with open_answers(answers_file, settings) as answers:
+        failures = _ask(model, prompts, documents, answers, options.base_url)
+        if failures and options.on_failure == "raise":
+            name, reason = next(iter(failures.items()))
+            remedy = "run the command again, or write empty summaries for them with --on_failure empty"
+            raise CorpusError(f"{len(failures)} documents have no answer, the first {name}: {reason}; {remedy}")
+        counts, notes = count(prompts, documents, answers, failures)
+        names = ("model", "weights", "prompt", "n", "query", "max_words", "request", "documents")
+        signed = signature("chat", {name: _digest(settings.get(name)) for name in names})
+        record = {"split": options.split, "documents": len(documents), "base_url": options.base_url}
+        record |= {"signature": signed, "settings": settings, "counts": counts}
+        texts = {name: summary_text(row["text"]) for name, row in answers.rows.items()}
+        write_predictions(target, map(as_document, documents), lambda name: texts.get(name, ""), record)
+    print(f"chat: {len(documents):,} summaries in {target}; score them with precis evaluate {target}")
+    print(*notes, signed, sep="\n")
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="precis baseline chat", description=chat.__doc__, exit_on_error=False)
+    parser.add_argument("--model", type=str, required=True, help="name at the endpoint; or name or folder of a model")
+    parser.add_argument("--base_url", type=str | None, default=None, help="of the endpoint: http://localhost:8000/v1")
+    add_document_arguments(parser)
+    prompts = ", ".join(shipped_prompts())
+    parser.add_argument("--prompt", type=str, default="three_sentences", help=f"a file, or one of {prompts}")
+    parser.add_argument("--n", type=int | None, default=None, help="number of words: {n} in the prompt")
+    parser.add_argument("--query", type=str | None, default=None, help="the same for all documents: {query}")
+    parser.add_argument("--queries", type=str | None, default=None, help="file of records: id, and the query for it")
+    parser.add_argument("--query_field", type=str, default="query", help="field of --queries")
+    parser.add_argument("--max_words", type=int | None, default=None, help="words of a document that are sent; all")
+    parser.add_argument("--max_tokens", type=int, default=512, help="of an answer")
+    parser.add_argument(
+        "--request", type=dict[str, Any], default={},
+        help="fields of each request, such as --request.seed 1; null leaves one out",
+    )  # fmt: skip
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for each request")
+    parser.add_argument("--retries", type=int, default=5, help="attempts after errors that may pass")
+    parser.add_argument("--concurrency", type=int, default=4, help="requests at a time")
+    parser.add_argument("--key_variable", type=str, default=KEY_VARIABLE, help="environment variable with the key")
+    parser.add_argument("--max_failures", type=int, default=10, help="documents without an answer that end the command")
+    parser.add_argument(
+        "--on_failure", type=Literal["raise", "empty"], default="raise", help="what is written for such documents"
+    )
+    # of a model that runs here
+    parser.add_argument("--batch_tokens", type=int, default=8192, help="tokens of prompts in a batch, with padding")
+    parser.add_argument("--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="of weights")
+    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, ...; auto takes a GPU if there is one")
+    return parser
+
+
+class Prompts:
+    """The prompts for documents.
+
+    Args:
+        options: of the command.
+
+    Raises:
+        CorpusError: if the prompt and the options do not fit.
+    """
+
+    def __init__(self, options: Namespace) -> None:
+        self.name, self.text = options.prompt, read_prompt(options.prompt)
+        self.n, self.query, self.max_words = options.n, options.query, options.max_words
+        if options.query is not None and options.queries is not None:
+            raise CorpusError("--query and --queries both give queries; leave one out")
+        self.queries = read_queries(Path(options.queries), options.query_field) if options.queries else None
+        has_query = options.query is not None or options.queries is not None
+        check_fields(self.name, self.text, {"document": True, "n": options.n is not None, "query": has_query})
+        if self.max_words is not None and self.max_words < 1:
+            raise CorpusError(f"--max_words {self.max_words}: must be at least 1")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that prompts depend on, beside documents."""
+        queries = self.queries if self.queries is not None else self.query
+        return {"prompt": self.text, "n": self.n, "query": queries, "max_words": self.max_words}
+
+    def check_queries(self, ids: list[str]) -> None:
+        """Check that there is a query for each document.
+
+        Raises:
+            CorpusError: naming one without.
+        """
+        lacking = [] if self.queries is None else [name for name in ids if name not in self.queries]
+        if lacking:
+            raise CorpusError(f"document {lacking[0]}: --queries has no record with this id; add it")
+
+    def words(self, document: Document) -> tuple[int, int]:
+        """Return how many words of a document are sent, and how many it has."""
+        total = len(document.text.split())
+        return min(total, self.max_words or total), total
+
+    def prompt(self, document: Document) -> str:
+        """Return the prompt for a document."""
+        text = document.text
+        if self.max_words is not None and len(text.split()) > self.max_words:
+            text = " ".join(text.split()[: self.max_words])
+        query = self.query if self.queries is None else self.queries[document.id]
+        return fill(self.text, {"document": text, "n": str(self.n), "query": query or ""})
+
+
+def _model(options: Namespace) -> tuple[ChatModel, dict[str, Any]]:
+    """Return the model, and the settings on which its answers depend.
+
+    The address of a server is not among them: a job that goes on may find the server at another one.
+    """
+    settings = {"system": "chat", "model": options.model}
+    if options.max_tokens < 1:
+        raise CorpusError(f"--max_tokens {options.max_tokens}: must be at least 1")
+    if options.base_url is not None:
+        request = {"temperature": 0, "max_tokens": options.max_tokens} | options.request
+        names = ("base_url", "model", "timeout", "retries", "concurrency", "key_variable", "max_failures")
+        return Endpoint(**{name: options[name] for name in names}, request=request), settings | {"request": request}
+    from experiments.baselines.local_chat import LocalChat  # imports torch
+
+    generation = {"max_new_tokens": options.max_tokens} | options.request
+    model = LocalChat(options.model, generation, options.batch_tokens, options.dtype, options.device)
+    return model, settings | {"weights": model.weights, "request": generation, "dtype": options.dtype}
+
+
+def _ask(
+    model: ChatModel, prompts: Prompts, documents: Dataset, answers: Answers, server: str | None
+) -> dict[str, str]:
+    """Add the answers that are not there yet, and return why others are missing."""
+
+    def missing() -> Iterator[tuple[str, str]]:
+        for document in map(as_document, documents):
+            if document.id not in answers.rows:
+                yield document.id, prompts.prompt(document)
+
+    with progress_bar() as progress:
+        task = progress.add_task("answers", total=len(documents), completed=len(answers.rows))
+
+        def done(name: str, reply: Reply) -> None:
+            answers.add([{"id": name, **reply._asdict(), "server": server}])
+            progress.advance(task)
+
+        return model.answer_all(missing(), done)
+
+
+def summary_text(text: str) -> str:
+    """Return an answer without the thoughts before it; one that ends among its thoughts is empty."""
+    return _THOUGHT.sub("", text).strip()
+
+
+def count(
+    prompts: Prompts, documents: Dataset, answers: Answers, failures: dict[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return counts of tokens and of what went wrong, and lines that name the documents."""
+    rows = [answers.rows[name] for name in documents["id"] if name in answers.rows]
+    refused = [row["id"] for row in rows if row["refusal"] or row["finish_reason"] == "content_filter"]
+    words = {document.id: prompts.words(document) for document in map(as_document, documents)}
+    named = {
+        "documents shortened to max_words": [name for name, (sent, total) in words.items() if sent < total],
+        "answers refused by the server": refused,
+        "answers worded like a refusal": [row["id"] for row in rows if _REFUSAL.match(summary_text(row["text"]))],
+        "empty answers": [row["id"] for row in rows if not summary_text(row["text"]) and row["id"] not in refused],
+        "answers end at max_tokens": [row["id"] for row in rows if row["finish_reason"] == "length"],
+        "documents without an answer": list(failures),
+    }
+    tokens = {name: sum(row[name] or 0 for row in rows) for name in ("prompt_tokens", "answer_tokens")}
+    notes = [line for what, ids in named.items() if (line := name_documents(ids, what))]
+    notes.append(f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['answer_tokens']:,} of answers")
+    sizes = {"words": [sum(pair[place] for pair in words.values()) for place in (0, 1)]}
+    return tokens | sizes | {what: len(ids) for what, ids in named.items()}, notes
+
+
+def _digest(value: Any) -> Any:
+    """Return a setting for the signature: a digest of a long one."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    is_short = len(text) <= 80 and "\n" not in text
+    return value if value is None or is_short else sha256(text.encode()).hexdigest()[:8]

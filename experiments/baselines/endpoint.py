@@ -1,0 +1,225 @@
+"""Chat models at an endpoint that speaks OpenAI's protocol: vLLM, `transformers serve`, llama.cpp, hosted services."""
+
+import asyncio
+import json
+import os
+import random
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from datamodules.documents import CorpusError
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+SHORTEST_KEY = 16  # characters
+FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0  # seconds before an attempt is repeated
+
+
+class Reply(NamedTuple):
+    """An answer of a chat model.
+
+    Attributes:
+        text: what the model wrote; possibly empty.
+        finish_reason: why it ended: `stop`, `length`, `content_filter`, ...
+        refusal: refusal that the server states, or None.
+        prompt_tokens: number of tokens of the prompt; None if the server does not count.
+        answer_tokens: number of tokens of the answer.
+        attempts: number of requests.
+    """
+
+    text: str
+    finish_reason: str | None
+    refusal: str | None
+    prompt_tokens: int | None
+    answer_tokens: int | None
+    attempts: int
+
+
+class RequestFailed(Exception):
+    """One request has no answer after all attempts; others may have."""
+
+
+@dataclass
+class Endpoint:
+    """A chat model at an endpoint.
+
+    Attributes:
+        base_url: address, which mostly ends in `/v1`.
+        model: name of the model there.
+        request: further fields of each request, such as `temperature`; None leaves one out.
+        timeout: seconds for each request.
+        retries: number of repeated attempts after errors that may pass.
+        concurrency: number of requests at a time.
+        key_variable: environment variable with the key.
+        max_failures: number of requests without an answer after which everything stops.
+    """
+
+    base_url: str
+    model: str
+    request: dict[str, Any] = field(default_factory=dict)
+    timeout: float = 120.0
+    retries: int = 5
+    concurrency: int = 4
+    key_variable: str = KEY_VARIABLE
+    max_failures: int = 10
+
+    def __post_init__(self) -> None:
+        check_endpoint(self)
+
+    def answer_all(self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]) -> dict[str, str]:
+        """Ask for answers, several at a time.
+
+        Args:
+            prompts: (id, prompt).
+            done: called with id and answer as soon as an answer is there.
+
+        Returns:
+            Reasons of the requests without an answer, by id.
+
+        Raises:
+            CorpusError: if there is no server, it refuses the key or the model, or too many requests fail.
+        """
+        try:
+            return asyncio.run(self._answer_all(prompts, done))
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+    async def _answer_all(
+        self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]
+    ) -> dict[str, str]:
+        remaining, failures = iter(prompts), {}
+
+        async def work() -> None:
+            for name, prompt in remaining:  # shared by all workers
+                try:
+                    done(name, await self._ask(client, prompt))
+                except RequestFailed as error:
+                    failures[name] = str(error)
+                    if len(failures) >= self.max_failures:
+                        remedy = "answers so far are kept; run the command again"
+                        raise CorpusError(f"{len(failures)} requests failed, the last: {error}; {remedy}") from None
+
+        async with self._client() as client, asyncio.TaskGroup() as group:
+            for _ in range(self.concurrency):
+                group.create_task(work())
+        return failures
+
+    def _client(self) -> Any:
+        import openai  # an extra, and slow to import
+
+        key = os.environ.get(self.key_variable) or "none"  # local servers need none
+        return openai.AsyncOpenAI(api_key=key, base_url=self.base_url, max_retries=0, timeout=self.timeout)
+
+    async def _ask(self, client: Any, prompt: str) -> Reply:
+        """Return the answer to a prompt; errors that may pass are followed by another attempt, after a wait."""
+        for attempt in range(self.retries + 1):
+            try:
+                async with asyncio.timeout(self.timeout):
+                    return await self._attempt(client, prompt, attempt + 1)
+            except (_MayPass, TimeoutError) as error:
+                last = error if isinstance(error, _MayPass) else _MayPass(f"no answer in {self.timeout:g} seconds")
+            if attempt < self.retries:
+                await asyncio.sleep(last.wait or backoff(attempt))
+        message = f"{last} ({self.retries + 1} attempts)"
+        if last.no_server:
+            raise CorpusError(f"{self.base_url}: {message}; start the server, or correct --base_url")
+        raise RequestFailed(message)
+
+    async def _attempt(self, client: Any, prompt: str, number: int) -> Reply:
+        import openai
+
+        messages = [{"role": "user", "content": prompt}]
+        request = {name: value for name, value in self.request.items() if value is not None}
+        create = client.chat.completions.with_raw_response.create
+        try:
+            response = await create(model=self.model, messages=messages, extra_body=request)
+        except openai.APITimeoutError:
+            raise TimeoutError from None
+        except openai.APIConnectionError as error:
+            reason = self._redact(str(error.__cause__ or error))
+            raise _MayPass(f"no connection ({reason})", no_server=True) from None
+        except openai.APIStatusError as error:
+            return self._refused(error, number)
+        return read_reply(self._redact(response.http_response.text), number)
+
+    def _refused(self, error: Any, number: int) -> Reply:
+        """Return the refusal of a content filter; raise an error for any other status."""
+        reason = f"status {error.status_code}: {self._redact(error.message)[:300]}"
+        if error.code == "content_filter":
+            return Reply("", "content_filter", reason, None, None, number)
+        if error.status_code in (401, 403):
+            raise CorpusError(f"{self.base_url}: {reason}; set the key of this server in {self.key_variable}")
+        if error.status_code == 404:
+            raise CorpusError(f"{self.base_url}, model {self.model}: {reason}; check --model and --base_url (.../v1)")
+        if error.status_code in (408, 409, 429) or error.status_code >= 500:
+            raise _MayPass(reason, wait=retry_after(error.response.headers.get("retry-after")))
+        raise RequestFailed(reason)
+
+    def _redact(self, text: str) -> str:
+        """Return a text of the server without the key; placeholders such as EMPTY, which are words, stay."""
+        key = os.environ.get(self.key_variable, "")
+        return text.replace(key, "***") if len(key) >= SHORTEST_KEY else text
+
+
+class _MayPass(Exception):
+    """An error after which another attempt makes sense."""
+
+    def __init__(self, message: str, wait: float | None = None, no_server: bool = False) -> None:
+        super().__init__(" ".join(message.split()))
+        self.wait, self.no_server = wait, no_server
+
+
+def check_endpoint(endpoint: Endpoint) -> None:
+    """Check address and limits.
+
+    Raises:
+        CorpusError: if one is not usable, or the client is not installed.
+    """
+    address = urlsplit(endpoint.base_url)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise CorpusError(f"--base_url {endpoint.base_url}: not an address; give one such as http://localhost:8000/v1")
+    if address.username or address.password or address.query:
+        raise CorpusError(f"--base_url: keys do not belong in an address; set {endpoint.key_variable} instead")
+    for name, least in {"timeout": 0.01, "retries": 0, "concurrency": 1, "max_failures": 1}.items():
+        if getattr(endpoint, name) < least:
+            raise CorpusError(f"--{name} {getattr(endpoint, name)}: must be at least {least}")
+    try:
+        import openai  # noqa: F401
+    except ImportError:
+        raise CorpusError("openai is not installed: pip install 'precis-suite[chat]'") from None
+
+
+def read_reply(content: str, attempts: int) -> Reply:
+    """Return the answer in the body of a response.
+
+    Raises:
+        _MayPass: if there is none.
+    """
+    try:
+        body = json.loads(content)
+        choice = body["choices"][0]
+        message = choice["message"]
+        text, refusal = message.get("content") or "", message.get("refusal")
+        usage = body.get("usage") or {}
+        if not isinstance(text, str):
+            raise TypeError("content is no text")
+        return Reply(
+            text, choice.get("finish_reason"), refusal, usage.get("prompt_tokens"), usage.get("completion_tokens"),
+            attempts,
+        )  # fmt: skip
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+        raise _MayPass(f"the body of the response is no chat completion: {content[:80]!r}") from None
+
+
+def backoff(attempt: int) -> float:
+    """Return the seconds before the next attempt, doubled each time, with jitter."""
+    return min(LONGEST_WAIT, FIRST_WAIT * 2**attempt) * random.uniform(0.75, 1.25)
+
+
+def retry_after(header: str | None) -> float | None:
+    """Return the seconds that a server asks to wait, at most `LONGEST_WAIT`; None if it does not say."""
+    if header is None or not re.fullmatch(r"\d+(\.\d+)?", header):
+        return None
+    return min(LONGEST_WAIT, float(header))

@@ -1,0 +1,144 @@
+"""Chat endpoints on the loopback address: `transformers serve`, and a small one whose faults are chosen by a test."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def transformers_serve(model: Path, log: Path) -> Iterator[str]:
+    """Serve a model by `transformers serve`; yield the address of its endpoint."""
+    port = free_port()
+    command = [sys.executable, "-c", "from transformers.cli.transformers import main; main()", "serve", str(model)]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "NO_PROXY": "127.0.0.1"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+    try:
+        while True:
+            assert process.poll() is None, log.read_text(encoding="utf-8")
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
+                break
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+class ChatServer(ThreadingHTTPServer):
+    """An endpoint that answers each prompt by a function.
+
+    Attributes:
+        answer: from the content of the prompt to the answer; or to a dict with the fields of a choice.
+        faults: what the next requests get instead of an answer, see `Handler.fail`.
+        requests: bodies of all requests.
+        keys: their headers `Authorization`.
+        released: set when slow requests may end.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, answer: Callable[[str], str | dict]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answer, self.faults, self.requests, self.keys = answer, [], [], []
+        self.released = threading.Event()
+
+    @property
+    def url(self) -> str:
+        """Address of the endpoint."""
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers the requests of a `ChatServer`."""
+
+    def log_message(self, *_) -> None:
+        """Say nothing on stderr."""
+
+    def do_POST(self) -> None:
+        """Answer a request, or fail as the test wants."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append(body)
+        self.server.keys.append(self.headers.get("Authorization"))
+        if self.server.faults and (fault := self.server.faults.pop(0)):
+            self.fail(fault)
+            return
+        content = self.server.answer(body["messages"][0]["content"])
+        choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+        if isinstance(content, dict):
+            choice = content
+        usage = {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}
+        self.reply(200, {"object": "chat.completion", "choices": [choice], "usage": usage})
+
+    def fail(self, fault: str | int | dict) -> None:
+        """Send what is no answer: a status, a body that is cut, malformed or slow, or nothing at all."""
+        if isinstance(fault, int):
+            self.reply(fault, {"error": {"message": f"fault {fault} for {self.headers.get('Authorization')}"}})
+        elif isinstance(fault, dict):
+            self.reply(fault.pop("status"), {"error": fault})
+        elif fault == "slow":
+            self.server.released.wait(60)
+        elif fault == "trickle":
+            self.head(200, 100_000)
+            while not self.server.released.wait(0.05):
+                self.wfile.write(b" ")
+        elif fault == "cut":
+            self.head(200, 1000)
+            self.wfile.write(b'{"choices": [')
+        elif fault == "malformed":
+            self.send(200, b'{"choices": [')
+        elif fault == "html":
+            self.send(200, b"<html>login</html>", "text/html")
+        else:  # nothing: the connection ends
+            self.close_connection = True
+
+    def reply(self, status: int, body: dict) -> None:
+        """Send JSON."""
+        self.send(status, json.dumps(body).encode())
+
+    def send(self, status: int, content: bytes, kind: str = "application/json") -> None:
+        """Send a response."""
+        self.head(status, len(content), kind)
+        self.wfile.write(content)
+
+    def head(self, status: int, length: int, kind: str = "application/json") -> None:
+        """Send the head of a response."""
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+
+
+@contextmanager
+def chat_server(answer: Callable[[str], str | dict]) -> Iterator[ChatServer]:
+    """Run a `ChatServer`."""
+    server = ChatServer(answer)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.released.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
