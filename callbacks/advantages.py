@@ -23,11 +23,11 @@ def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
 
 
 def beginnings(numbers: Tensor, lengths: Tensor) -> Tensor:
-    """Tokens up to the end of each sentence, [..., Q]; with fewer sentences the whole length from there on.
+    """Return the number of tokens up to the end of each sentence, [..., Q]; the whole length for missing sentences.
 
     Args:
-        numbers: of the sentence of each token, [..., T].
-        lengths: tokens, [...].
+        numbers: index of the sentence of each token, [..., T].
+        lengths: number of tokens, [...].
     """
     real = torch.arange(numbers.shape[-1], device=numbers.device) < lengths.unsqueeze(-1)      # [..., T]
     count = int(numbers.masked_fill(~real, 0).max()) + 1
@@ -56,5 +56,5 @@ def advantages(gained: Tensor, credit: Credit, baseline: Baseline) -> Tensor:
     values = gained if credit == "myopic" else gained.flip(-1).cumsum(-1).flip(-1)
     if baseline == "greedy":
         return values[:, 1:] - values[:, :1]
-    others = values.shape[1] - 1
-    return values - (values.sum(1, keepdim=True) - values) / others
+    num_others = values.shape[1] - 1
+    return values - (values.sum(1, keepdim=True) - values) / num_others

@@ -3,7 +3,7 @@
 import re
 
 from datamodules.corpora.planted_names import planted_answer
-from lightning_modules.metrics.rewards import Reward, Written
+from lightning_modules.metrics.rewards import Reward, RewardInputs
 from lightning_modules.metrics.rouge_rewards import rouge_l_ids
 
 
@@ -15,11 +15,11 @@ class PlantedAnswer(Reward):
 
     reads_source = True
 
-    def __call__(self, written: Written) -> list[float]:
+    def __call__(self, inputs: RewardInputs) -> list[float]:
         numbers: dict[str, int] = {}
 
         def ids(text: str) -> list[int]:
             return [numbers.setdefault(token, len(numbers)) for token in re.findall(r"\w+|\.", text.lower())]
 
-        answers = [ids(planted_answer(source)) for source in written.sources]
-        return [score.fmeasure for score in rouge_l_ids([ids(text) for text in written.texts], answers)]
+        answers = [ids(planted_answer(source)) for source in inputs.sources]
+        return [score.fmeasure for score in rouge_l_ids([ids(text) for text in inputs.texts], answers)]

@@ -49,7 +49,7 @@ class CoverageAnnealing(Scheduled):
             raise ValueError("CoverageAnnealing needs a model with coverage; set --model.coverage true or drop it")
 
     def weight_at(self, step: int, start: int) -> float:
-        """lambda at an optimizer step: 0 before the start, then linear up to `weight`."""
+        """Return lambda at an optimizer step: 0 before the start, then a linear ramp up to `weight`."""
         return ramp(step, start, self.ramp_steps, self.weight)
 
     def _start(self, trainer: Trainer) -> int:

@@ -32,7 +32,7 @@ def early_stopping_reason(trainer: Trainer) -> str | None:
 
 
 def _write_line(text: str) -> None:
-    """Write to standard output in a signal handler: `print` may be at work when the signal comes."""
+    """Write to standard output in a signal handler, where `print` is not safe: the signal may interrupt it."""
     with suppress(OSError):
         os.write(1, f"{text}\n".encode())
 
@@ -135,7 +135,8 @@ class GracefulStop(Checkpoint):
         self._forget()
         if isinstance(exception, KeyboardInterrupt):
             since = f"the last checkpoint is {self.path}" if self.path.is_file() else "there is no checkpoint yet"
-            rank_zero_info(f"ended after step {trainer.global_step} without saving; {since}; go on with: {self.resume}")
+            outcome = f"ended after step {trainer.global_step} without saving; {since}"
+            rank_zero_info(f"{outcome}; continue with: {self.resume}")
 
     # A validation that was interrupted --------------------------------------------------------------------------
 
@@ -152,7 +153,7 @@ class GracefulStop(Checkpoint):
         self._raise_max_steps(trainer)
 
     def _raise_max_steps(self, trainer: Trainer) -> None:
-        """Lets Lightning into its loop when all steps are done: it would end before the validation of the last."""
+        """Let Lightning enter its loop when all steps are done, as it would skip the validation after the last one."""
         if not self._outstanding:
             return
         trainer.should_stop = False  # a `Timer` that has run out ends training after the validation
@@ -171,12 +172,12 @@ class GracefulStop(Checkpoint):
             trainer.save_checkpoint(self.path, weights_only=False)
             self._saved = trainer.global_step
 
-    def _asked(self, trainer: Trainer) -> bool:
-        asked = self.received is not None
-        return trainer.strategy.reduce_boolean_decision(asked, all=False) if trainer.world_size > 1 else asked
+    def _signal_received(self, trainer: Trainer) -> bool:
+        received = self.received is not None
+        return trainer.strategy.reduce_boolean_decision(received, all=False) if trainer.world_size > 1 else received
 
     def _end(self, trainer: Trainer) -> None:
-        rank_zero_info(f"stopped after step {trainer.global_step}, saved {self.path}; go on with: {self.resume}")
+        rank_zero_info(f"stopped after step {trainer.global_step}, saved {self.path}; continue with: {self.resume}")
         if self.on_stop is not None and self.received != signal.SIGINT and trainer.is_global_zero:
             self.on_stop()
         raise SystemExit(128 + (self.received or signal.SIGTERM))
@@ -187,7 +188,7 @@ class GracefulStop(Checkpoint):
         last = batch_idx + 1 == trainer.num_training_batches  # Lightning steps there in any case
         stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or last
         if stepped and (trainer.world_size == 1 or trainer.global_step % self.agree_every == 0 or last):
-            self.stopping = self._asked(trainer)  # after the validation, or before the next batch
+            self.stopping = self._signal_received(trainer)  # after the validation, or before the next batch
         # where training ends within an epoch, Lightning counts that as done before `on_train_end`
         due = stepped and self.save_every and trainer.global_step % self.save_every == 0
         if due or self.stopping or trainer.should_stop or trainer.global_step == trainer.max_steps:
@@ -207,7 +208,7 @@ class GracefulStop(Checkpoint):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
             self._save(trainer)
-            if self._asked(trainer):
+            if self._signal_received(trainer):
                 self._end(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:

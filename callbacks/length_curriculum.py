@@ -43,7 +43,7 @@ class LengthCurriculum(Scheduled):
         """
         data = trainer.datamodule
         if stage == "fit" and not hasattr(data, "lengths_now"):
-            raise ValueError(f"LengthCurriculum: {type(data).__name__} does not cut documents by `lengths_now`")
+            raise ValueError(f"LengthCurriculum: {type(data).__name__} does not truncate documents by `lengths_now`")
         if stage == "fit" and data.num_workers:
             raise ValueError("LengthCurriculum needs --data.num_workers 0: loader processes do not see lengths change")
 

@@ -54,10 +54,10 @@ class MonitorCheck(Callback):
 
 
 def check_at_validations(trainer: Trainer) -> None:
-    """Let `EarlyStopping` look at values of validations when they come, unless it was told otherwise.
+    """Let `EarlyStopping` check its monitor after each validation, unless it is configured otherwise.
 
-    Lightning may look at the end of an epoch instead, where no validation has been if `max_steps` or a resumed run
-    ended the epoch. Has to be called before training.
+    By default, Lightning may check at the end of an epoch, where there is no new validation if `max_steps` or a resumed
+    run ended the epoch. Must be called before training.
     """
     for callback in trainer.early_stopping_callbacks:
         if callback._check_on_train_epoch_end is None and not callback.monitor.startswith(LATER):

@@ -10,7 +10,7 @@ SHARDED = ("FSDPStrategy", "ModelParallelStrategy", "DeepSpeedStrategy")
 
 
 class GradientNorm(Callback):
-    """Logs train/grad_norm, the 2-norm of all gradients before clipping, at each optimizer step.
+    """Log train/grad_norm, the 2-norm of all gradients before clipping, at each optimizer step.
 
     All ranks that hold the whole model have the same value. Nothing is logged for sharded models (FSDP).
     """
@@ -24,13 +24,13 @@ class GradientNorm(Callback):
 
 
 class Throughput(Callback):
-    """Logs throughput/documents_per_second and throughput/steps_per_second of training, all ranks together, without the
-    time of validations and checkpoints, to W&B alone: metrics.csv holds what does not depend on the hour.
+    """Log throughput/documents_per_second and throughput/steps_per_second of training to W&B.
 
-    The time between two entries is measured on the host; work that waits on a device evens out between entries.
+    The values are sums over all ranks, without the time of validations and checkpoints. They are not written to
+    metrics.csv, whose values are reproducible. Time is measured on the host; pending work on a device averages out.
 
     Args:
-        every: optimizer steps between entries; the trainer's `log_every_n_steps` if 0.
+        every: number of optimizer steps between entries; 0 for `log_every_n_steps` of the trainer.
     """
 
     def __init__(self, every: int = 0) -> None:

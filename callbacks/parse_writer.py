@@ -71,11 +71,11 @@ class ParseWriter(Callback):
     def progress_line(self) -> str:
         """Return a line with the progress of this rank, its speed, and the remaining time."""
         seconds = max(1e-9, self.seconds)
-        left = round(seconds * (self.total_tokens - self.tokens) / self.tokens) if self.tokens else 0
-        time_left = f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"
+        seconds_left = round(seconds * (self.total_tokens - self.tokens) / self.tokens) if self.tokens else 0
+        time_left = f"{seconds_left // 3600}:{seconds_left // 60 % 60:02d}:{seconds_left % 60:02d} left"
         speed = f"{self.documents / seconds:,.1f} documents/s, {self.edus / seconds:,.0f} EDUs/s"
-        done = f"{self.documents:,} of {self.total_documents:,} documents"
-        return f"{done}, {self.tokens:,} of {self.total_tokens:,} tokens, {speed}, {time_left}"
+        documents = f"{self.documents:,} of {self.total_documents:,} documents"
+        return f"{documents}, {self.tokens:,} of {self.total_tokens:,} tokens, {speed}, {time_left}"
 
     def _end(self) -> None:
         if self._bar is not None:

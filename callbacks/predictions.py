@@ -130,5 +130,5 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a file that is either there as a whole or as it was before."""
+    """Write a file atomically: on failure, the previous one is unchanged."""
     atomic_write(path, json.dumps(content, indent=1) + "\n")

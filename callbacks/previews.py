@@ -110,11 +110,11 @@ class Previews(Callback):
 @contextmanager
 def whole_documents(data: LightningDataModule) -> Iterator[None]:
     """Use the full lengths of validation, regardless of `LengthCurriculum`."""
-    now = getattr(data, "lengths_now", None)
-    if now is not None:
+    previous_lengths = getattr(data, "lengths_now", None)
+    if previous_lengths is not None:
         data.lengths_now = (data.max_source, data.max_target)
     try:
         yield
     finally:
-        if now is not None:
-            data.lengths_now = now
+        if previous_lengths is not None:
+            data.lengths_now = previous_lengths

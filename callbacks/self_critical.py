@@ -18,7 +18,7 @@ from callbacks.schedules import Scheduled, Switch, ramp
 from datamodules.batch import Batch
 from datamodules.text.words import SENTENCE_ENDS
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.metrics.rewards import Reward, RougeReward, Written
+from lightning_modules.metrics.rewards import Reward, RewardInputs, RougeReward
 from lightning_modules.summarizer import Generative, Samples, log_training
 
 TERM = "self_critical"
@@ -106,7 +106,7 @@ class SelfCritical(Scheduled):
         self._began = 0.0
 
     def gamma_at(self, step: int) -> float:
-        """gamma at an optimizer step."""
+        """Return gamma at an optimizer step."""
         return ramp(step, self.start_step, self.ramp_steps, self.gamma)
 
     def switches(self, trainer: Trainer, step: int) -> dict[str, Switch]:
@@ -175,14 +175,14 @@ class SelfCritical(Scheduled):
         )
 
     def term(self, module: Generative, batch: Batch) -> Tensor:
-        """-(1 / K) sum_k sum_t advantage_kt log P(y_kt), the mean over the documents of the batch."""
+        """Return -(1 / K) sum_k sum_t advantage_kt log P(y_kt), the mean over the documents of the batch."""
         options = self.options(module)
-        made = module.sample(batch, options)
-        on_host = Samples(made.tokens.cpu(), made.lengths.cpu())
+        samples = module.sample(batch, options)
+        on_host = Samples(samples.tokens.cpu(), samples.lengths.cpu())
         width = int(on_host.lengths.max())
         on_host = on_host._replace(tokens=on_host.tokens[..., :width])
         first = int(self.baseline == "greedy")
-        drawn = Samples(made.tokens[:, first:, :width].contiguous(), made.lengths[:, first:])
+        drawn = Samples(samples.tokens[:, first:, :width].contiguous(), samples.lengths[:, first:])
         with without_dropout(module):
             log_probs = module.log_probs(batch, drawn, options)                      # [B, K, T]
         advantage = self.advantages(module, batch, on_host).to(log_probs)            # [B, K, T]
@@ -191,15 +191,15 @@ class SelfCritical(Scheduled):
         self._log_samples(module, batch, on_host, log_probs.detach())
         return -(advantage * log_probs).sum(-1).mean()
 
-    def advantages(self, module: Generative, batch: Batch, made: Samples) -> Tensor:
+    def advantages(self, module: Generative, batch: Batch, samples: Samples) -> Tensor:
         """Return the advantage of every token of the samples, [B, K, T], on the host and without gradient.
 
         Args:
             batch: the batch.
-            made: samples on the host; with the baseline `greedy`, the first is the greedy text.
+            samples: samples on the host; with the baseline `greedy`, the first is the greedy text.
         """
         started = time.perf_counter()
-        tokens, lengths = made
+        tokens, lengths = samples
         if self.credit == "summary":
             numbers, ends = torch.zeros_like(tokens), lengths.unsqueeze(-1)
         else:
@@ -229,7 +229,7 @@ class SelfCritical(Scheduled):
         return torch.tensor(ends, dtype=torch.long)
 
     def rewards(self, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> Tensor:
-        """Rewards of beginnings of texts; each different text of a document is looked at once.
+        """Return the rewards of beginnings of texts; each distinct text of a document is scored once.
 
         Args:
             tokens: [B, K, T].
@@ -242,26 +242,26 @@ class SelfCritical(Scheduled):
             ValueError: if a reward is not finite.
         """
         B, K, Q = ends.shape
-        many = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)               # [B, K Q, T]
-        texts = module.texts(batch, Samples(many, ends.flatten(1, 2)))
+        repeated = tokens.unsqueeze(2).expand(-1, -1, Q, -1).flatten(1, 2)           # [B, K Q, T]
+        texts = module.texts(batch, Samples(repeated, ends.flatten(1, 2)))
         different = [list(dict.fromkeys(row)) for row in texts]
         counts = [len(row) for row in different]
         flat = list(chain.from_iterable(different))
         repeat = lambda values: [value for value, n in zip(values, counts) for _ in range(n)]  # noqa: E731
         references = [[" ".join(reference) for reference in document] for document in batch.references]
         sources = repeat(self._sources(module, batch)) if self.reward.reads_source else []
-        written = Written(repeat(batch.ids), flat, repeat(references), sources)
-        values = self.reward(written)
+        inputs = RewardInputs(repeat(batch.ids), flat, repeat(references), sources)
+        values = self.reward(inputs)
         if len(values) != len(flat) or not all(map(math.isfinite, values)):
-            raise ValueError(_complaint(self.reward, written, values))
-        known = iter(values)
-        tables = [{text: next(known) for text in row} for row in different]
-        return torch.tensor([[t[text] for text in row] for t, row in zip(tables, texts)]).double().view(B, K, Q)
+            raise ValueError(_complaint(self.reward, inputs, values))
+        remaining_values = iter(values)
+        tables = [{text: next(remaining_values) for text in row} for row in different]
+        return torch.tensor([[table[text] for text in row] for table, row in zip(tables, texts)]).double().view(B, K, Q)
 
     def _sources(self, module: Generative, batch: Batch) -> list[str]:
         ids = module.source_ids(batch).cpu().unsqueeze(1)                            # [B, 1, S]
-        whole = torch.full(ids.shape[:2], ids.shape[-1])
-        return [row[0] for row in module.texts(batch, Samples(ids, whole))]
+        full_lengths = torch.full(ids.shape[:2], ids.shape[-1])
+        return [row[0] for row in module.texts(batch, Samples(ids, full_lengths))]
 
     # Logging -----------------------------------------------------------------------------------------------------
 
@@ -288,11 +288,11 @@ class SelfCritical(Scheduled):
             self._spread.clear()
             rank_zero_warn(
                 f"SelfCritical: samples are no better or worse than the baseline any more (advantages of {mean:.2g} on "
-                "average): there is nothing left to learn from; the distribution may have become too peaked"
+                "average): there is nothing left to learn; the distribution may have become too peaked"
             )
 
-    def _log_samples(self, module: Generative, batch: Batch, made: Samples, log_probs: Tensor) -> None:
-        lengths = made.lengths.double()
+    def _log_samples(self, module: Generative, batch: Batch, samples: Samples, log_probs: Tensor) -> None:
+        lengths = samples.lengths.double()
         drawn = lengths[:, -log_probs.shape[1] :]
         values = {"sample_length": float(drawn.mean()), "entropy": -log_probs.sum() / float(drawn.sum())}
         if self.baseline == "greedy":
@@ -324,13 +324,13 @@ def without_dropout(module: nn.Module) -> Iterator[None]:
             setattr(part, name, share)
 
 
-def _complaint(reward: Reward, written: Written, values: Sequence[float]) -> str:
+def _complaint(reward: Reward, inputs: RewardInputs, values: Sequence[float]) -> str:
     """Return the problem of invalid reward values."""
     name = f"SelfCritical: the reward {type(reward).__name__}"
-    if len(values) != len(written.texts):
-        return f"{name} gave {len(values)} numbers for {len(written.texts)} texts; it has to give one for each"
+    if len(values) != len(inputs.texts):
+        return f"{name} gave {len(values)} numbers for {len(inputs.texts)} texts; it has to give one for each"
     row = next(i for i, value in enumerate(values) if not math.isfinite(value))
     return (
-        f"{name} is {values[row]} for {written.texts[row]!r}, written for document {written.ids[row]}; "
-        "a reward has to be finite: mend it, or leave the document out"
+        f"{name} is {values[row]} for {inputs.texts[row]!r}, written for document {inputs.ids[row]}; "
+        "a reward must be finite: fix it, or leave the document out"
     )

@@ -10,11 +10,11 @@ from typing import IO
 def atomic_file(path: Path) -> Iterator[IO[str]]:
     """Open a text file that replaces `path` when the block ends, and is removed when the block raises.
 
-    One process at a time writes a path: the temporary name does not depend on the process, so that the next writer
-    overwrites what a killed one left.
+    Only one process at a time may write a path: the temporary name does not depend on the process, so that the next
+    writer overwrites the leftovers of a killed one.
 
     Args:
-        path: the file to write, in a folder that exists; UTF-8, line ends as written.
+        path: file to write, in an existing folder; UTF-8, without conversion of line ends.
 
     Raises:
         OSError: if it cannot be written.

@@ -73,18 +73,20 @@ def target_fields(targets: list[list[int]], padding: int) -> dict[str, Tensor]:
 
 
 def pools(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Consecutive items in lists of `size`, the last one shorter; at most one list is held at a time."""
-    rest = iter(items)
-    while pool := list(islice(rest, size)):
+    """Yield consecutive items in lists of `size`, the last one shorter; at most one list is in memory."""
+    iterator = iter(items)
+    while pool := list(islice(iterator, size)):
         yield pool
 
 
-def alike(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Indices of documents, those of like length together: groups of at most `most` tokens with their padding, or of
-    one document."""
+def groups_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Yield indices of documents in groups of similar length.
+
+    A group has at most `max_tokens` tokens with padding; a longer document is a group of its own.
+    """
     group: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if group and (len(group) + 1) * lengths[index] > most:
+        if group and (len(group) + 1) * lengths[index] > max_tokens:
             yield group
             group = []
         group.append(index)

@@ -35,15 +35,15 @@ class SentenceBatch(Batch):
 
 
 class SentenceData(EncoderData):
-    """Base class of DataModules with whole documents, sentence by sentence.
+    """Base class of DataModules that encode documents as sequences of sentences.
 
     Args:
-        vocab_size: tokens of a tokenizer that is trained on the corpus, 260 or more; with `encoder` its tokenizer's
-            tokens are at most as many.
+        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `encoder` an upper limit for
+            the size of its tokenizer.
         encoder: pretrained encoder whose tokenizer is used, see `BertSum`.
         max_source: maximal number of tokens of a document, in whole sentences; None for no limit.
-        piece: tokens of a sentence between two head symbols; a longer one is read in several pieces, all of them its
-            own.
+        piece: maximal number of tokens of a sentence after one head symbol; longer sentences are split into pieces,
+            each with a head symbol.
 
     The other arguments are those of `SummarizationData`.
 
@@ -79,16 +79,16 @@ class SentenceData(EncoderData):
         return {"version": 1, "max_source": self.max_source, "piece": self.piece}
 
     def encode(self, document: Document) -> dict[str, Any]:
-        read = self.tokenizer.pieces(document.sentences, self.piece, self.max_source)
-        # what is read of a document, head and end symbols of its sentences included, and what there is
-        rest = self.tokenizer.pieces(document.sentences[read.sentences :], self.piece).tokens
-        counts = count_source(document, len(read.tokens), len(read.tokens) + len(rest), read.sentences)
+        pieces = self.tokenizer.pieces(document.sentences, self.piece, self.max_source)
+        # tokens of the truncated and of the full document, including head and end symbols of sentences
+        truncated = self.tokenizer.pieces(document.sentences[pieces.sentences :], self.piece).tokens
+        counts = count_source(document, len(pieces.tokens), len(pieces.tokens) + len(truncated), pieces.sentences)
         return {
-            "tokens": read.tokens,
-            "starts": read.starts,
-            "owners": read.owners,
-            "sentences": document.sentences[: read.sentences],
-            "length": len(read.tokens),
+            "tokens": pieces.tokens,
+            "starts": pieces.starts,
+            "owners": pieces.owners,
+            "sentences": document.sentences[: pieces.sentences],
+            "length": len(pieces.tokens),
             COLUMN: counts,
         }
 

@@ -28,10 +28,10 @@ class BertSumAbsBatch(SentenceBatch):
 
 
 class BertSumAbsData(SentenceData):
-    """Whole documents, sentence by sentence, and first references cut to `max_target` tokens in the loss.
+    """Documents as sequences of sentences, with first references truncated to `max_target` tokens in the loss.
 
     Args:
-        max_target: tokens of a summary, end symbol included.
+        max_target: maximal number of tokens of a summary, end symbol included.
 
     The other arguments are those of `SentenceData`.
 

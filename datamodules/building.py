@@ -15,16 +15,16 @@ from datamodules.documents import CorpusError
 BUILDING = ".building-"  # prefix of the names of incomplete folders
 LOCK = ".builders.lock"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of the disk, of a quota, of the size that a file may have
-_held: set[int] = set()  # descriptors of locks, which a forked worker must not keep when its parent dies
+_lock_descriptors: set[int] = set()  # descriptors of locks, which a forked worker must not keep when its parent dies
 
 
 def _in_forked_worker() -> None:
     """Leave locks and the handling of Ctrl-C to the parent process."""
-    if _held:
+    if _lock_descriptors:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for handle in _held:
+    for handle in _lock_descriptors:
         os.close(handle)
-    _held.clear()
+    _lock_descriptors.clear()
 
 
 os.register_at_fork(after_in_child=_in_forked_worker)
@@ -32,9 +32,9 @@ os.register_at_fork(after_in_child=_in_forked_worker)
 
 @contextmanager
 def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
-    """Hold the lock that all builders in a folder share; a builder that is alone first removes leftovers.
+    """Hold a lock that all builders in a folder share; a builder without concurrent ones first removes leftovers.
 
-    A lock is freed when its owner dies in any way, so that everything incomplete is a leftover if no lock is held.
+    A lock is released when its owner ends for any reason, so that incomplete files are leftovers if no lock is held.
 
     Args:
         folder: folder of the cache, created if needed.
@@ -42,11 +42,11 @@ def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    _held.add(handle)
+    _lock_descriptors.add(handle)
     try:
         with suppress(PermissionError):  # all users who may write to a shared cache may lock it
             os.fchmod(handle, folder.stat().st_mode & 0o666)
-        # Refused where another builder is at work. A file system without locks refuses it, too, to everybody.
+        # Fails if another builder is active; and always on file systems without locks.
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove_leftovers(folder, prefix)
@@ -54,7 +54,7 @@ def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_SH)
         yield
     finally:
-        _held.discard(handle)
+        _lock_descriptors.discard(handle)
         os.close(handle)
 
 

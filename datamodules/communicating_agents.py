@@ -18,7 +18,7 @@ class CommunicatingAgentsBatch(WordsBatch):
 
 
 def even_parts(words: int, agents: int) -> list[int]:
-    """Lengths of contiguous parts that differ by one at most; of fewer words than agents, parts of one word."""
+    """Return lengths of contiguous parts that differ by at most one; with fewer words than agents, parts of a word."""
     agents = min(agents, words)
     return [words // agents + (part < words % agents) for part in range(agents)]
 
@@ -35,13 +35,13 @@ def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
     """
     agents = min(agents, len(paragraphs))
     ends = [0, *accumulate(paragraphs)]
-    cuts = [0]
+    boundaries = [0]
     for part in range(1, agents):
-        wanted = ends[-1] * part / agents
-        possible = range(cuts[-1] + 1, len(paragraphs) - (agents - part) + 1)
-        cuts.append(min(possible, key=lambda cut: abs(ends[cut] - wanted)))
-    cuts.append(len(paragraphs))
-    return [ends[after] - ends[before] for before, after in pairwise(cuts)]
+        ideal = ends[-1] * part / agents
+        possible = range(boundaries[-1] + 1, len(paragraphs) - (agents - part) + 1)
+        boundaries.append(min(possible, key=lambda boundary: abs(ends[boundary] - ideal)))
+    boundaries.append(len(paragraphs))
+    return [ends[after] - ends[before] for before, after in pairwise(boundaries)]
 
 
 class CommunicatingAgentsData(WordsData):
@@ -51,10 +51,10 @@ class CommunicatingAgentsData(WordsData):
     have one each, and the others are padding without effect. A document without words becomes one unknown word.
 
     Args:
-        agents: M, 1 or more; the model's.
-        split: `even` parts, wherever they end, or parts of whole `paragraphs`, as equal as these allow.
-        max_source: words of a document that all agents read together; about 800 in the paper.
-        max_target: tokens of a summary in the loss, end symbol included.
+        agents: M, at least 1; that of the model.
+        split: `even` parts, which may end anywhere, or parts of whole `paragraphs` of similar length.
+        max_source: maximal number of words of a document for all agents together; about 800 in the paper.
+        max_target: maximal number of tokens of a summary in the loss, end symbol included.
 
     The other arguments are those of `WordsData`.
     """
@@ -87,8 +87,8 @@ class CommunicatingAgentsData(WordsData):
         sources, targets, oov_words = truncate(rows, *self.lengths_now, self.vocab_size)
         parts = [self.parts(len(source), row["paragraphs"]) for source, row in zip(sources, rows)]
         parts = [sizes + [0] * (self.agents - len(sizes)) for sizes in parts]
-        dealt = [piece for source, sizes in zip(sources, parts) for piece in _pieces(source, sizes)]
-        extended = pad(dealt, PAD).unflatten(0, (-1, self.agents))                   # [B, M, I]
+        words_of_agents = [words for source, sizes in zip(sources, parts) for words in _pieces(source, sizes)]
+        extended = pad(words_of_agents, PAD).unflatten(0, (-1, self.agents))         # [B, M, I]
         return CommunicatingAgentsBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],

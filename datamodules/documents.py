@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 OR_SKIP = (
     "or pass `--data.on_bad_record skip` (`--on_bad_record skip` where no data is given) to leave such records out"
 )
-MEND_OR_SKIP = f"mend it, {OR_SKIP}"
+MEND_OR_SKIP = f"fix it, {OR_SKIP}"
 
 
 class CorpusError(ValueError):

@@ -99,16 +99,16 @@ def encode_words(
 ) -> dict[str, Any]:
     """Return the features of a document.
 
-    They are `source` and `target` as extended ids, `oov_words`, the `length` of the source, the number of words that
-    are read of each non-empty paragraph (`paragraphs`), and counts of truncation. A document without words becomes one
+    They are `source` and `target` as extended ids, `oov_words`, the `length` of the source, the number of words of each
+    non-empty paragraph after truncation (`paragraphs`), and counts of truncation. A document without words becomes one
     unknown word, so that attention has a position to attend to.
 
     Args:
         vocabulary: fixed vocabulary.
         document: its first reference is the target.
         vocab_size: V.
-        max_source: words of the document that are read.
-        max_target: tokens of the target, the end symbol included.
+        max_source: maximal number of words of the document.
+        max_target: maximal number of tokens of the target, including the end symbol.
     """
     parts = [[vocabulary.tokenize(sentence) for sentence in part] for part in document.parts]
     sentences = [words for part in parts for words in part]
@@ -118,14 +118,14 @@ def encode_words(
     target = [*vocabulary.target_ids(summary, oov_words, vocab_size), STOP]
     # ends of paragraphs in the truncated document
     ends = [0, *(min(end, max_source) for end in accumulate(sum(map(len, part)) for part in parts))]
-    whole = whole_units([len(sentence) for sentence in sentences], max_source)
+    complete_sentences = whole_units([len(sentence) for sentence in sentences], max_source)
     return {
         "source": source or [UNK],
         "oov_words": oov_words,
         "target": target[:max_target],
         "length": max(1, len(source)),
         "paragraphs": [after - before for before, after in pairwise(ends) if after > before] or [1],
-        COLUMN: count_source(document, len(source), len(words), whole)
+        COLUMN: count_source(document, len(source), len(words), complete_sentences)
         | {"target_tokens": [min(len(target), max_target), len(target)]},
     }
 
@@ -139,11 +139,12 @@ def truncate(
     """
     sources = [row["source"][:max_source] for row in rows]
     # Extended ids follow the order of appearance, so the remaining OOV words come first.
-    kept = [max(0, max(source) - vocab_size + 1) for source in sources]
+    num_oov = [max(0, max(source) - vocab_size + 1) for source in sources]
     targets = [
-        [UNK if word >= vocab_size + k else word for word in row["target"][:max_target]] for row, k in zip(rows, kept)
+        [UNK if word >= vocab_size + n else word for word in row["target"][:max_target]]
+        for row, n in zip(rows, num_oov)
     ]
-    return sources, targets, [row["oov_words"][:k] for row, k in zip(rows, kept)]
+    return sources, targets, [row["oov_words"][:n] for row, n in zip(rows, num_oov)]
 
 
 def word_target_fields(targets: list[list[int]], vocab_size: int) -> dict[str, Tensor]:

@@ -18,32 +18,32 @@ from datamodules.summarization import TEST
 from datamodules.text.gap_selection import Selection, select
 
 
-def cuts(sizes: list[int], room: int) -> list[int]:
+def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
     """Return the boundaries of the pieces of a document, each as long as possible.
 
     A piece of a single sentence takes one from a neighbour with more than two, if it fits.
 
     Args:
         sizes: number of tokens of each sentence.
-        room: maximal number of tokens of a piece; a longer sentence is a piece by itself.
+        max_tokens: maximal number of tokens of a piece; a longer sentence is a piece by itself.
 
     Returns:
         First sentence of each piece, and the number of sentences.
     """
-    boundaries, held = [0], 0
+    boundaries, tokens = [0], 0
     for i, size in enumerate(sizes):
-        if held and held + size > room:
+        if tokens and tokens + size > max_tokens:
             boundaries.append(i)
-            held = 0
-        held += size
+            tokens = 0
+        tokens += size
     boundaries.append(len(sizes))
     for k in range(len(boundaries) - 1):
         start, end = boundaries[k], boundaries[k + 1]
         if end - start > 1:
             continue
-        if k and start - boundaries[k - 1] > 2 and sum(sizes[start - 1 : end]) <= room:
+        if k and start - boundaries[k - 1] > 2 and sum(sizes[start - 1 : end]) <= max_tokens:
             boundaries[k] -= 1
-        elif k + 2 < len(boundaries) and boundaries[k + 2] - end > 2 and sum(sizes[start : end + 1]) <= room:
+        elif k + 2 < len(boundaries) and boundaries[k + 2] - end > 2 and sum(sizes[start : end + 1]) <= max_tokens:
             boundaries[k + 1] += 1
     return boundaries
 
@@ -123,14 +123,14 @@ class GapSentenceData(PegasusData):
         return self._features[split]
 
     def encode_all(self, documents: datasets.Dataset, **caching: Any) -> datasets.Dataset:
-        """Features of documents, a row a piece.
+        """Return the features of documents, with a row for each piece.
 
         Raises:
-            CorpusError: if the text has no mask.
+            CorpusError: if the tokenizer has no mask symbol.
         """
         if self.tokenizer.mask is None:
             raise CorpusError("model.checkpoint: its tokenizer has no mask; name one of PEGASUS, BART or T5")
-        encode = partial(_encode_rows, self._alone())
+        encode = partial(_encode_rows, self._for_workers())
         columns = documents.column_names
         return documents.map(encode, batched=True, batch_size=64, remove_columns=columns, **caching)
 
@@ -148,12 +148,12 @@ class GapSentenceData(PegasusData):
             return
         sizes = np.bincount(places, minlength=len(document.sentences)).tolist()
         sentences = [(number, text) for number, part in enumerate(document.parts) for text in part]
-        for number, (start, end) in enumerate(pairwise(cuts(sizes, self.room)), start=1):
+        for number, (start, end) in enumerate(pairwise(piece_boundaries(sizes, self.room)), start=1):
             parts = groupby(sentences[start:end], key=lambda pair: pair[0])
             yield Document(f"{document.id}#{number}", [[text for _, text in part] for _, part in parts])
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Features of one piece; a gap is one mask for all tokens of the sentence."""
+        """Return the features of one piece; a gap is one mask symbol for all tokens of the sentence."""
         rng = random.Random(f"{self.draw_seed} {document.id}")
         sentences = document.sentences
         share = self.ratio if self.max_ratio is None else rng.uniform(self.ratio, self.max_ratio)
@@ -175,8 +175,8 @@ class GapSentenceData(PegasusData):
 
 def _encode_rows(data: GapSentenceData, rows: dict[str, list]) -> dict[str, list]:
     documents = (as_document(dict(zip(rows, values))) for values in zip(*rows.values()))
-    found = [data.encode(piece) for document in documents for piece in data.pieces(document)]
-    return {name: [row[name] for row in found] for name in found[0]}
+    encoded = [data.encode(piece) for document in documents for piece in data.pieces(document)]
+    return {name: [row[name] for row in encoded] for name in encoded[0]}
 
 
 def with_gaps(pieces: datasets.Dataset, split: str) -> datasets.Dataset:
@@ -185,11 +185,11 @@ def with_gaps(pieces: datasets.Dataset, split: str) -> datasets.Dataset:
     Raises:
         CorpusError: if no piece has one.
     """
-    there = np.asarray(pieces["gaps"][:]) > 0
-    if there.all():
+    has_gap = np.asarray(pieces["gaps"][:]) > 0
+    if has_gap.all():
         return pieces
-    without = np.flatnonzero(~there)
-    if not there.any():
+    without = np.flatnonzero(~has_gap)
+    if not has_gap.any():
         raise CorpusError(f"{split}: no document has two sentences; gap sentences need one to mask and one to keep")
     first = ", ".join(pieces[int(i)]["id"] for i in without[:3])
     more = ", ..." if len(without) > 3 else ""
@@ -197,4 +197,4 @@ def with_gaps(pieces: datasets.Dataset, split: str) -> datasets.Dataset:
         f"gap sentences, {split}: left out {len(without)} of {len(pieces)} pieces of a single sentence: {first}{more}",
         stacklevel=2,
     )
-    return pieces.select(np.flatnonzero(there))
+    return pieces.select(np.flatnonzero(has_gap))

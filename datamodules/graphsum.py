@@ -88,7 +88,7 @@ class GraphTokenizer(SubwordTokenizer):
             try:
                 tokenizer.graph = json.loads(path.read_text(encoding="utf-8"))
             except ValueError as error:
-                raise CorpusError(f"{path}: broken: {error}; prepare the data anew") from None
+                raise CorpusError(f"{path}: broken: {error}; prepare the data again") from None
         return tokenizer
 
 
@@ -203,7 +203,7 @@ class GraphSumData(NeedsParser, SummarizationData):
         tokens = [self._tokens(" ".join(sentences)) for sentences in paragraphs.texts]
         source = [[*ids[: self.max_tokens - 1], separator] for ids, _ in tokens]
         sentences = [[*self._tokens(sentence)[0], self.tokenizer.sentence] for sentence in document.reference]
-        flat = [token for sentence in sentences for token in sentence][:-1]  # a separator stands between two sentences
+        flat = [token for sentence in sentences for token in sentence][:-1]  # no separator after the last sentence
         target, target_counts = truncate_target(flat, self.max_target, self.tokenizer.stop)
         return {
             "source": source,
@@ -225,9 +225,9 @@ class GraphSumData(NeedsParser, SummarizationData):
 
     def _counts(self, paragraphs: Paragraphs, tokens: list[tuple[list[int], list[tuple[int, int]]]]) -> Counts:
         """Count parts, paragraphs, sentences and tokens of a document before and after truncation."""
-        parts, most = len(paragraphs.document.parts), self.max_tokens - 1
+        parts, max_tokens = len(paragraphs.document.parts), self.max_tokens - 1
         counted = [
-            sentences_read(Document("", [sentences]), offsets, most)
+            sentences_read(Document("", [sentences]), offsets, max_tokens)
             for sentences, (_, offsets) in zip(paragraphs.texts, tokens)
         ]
         return {
@@ -235,7 +235,7 @@ class GraphSumData(NeedsParser, SummarizationData):
             "source_paragraphs": [paragraphs.total - paragraphs.dropped, paragraphs.total],
             "source_sentences": [sum(counted), len(paragraphs.document.sentences)],
             "tokens_of_kept_paragraphs": [
-                sum(min(len(ids), most) for ids, _ in tokens), sum(len(ids) for ids, _ in tokens)
+                sum(min(len(ids), max_tokens) for ids, _ in tokens), sum(len(ids) for ids, _ in tokens)
             ],
         }  # fmt: skip
 
@@ -258,7 +258,8 @@ class GraphSumData(NeedsParser, SummarizationData):
     # Batches -----------------------------------------------------------------------------------------------------
 
     def collate(self, rows: list[dict[str, Any]]) -> GraphSumBatch:
-        L, n = (max(sizes) for sizes in zip(*((len(row["source"]), max(map(len, row["source"]))) for row in rows)))
+        L = max(len(row["source"]) for row in rows)  # paragraphs
+        n = max(len(paragraph) for row in rows for paragraph in row["source"])  # tokens
         source = torch.full((len(rows), L, n), self.tokenizer.pad)
         mask = torch.zeros(len(rows), L, n, dtype=torch.bool)
         graph = torch.zeros(len(rows), L, L)
@@ -293,7 +294,7 @@ def weights_of(row: dict[str, Any]) -> Tensor:
     weights, size = torch.tensor(row["graph"]), len(row["source"])
     if weights.numel() != size * size:
         problem = f"its graph has {weights.numel()} weights, not {size} x {size}"
-        raise CorpusError(f"document {row['id']!r}: {problem}; prepare the data anew")
+        raise CorpusError(f"document {row['id']!r}: {problem}; prepare the data again")
     if not ((weights >= 0) & (weights <= 1)).all():  # so written, NaN is wrong too
         raise CorpusError(f"document {row['id']!r}: its graph has weights outside [0, 1]; scale them")
     return weights.view(size, size)

@@ -52,15 +52,15 @@ class BatchSampler(Sampler[list[int]]):
         self.sampler = self  # Lightning calls its set_epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the order."""
+        """Set the epoch, which determines the order."""
         self.epoch = epoch
 
     def __len__(self) -> int:
         size = self.batch_size * self.num_replicas
-        full, rest = divmod(len(self.lengths), size)
+        full, remainder = divmod(len(self.lengths), size)
         if self.shuffle:
-            return full + (rest > 0)
-        return full + (rest > self.rank)  # without repetition a rank may lack a share of the last batch
+            return full + (remainder > 0)
+        return full + (remainder > self.rank)  # without repetition a rank may lack a share of the last batch
 
     def _global_batches(self) -> list[list[int]]:
         size = self.batch_size * self.num_replicas

@@ -156,10 +156,10 @@ class MatchSumData(EncoderData):
         building.replace(path)
         return scores_of
 
-    def _alone(self) -> "MatchSumData":
-        alone = super()._alone()
-        alone.scorer = None
-        return alone
+    def _for_workers(self) -> "MatchSumData":
+        data = super()._for_workers()
+        data.scorer = None
+        return data
 
     def choices(self, scores: list[float]) -> list[list[int]]:
         """Return the candidates of a document, each as indices of sentences in order; ties go to the first sentence.
@@ -206,7 +206,7 @@ class MatchSumData(EncoderData):
         texts, text_of = _flat([text for row in rows for text in row["candidates"]] + golds)
         firsts = [sum(counts[:number]) for number in range(len(rows))]
         with_gold = [bool(row["gold"]) for row in rows]
-        numbers = [sum(counts) + sum(with_gold[:number]) if there else 0 for number, there in enumerate(with_gold)]
+        numbers = [sum(counts) + sum(with_gold[:number]) if present else 0 for number, present in enumerate(with_gold)]
         prior = [
             [sum(row["proposed"][index] for index in choice) / max(1, len(choice)) for choice in row["choices"]]
             for row in rows

@@ -266,7 +266,9 @@ def add_answers(add: Any, batch: list[ParseRequest], answers: list[DiscoursePars
     """
     requested, answered = [request.id for request in batch], [parse.id for parse in answers]
     if answered != requested:
-        raise ValueError(f"{type(parser).__name__} was asked for {requested[:3]} ..., and answered {answered[:3]} ...")
+        raise ValueError(
+            f"{type(parser).__name__} returned parses of {answered[:3]} ... for requests of {requested[:3]} ..."
+        )
     for request, parse in zip(batch, answers):
         if parse.rows != parser.rows or parse.half_width != min(parser.band, parse.size - 1):
             got = f"rows {parse.rows}, {parse.half_width} EDUs to each side of {parse.size}"

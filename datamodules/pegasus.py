@@ -75,7 +75,7 @@ class PegasusData(TokenizerData):
 
     @property
     def room(self) -> int:
-        """Maximal number of tokens of a document, without special symbols and prefix."""
+        """Return the maximal number of tokens of a document, without special symbols and prefix."""
         return self.max_source - len(self.tokenizer.opening) - len(self._prefix) - 1
 
     @property
@@ -100,8 +100,8 @@ class PegasusData(TokenizerData):
     def encode(self, document: Document) -> dict[str, Any]:
         ids, offsets = self.tokenizer(document.text)
         features = self.framed(ids, self.tokenizer(" ".join(document.reference))[0])
-        read = min(len(ids), self.room)
-        features[COLUMN] |= count_source(document, read, len(ids), sentences_read(document, offsets, read))
+        num_read = min(len(ids), self.room)
+        features[COLUMN] |= count_source(document, num_read, len(ids), sentences_read(document, offsets, num_read))
         return features
 
     def collate(self, rows: list[dict[str, Any]]) -> PegasusBatch:

@@ -69,14 +69,14 @@ class RSTformerBatch(Batch):
 
 
 class RSTformerData(NeedsParser, TokenizerData):
-    """Documents cut to `max_source` subwords, first references to `max_target`, and their discourse.
+    """Documents truncated to `max_source` subwords, first references truncated to `max_target`, and their discourse.
 
     Parses are read from a folder filled by `precis parse`. Without one, missing documents are parsed when the data
-    is prepared. Validation and test score against all references; the loss reads the first one.
+    is prepared. Validation and test use all references; the loss uses the first one.
 
     Args:
-        vocab_size: tokens of a tokenizer that is trained on the corpus, 260 or more; with `checkpoint` its tokenizer's
-            tokens are at most as many.
+        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `checkpoint` an upper limit
+            for the size of its tokenizer.
         checkpoint: name or folder of a pretrained LED whose tokenizer is used.
         parser: parser, or its name as in `precis parse --parser`; not needed with `no_discourse`.
         rows: which EDUs carry probability in the LDD of a named parser, as in `precis parse --rows`.
@@ -114,8 +114,8 @@ class RSTformerData(NeedsParser, TokenizerData):
     ) -> None:
         super().__init__(corpus, batch_size, **shared)
         if max_source < 3 or max_target < 2 or half_width < 1:
-            given = f"{max_source}, {max_target}, {half_width}"
-            raise ValueError(f"data.max_source is at least 3, max_target 2, half_width 1; got {given}")
+            values = f"{max_source}, {max_target}, {half_width}"
+            raise ValueError(f"data.max_source is at least 3, max_target 2, half_width 1; got {values}")
         if parser is None and ablation != "no_discourse":
             raise ValueError("data.parser is missing: name one, or set ablation to no_discourse")
         self.vocab_size, self.checkpoint, self.ablation = vocab_size, checkpoint, ablation
@@ -128,7 +128,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         self.parses, self.parses_given = Path(parses or self.cache_dir / "parses"), parses is not None
         self._cache: ParseCache | None = None
         self._random: RandomTable | None = None
-        self._others: OtherDocuments | None = None
+        self._other_documents: OtherDocuments | None = None
 
     @property
     def parser(self) -> Parser | None:
@@ -175,10 +175,10 @@ class RSTformerData(NeedsParser, TokenizerData):
             COLUMN: counts | target_counts,
         }
 
-    def _alone(self) -> "RSTformerData":
-        alone = super()._alone()
-        alone._cache = alone._random = alone._others = None
-        return alone
+    def _for_workers(self) -> "RSTformerData":
+        data = super()._for_workers()
+        data._cache = data._random = data._other_documents = None
+        return data
 
     def features(self, split: str) -> datasets.Dataset:
         """Return the features as `SummarizationData` does, after parsing missing documents."""
@@ -188,11 +188,11 @@ class RSTformerData(NeedsParser, TokenizerData):
             keys, table = features["parse"][:], self.documents(split)
             missing = set(self.cache.missing([key for key in keys if key]))
             if missing:
-                wanted = [as_document(table[row]) for row, key in enumerate(keys) if key in missing]
-                self._announce(split, wanted)
-                parse_missing(wanted, self.cache, self.parser)
-            if self.ablation == "other" and self._others is None:
-                self._others = OtherDocuments(self._other_parses(), self.ablation_seed)
+                unparsed = [as_document(table[row]) for row, key in enumerate(keys) if key in missing]
+                self._announce(split, unparsed)
+                parse_missing(unparsed, self.cache, self.parser)
+            if self.ablation == "other" and self._other_documents is None:
+                self._other_documents = OtherDocuments(self._other_parses(), self.ablation_seed)
         return features
 
     def _other_parses(self) -> list[DiscourseParse]:
@@ -206,7 +206,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         return [self.cache.get(key) for key in evenly_spread(sizes, _OTHERS)]
 
     def loaded_splits(self) -> list[str]:
-        """Splits with loaded features."""
+        """Return the splits with loaded features."""
         return list(self._features)
 
     def widest_reach(self, split: str, window: int) -> tuple[int, str]:
@@ -233,9 +233,9 @@ class RSTformerData(NeedsParser, TokenizerData):
     def save_tokenizer(self, folder: Path) -> None:
         """Save the tokenizer and, with the ablation `other`, the parses that it chooses from."""
         super().save_tokenizer(folder)
-        if self._others is None:
+        if self._other_documents is None:
             return
-        parses = {parse.text_digest: parse for parse in self._others.parses}
+        parses = {parse.text_digest: parse for parse in self._other_documents.parses}
         cache = ParseCache(Path(folder) / _OTHERS_FOLDER)
         missing = cache.missing(parses)
         with cache.writer() as writer:
@@ -309,12 +309,12 @@ class RSTformerData(NeedsParser, TokenizerData):
         if len({band.shape[2] for band in bands.values()}) > 1:
             relations_of = {rows[n]["id"]: band.shape[2] for n, band in bands.items()}
             problem = f"parses with different numbers of relations: {relations_of}"
-            raise CorpusError(f"{self.parses}: {problem}; parse them anew")
-        most = max((len(band) for band in bands.values()), default=1)
+            raise CorpusError(f"{self.parses}: {problem}; parse them again")
+        max_edus = max((len(band) for band in bands.values()), default=1)
         half = max((band.shape[1] // 2 for band in bands.values()), default=0)
         relations = len(self.parser.relations)
-        ldd = torch.zeros(len(rows), most, 2 * half + 1, relations, dtype=torch.uint8)
-        gamma = torch.zeros(len(rows), most)
+        ldd = torch.zeros(len(rows), max_edus, 2 * half + 1, relations, dtype=torch.uint8)
+        gamma = torch.zeros(len(rows), max_edus)
         for n, band in bands.items():
             ldd[n, : len(band)] = resize(band, half)
             gamma[n, : len(band)] = gammas[n]
@@ -334,7 +334,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             generator = torch.Generator().manual_seed(document_seed(self.ablation_seed, parse.text_digest))
             return parse.gamma[:size][torch.randperm(size, generator=generator)]
         if self.ablation == "other":
-            return self._others.gamma(parse, size)
+            return self._other_documents.gamma(parse, size)
         return parse.gamma[:size]
 
     def codes(self, parse: DiscourseParse, size: int) -> Tensor:
@@ -358,5 +358,5 @@ class RSTformerData(NeedsParser, TokenizerData):
         if self.ablation == "permuted":
             return permute_pairs(parse.code(half)[:size], document_seed(self.ablation_seed, parse.text_digest))
         if self.ablation == "other":
-            return self._others.codes(parse, size, half)
+            return self._other_documents.codes(parse, size, half)
         return parse.code(half)[:size]

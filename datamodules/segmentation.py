@@ -45,10 +45,10 @@ class SegmentationData(TreebankSplits):
         return documents[: self.max_train] if split == "train" else documents
 
     def encode(self, document: TreebankDocument, subwords: Subwords | None) -> EduFeatures:
-        """Features of one document, with the tags of its gold EDUs."""
+        """Return the features of a document, with the tags of its gold EDUs."""
         request = document if self.sentences == "gold" else replace(document, sentences=[])
         return edu_features(request, subwords, document.edus, document.id)
 
     def length(self, features: EduFeatures) -> int:
-        """Words."""
+        """Return the number of words."""
         return len(features.offsets)

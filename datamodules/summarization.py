@@ -26,7 +26,7 @@ FEATURES_VERSION = 3  # raised whenever features change; 2: counts of truncation
 
 
 def default_cache() -> Path:
-    """`$PRECIS_CACHE`, or `precis` in the user's cache folder."""
+    """Return `$PRECIS_CACHE`, or `precis` in the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("PRECIS_CACHE") or Path(home) / "precis")
 
@@ -189,31 +189,31 @@ class SummarizationData(LightningDataModule, ABC):
 
     def encode_all(self, documents: datasets.Dataset, **caching: Any) -> datasets.Dataset:
         """Encode documents to rows of a table; `caching` are arguments of `Dataset.map`."""
-        return documents.map(partial(_encode_row, self._alone()), remove_columns=["parts"], **caching)
+        return documents.map(partial(_encode_row, self._for_workers()), remove_columns=["parts"], **caching)
 
     def with_corpus(self, corpus: Corpus, cache_dir: Path, eval_batch_size: int | None = None) -> Self:
-        """Return a DataModule over other documents, with the same text and options.
+        """Return a DataModule over other documents, with the same tokenizer and options.
 
         Args:
-            corpus: where the documents come from.
-            cache_dir: folder for what is derived from them.
-            eval_batch_size: documents in a batch; as many as before if not given.
+            corpus: corpus of the documents.
+            cache_dir: cache folder for them.
+            eval_batch_size: number of documents in a batch; by default that of this DataModule.
         """
-        other = copy.copy(self)
-        other.trainer, other._documents, other._features, other.truncation = None, {}, {}, {}
-        other.corpus, other.cache_dir = corpus, Path(cache_dir)
-        other.eval_batch_size = eval_batch_size or self.eval_batch_size
-        return other
+        data = copy.copy(self)
+        data.trainer, data._documents, data._features, data.truncation = None, {}, {}, {}
+        data.corpus, data.cache_dir = corpus, Path(cache_dir)
+        data.eval_batch_size = eval_batch_size or self.eval_batch_size
+        return data
 
-    def _alone(self) -> Self:
+    def _for_workers(self) -> Self:
         """Return a copy for other processes, without trainer, corpus and datasets."""
-        alone = copy.copy(self)
-        alone.trainer, alone.corpus, alone._documents, alone._features, alone.truncation = None, None, {}, {}, {}
-        return alone
+        data = copy.copy(self)
+        data.trainer, data.corpus, data._documents, data._features, data.truncation = None, None, {}, {}, {}
+        return data
 
     def _splits(self, stage: str | None) -> list[str]:
-        wanted = {"fit": [TRAIN, VAL], "validate": [VAL], "test": [TEST], "predict": [TEST]}
-        return wanted.get(stage or "", [TRAIN, VAL, TEST])
+        splits = {"fit": [TRAIN, VAL], "validate": [VAL], "test": [TEST], "predict": [TEST]}
+        return splits.get(stage or "", [TRAIN, VAL, TEST])
 
     def _tokenizer_folder(self) -> Path:
         if self.tokenizer_dir is not None:
@@ -277,7 +277,7 @@ class SummarizationData(LightningDataModule, ABC):
 
 
 def all_texts(train: datasets.Dataset) -> Iterator[str]:
-    """Yield the paragraphs and references of documents, of which vocabularies and tokenizers are made."""
+    """Yield the paragraphs and references of documents, from which vocabularies and tokenizers are built."""
     return (" ".join(sentences) for row in train for sentences in (*row["parts"], *row["references"]))
 
 

@@ -50,18 +50,18 @@ class TreebankData(TreebankSplits):
         """
         if split not in self._documents:
             documents = super().documents(split)
-            if bare := [document.id for document in documents if document.tree is None]:
-                more = f"{self.paths[split]}: {bare[0]} and {len(bare) - 1} more have no tree"
+            if without_tree := [document.id for document in documents if document.tree is None]:
+                more = f"{self.paths[split]}: {without_tree[0]} and {len(without_tree) - 1} more have no tree"
                 raise CorpusError(f"{more}; a parser learns from trees")
             self._documents[split] = coarsened(documents, self.inventory, where=str(self.paths[split]))
         return self._documents[split]
 
     def encode(self, document: TreebankDocument, subwords: Subwords | None) -> ParserFeatures:
-        """Features of one document, with its gold nodes."""
+        """Return the features of a document, with its gold nodes."""
         spans = document.tree.binary().spans()
         nodes = [(s.start, s.split, s.end, self.classes[s.nuclearity, s.relation]) for s in spans]
         return parser_features(document, document.edus, subwords, nodes, document.id)
 
     def length(self, features: ParserFeatures) -> int:
-        """EDUs."""
+        """Return the number of EDUs."""
         return features.size

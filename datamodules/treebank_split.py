@@ -63,7 +63,7 @@ class TreebankSplits(LightningDataModule, ABC):
 
     @abstractmethod
     def encode(self, document: TreebankDocument, subwords: Subwords | None) -> Any:
-        """Features of one document."""
+        """Return the features of a document."""
 
     @abstractmethod
     def length(self, features: Any) -> int:
@@ -88,8 +88,10 @@ class TreebankSplits(LightningDataModule, ABC):
                 "--data.licences null to take all"
             )
         if len(permitted) < len(documents):
-            others = sorted({document.licence or "unknown" for document in documents} - {d.licence for d in permitted})
-            rank_zero_info(f"train: {len(permitted)} of {len(documents)} documents; left out: {', '.join(others)}")
+            licences = sorted(
+                {document.licence or "unknown" for document in documents} - {d.licence for d in permitted}
+            )
+            rank_zero_info(f"train: {len(permitted)} of {len(documents)} documents; left out: {', '.join(licences)}")
         return permitted
 
     def setup(self, stage: str) -> None:
@@ -113,13 +115,13 @@ class TreebankSplits(LightningDataModule, ABC):
         return ResumableLoader(texts, sampler, self.collate, self.num_workers)
 
     def train_dataloader(self) -> ResumableLoader:
-        """Shuffled batches."""
+        """Return shuffled batches."""
         return self._loader("train", True)
 
     def val_dataloader(self) -> ResumableLoader:
-        """Documents in their order."""
+        """Return documents in order."""
         return self._loader("val", False)
 
     def test_dataloader(self) -> ResumableLoader:
-        """Documents in their order."""
+        """Return documents in order."""
         return self._loader("test", False)

@@ -1,7 +1,7 @@
 """Counts of truncation by the limits of a DataModule, for each document and split, and a one-line report.
 
-`SummarizationData.encode` counts what is read of a document and what it has in all. The counts are cached with the
-features, so that sums over a split are computed from one column.
+`SummarizationData.encode` counts tokens, sentences and parts of a document before and after truncation. The counts are
+cached with the features, so that sums over a split are computed from one column.
 """
 
 import csv
@@ -60,9 +60,9 @@ def text_limits(max_source: int | None, max_target: int | None = None) -> dict[s
 
 
 def truncate_target(tokens: list[int], max_target: int, stop: int) -> tuple[list[int], Counts]:
-    """Return a summary as at most `max_target` tokens, the end symbol included, and how many are read of its own."""
-    read = tokens[: max_target - 1]
-    return [*read, stop], {"target_tokens": [len(read), len(tokens)]}
+    """Return a summary as at most `max_target` tokens, end symbol included, and the counts of truncation without it."""
+    kept_tokens = tokens[: max_target - 1]
+    return [*kept_tokens, stop], {"target_tokens": [len(kept_tokens), len(tokens)]}
 
 
 def count_source(document: Document, tokens_read: int, tokens: int, sentences_read: int) -> Counts:
@@ -82,9 +82,9 @@ def count_source(document: Document, tokens_read: int, tokens: int, sentences_re
     }
 
 
-def whole_units(sizes: Sequence[int], read: int) -> int:
-    """Return how many consecutive units, given by their sizes, are complete within the first `read` items."""
-    return bisect_right(list(accumulate(sizes)), read)
+def whole_units(sizes: Sequence[int], length: int) -> int:
+    """Return the number of units, of these sizes and in order, that are complete within the first `length` items."""
+    return bisect_right(list(accumulate(sizes)), length)
 
 
 def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], tokens_read: int) -> int:
@@ -116,13 +116,13 @@ def truncation_rows(split: str, features: datasets.Dataset, limits: Mapping[str,
         counts = table[COLUMN].combine_chunks() if isinstance(table[COLUMN], pa.ChunkedArray) else table[COLUMN]
         for name in limits:
             pairs = pc.struct_field(counts, name)                                            # lists of two numbers
-            read, total = (pc.list_element(pairs, place).to_numpy(zero_copy_only=False) for place in (0, 1))
-            cut = np.flatnonzero(read < total)
-            documents_cut[name] += len(cut)
+            kept, total = (pc.list_element(pairs, place).to_numpy(zero_copy_only=False) for place in (0, 1))
+            truncated = np.flatnonzero(kept < total)
+            documents_cut[name] += len(truncated)
             totals[name] += int(total.sum())
-            left_out[name] += int((total - read).sum())
-            wanted = cut[: 3 - len(examples[name])]
-            examples[name] += [table["id"][int(place)].as_py() for place in wanted]
+            left_out[name] += int((total - kept).sum())
+            added = truncated[: 3 - len(examples[name])]
+            examples[name] += [table["id"][int(place)].as_py() for place in added]
     return [
         TruncationRow(
             split=split, counted=name.replace("_", " "), limit=limit, documents=len(features),
@@ -142,9 +142,9 @@ def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
     if not by_limit:
         return None
     parts = []
-    for limit, cut in by_limit.items():
-        shares = ", ".join(f"{100 * row.share:.1f} % of {row.counted}" for row in cut)
-        parts.append(f"{shares} in {max(row.documents_cut for row in cut):,} documents ({limit})")
+    for limit, rows_of_limit in by_limit.items():
+        shares = ", ".join(f"{100 * row.share:.1f} % of {row.counted}" for row in rows_of_limit)
+        parts.append(f"{shares} in {max(row.documents_cut for row in rows_of_limit):,} documents ({limit})")
     return f"{rows[0].split}, {rows[0].documents:,} documents, cut off: {'; '.join(parts)}"
 
 

@@ -20,8 +20,8 @@ from lightning_modules.checkpoints import find_damage
 LAST, PREVIOUS, BROKEN = "last.ckpt", "previous.ckpt", "last.broken.ckpt"
 
 
-class _Recording:
-    """File that records write errors, which torch replaces by its own."""
+class _ErrorRecordingFile:
+    """File that records write errors, which torch would replace by its own."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -39,7 +39,7 @@ class _Recording:
 
 
 class WholeCheckpoints(TorchCheckpointIO):
-    """Writes checkpoints atomically, so that there is always a complete one.
+    """Write checkpoints atomically, so that there is always a complete one.
 
     The replaced `last.ckpt` is kept as `previous.ckpt`.
     """
@@ -55,22 +55,22 @@ class WholeCheckpoints(TorchCheckpointIO):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write(checkpoint, partial)
-            if path.name == LAST and is_whole(path):
+            if path.name == LAST and is_complete_archive(path):
                 _link(path, path.with_name(PREVIOUS))
             partial.replace(path)
         except OSError as error:
             partial.unlink(missing_ok=True)
-            kept = next((other for other in (path, path.with_name(PREVIOUS)) if other.exists()), None)
-            there = f"{kept} is as it was" if kept else "there is none from before"
+            intact = next((candidate for candidate in (path, path.with_name(PREVIOUS)) if candidate.exists()), None)
+            remaining = f"{intact} is unchanged" if intact else "there is no earlier one"
             raise CorpusError(
                 f"{path}: the checkpoint of step {checkpoint.get('global_step', '?')} cannot be written "
-                f"({error.strerror or error}); {there}; make room or give permission, then let the run go on"
+                f"({error.strerror or error}); {remaining}; make room or give permission, then continue the run"
             ) from None
 
 
 def _write(checkpoint: dict[str, Any], path: Path) -> None:
     with path.open("wb") as file:
-        recording = _Recording(file)
+        recording = _ErrorRecordingFile(file)
         try:
             torch.save(checkpoint, recording)
         except RuntimeError:
@@ -79,19 +79,19 @@ def _write(checkpoint: dict[str, Any], path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _link(path: Path, other: Path) -> None:
+def _link(path: Path, target: Path) -> None:
     """Create a hard link, replacing an existing file of that name."""
-    partial = other.with_name(f".{other.name}.part")
+    partial = target.with_name(f".{target.name}.part")
     partial.unlink(missing_ok=True)
     try:
         os.link(path, partial)
-        partial.replace(other)
+        partial.replace(target)
         partial.unlink(missing_ok=True)  # it remains if both are the same file, after a kill
     except OSError:  # without hard links, there is briefly only the previous checkpoint
-        path.replace(other)
+        path.replace(target)
 
 
-def is_whole(path: Path) -> bool:
+def is_complete_archive(path: Path) -> bool:
     """Return whether a file has the end of a checkpoint, which truncated files lack."""
     return path.is_file() and zipfile.is_zipfile(path)
 
@@ -108,19 +108,19 @@ def resumable(run: Path, write: bool = True) -> Path:
     """
     folder = Path(run) / "checkpoints"
     last, previous = folder / LAST, folder / PREVIOUS
-    there = [path for path in (last, previous) if path.is_file()]
-    if not there:
-        raise CorpusError(f"{last}: no checkpoint to resume from; pass --resume auto, which then starts the run anew")
+    existing = [path for path in (last, previous) if path.is_file()]
+    if not existing:
+        raise CorpusError(f"{last}: no checkpoint to resume from; pass --resume auto, which then starts a new run")
     reasons: list[str] = []
-    for path in there:
+    for path in existing:
         if not (reason := find_damage(path)):
             if reasons:
-                rank_zero_warn(f"{reasons[0]}; going on from the one before, {path}")
+                rank_zero_warn(f"{reasons[0]}; continuing from the previous one, {path}")
                 if write:
                     last.replace(folder / BROKEN)
             return path
         reasons.append(f"{path}: {reason}")
-    raise CorpusError(f"{'; '.join(reasons)}; start the run anew in another folder")
+    raise CorpusError(f"{'; '.join(reasons)}; start the run again in another folder")
 
 
 def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
@@ -171,15 +171,15 @@ def has_checkpoint(run: Path) -> bool:
 
 
 def check_unused(run: Path) -> None:
-    """Refuse a folder that holds a run already, with the command that continues it.
+    """Check that a folder has no run yet.
 
     Raises:
-        CorpusError: if it does.
+        CorpusError: if it has one; the message has the command that continues it.
     """
     if (Path(run) / "config.yaml").exists():
-        how = "continue it" if has_checkpoint(run) else "it has no checkpoint yet: start it anew"
+        how = "continue it" if has_checkpoint(run) else "it has no checkpoint yet: start it again"
         command = f"precis fit --run {run}"
-        raise CorpusError(f"{run}: a run is there already; {how} with `{command}`, or pass another --run_dir")
+        raise CorpusError(f"{run}: the folder already has a run; {how} with `{command}`, or pass another --run_dir")
 
 
 def clear_start(run: Path) -> None:
@@ -199,9 +199,9 @@ def check_writable(run: Path) -> None:
     """
     folder, probe = Path(run), None
     try:
-        made = not folder.exists()
+        is_new = not folder.exists()
         for folder in (Path(run), Path(run) / "checkpoints"):
-            if made or folder.is_dir():
+            if is_new or folder.is_dir():
                 folder.mkdir(parents=True, exist_ok=True)
                 probe = folder / ".probe"
                 probe.write_bytes(b"precis")
@@ -214,6 +214,6 @@ def check_writable(run: Path) -> None:
             f"{folder}: the run folder cannot be written to ({error.strerror or error}); make room, give "
             "permission, or pass another --run_dir"
         ) from None
-    if made:
+    if is_new:
         for folder in (Path(run) / "checkpoints", Path(run)):
             folder.rmdir()

@@ -1,7 +1,7 @@
 """Entry point of the command `precis`.
 
-It imports nothing but the standard library: help, the version and an unknown command are answered at once, and every
-other command imports what it needs (see `command_table`).
+It only imports the standard library, so that help, version and errors about unknown commands are fast; each command
+imports the modules that it needs (see `command_table`).
 """
 
 import difflib
@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run `precis` and return its exit status.
 
     Args:
-        arguments: those of the process if not given.
+        arguments: command line arguments; those of the process by default.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help", "help"):

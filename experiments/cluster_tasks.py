@@ -39,39 +39,40 @@ def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | Non
     Raises:
         CorpusError: if they differ.
     """
-    given = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     devices = number_of_devices(trainer)
     if devices is None:
         devices = max(1, torch.cuda.device_count())
     nodes = int(trainer.get("num_nodes") or 1)
-    if "TORCHELASTIC_RUN_ID" in given:
+    if "TORCHELASTIC_RUN_ID" in variables:
         _compare(
-            devices, int(given.get("LOCAL_WORLD_SIZE", 1)), "torchrun starts {} processes a node (--nproc-per-node)"
+            devices, int(variables.get("LOCAL_WORLD_SIZE", 1)), "torchrun starts {} processes a node (--nproc-per-node)"
         )
-        there = int(given.get("WORLD_SIZE", 1)) // int(given.get("LOCAL_WORLD_SIZE", 1))
-        _compare(nodes, there, "torchrun runs on {} nodes (--nnodes)", "num_nodes")
-    elif in_slurm_step(given):
-        total, there = int(given["SLURM_NTASKS"]), int(given.get("SLURM_NNODES", 1))
-        if total > 1 and "SLURM_STEP_ID" not in given:
+        started_nodes = int(variables.get("WORLD_SIZE", 1)) // int(variables.get("LOCAL_WORLD_SIZE", 1))
+        _compare(nodes, started_nodes, "torchrun runs on {} nodes (--nnodes)", "num_nodes")
+    elif in_slurm_step(variables):
+        total, started_nodes = int(variables["SLURM_NTASKS"]), int(variables.get("SLURM_NNODES", 1))
+        if total > 1 and "SLURM_STEP_ID" not in variables:
             raise CorpusError(f"the job has {total} tasks but this is one process; start it with srun precis fit ...")
-        _compare(nodes, there, "SLURM gives the job {} nodes (--nodes)", "num_nodes")
-        _compare(devices, max(1, total // there), "SLURM starts {} tasks a node (--ntasks-per-node)")
+        _compare(nodes, started_nodes, "SLURM gives the job {} nodes (--nodes)", "num_nodes")
+        _compare(devices, max(1, total // started_nodes), "SLURM starts {} tasks a node (--ntasks-per-node)")
 
 
-def _compare(told: int, there: int, said: str, key: str = "devices") -> None:
-    if told != there:
-        more = " and --trainer.strategy ddp" if key == "devices" and told == 1 else ""
+def _compare(configured: int, started: int, description: str, key: str = "devices") -> None:
+    if configured != started:
+        more = " and --trainer.strategy ddp" if key == "devices" and configured == 1 else ""
         raise CorpusError(
-            f"{said.format(there)} but trainer.{key} is {told}; pass --trainer.{key} {there}{more}, or ask for {told}"
+            f"{description.format(started)} but trainer.{key} is {configured}; "
+            f"pass --trainer.{key} {started}{more}, or ask for {configured}"
         )
 
 
-def trainer_plugins(given: Any) -> list[Any]:
+def trainer_plugins(configured: Any) -> list[Any]:
     """Return the plugins of the trainer with atomic checkpoints and without Lightning's requeueing of SLURM jobs.
 
     Lightning would save inside the signal handler.
     """
-    plugins = list(given) if isinstance(given, (list, tuple)) else [given] if given else []
+    plugins = list(configured) if isinstance(configured, (list, tuple)) else [configured] if configured else []
     if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
         plugins.append(WholeCheckpoints())
     environments = [plugin for plugin in plugins if isinstance(plugin, ClusterEnvironment)]

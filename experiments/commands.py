@@ -44,15 +44,17 @@ def summarize(arguments: list[str]) -> None:
         help="text files, folders of .txt files, or one file of records with a field `document` (.jsonl, .csv, "
         ".parquet); standard input if none",
     )  # fmt: skip
-    parser.add_argument("--batch_size", type=int, default=16, help="documents at a time")
-    parser.add_argument("--json", type=bool, default=False, help="a JSON line a document instead of text")
-    parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words; of an extractive "
-                        "model, show the document with [brackets] around the selected sentences")  # fmt: skip
-    parser.add_argument("--scores", type=bool, default=False, help="an extractive model's sentences with their scores")
-    parser.add_argument("--html", type=Path | None, default=None, help="page of its documents, the selection marked")
-    parser.add_argument("--heat_map", type=Path | None, default=None, help="PNG of its attention between sentences")
+    parser.add_argument("--batch_size", type=int, default=16, help="number of documents summarized together")
+    parser.add_argument("--json", type=bool, default=False, help="print one line of JSON per document instead of text")
+    parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words; for extractive "
+                        "models, show the document with [brackets] around selected sentences")  # fmt: skip
+    parser.add_argument("--scores", type=bool, default=False, help="print the scores of sentences (extractive models)")
+    parser.add_argument("--html", type=Path | None, default=None,
+                        help="write a page of documents with marked sentences (extractive models)")  # fmt: skip
+    parser.add_argument("--heat_map", type=Path | None, default=None,
+                        help="write a PNG of the attention between sentences (extractive models)")  # fmt: skip
     options = parser.parse_args(arguments)
-    read_config(Path(str(options.checkpoint)))  # before anybody types a text for a run that is not there
+    read_config(Path(str(options.checkpoint)))  # fails before the user types a text
     corpus = _corpus_of(options.inputs)
     with TemporaryDirectory(prefix="precis-") as cache:  # the same text is rarely summarized twice
         changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}
@@ -82,13 +84,14 @@ def corpus(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis corpus", description=corpus.__doc__, exit_on_error=False)
     load_classes(datamodules.corpora)
     parser.add_subclass_arguments(Corpus, "corpus", required=True)
-    parser.add_argument("--examples", type=int, default=2, help="documents shown of each split")
-    parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do with them")
-    parser.add_argument("--cache_dir", type=Path | None, default=None, help="where documents are kept")
-    parser.add_argument("--num_proc", type=int, default=1, help="processes that split sentences")
+    parser.add_argument("--examples", type=int, default=2, help="number of documents to show per split")
+    bad_records = "what to do with invalid records"
+    parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help=bad_records)
+    parser.add_argument("--cache_dir", type=Path | None, default=None, help="cache folder of documents")
+    parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
     parser.add_argument("--json", type=bool, default=False, help="JSON instead of tables")
-    parser.add_argument("--duplicates", type=Duplicates, default="exact", help="documents that stand in two splits: "
-                        "equal texts, near-duplicates too (slower), or do not look")  # fmt: skip
+    parser.add_argument("--duplicates", type=Duplicates, default="exact", help="count documents in two splits: with "
+                        "equal texts (exact), also near-duplicates (near, slower), or none (off)")  # fmt: skip
     options = parser.parse_args(arguments)
     built = parser.instantiate_classes(options)
     cache = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
@@ -119,8 +122,8 @@ def report(arguments: list[str]) -> None:
     """`precis report RUN`: ROUGE of lead-1 and of the run's predictions on the test split, and a few documents."""
     parser = ArgumentParser(prog="precis report", description=report.__doc__, exit_on_error=False)
     parser.add_argument("run", type=Path, help="a run folder with predictions.jsonl")
-    parser.add_argument("--split", type=Literal["test", "val"], default="test", help="the split that was predicted")
-    parser.add_argument("--examples", type=int, default=5, help="documents shown")
+    parser.add_argument("--split", type=Literal["test", "val"], default="test", help="split of the predictions")
+    parser.add_argument("--examples", type=int, default=5, help="number of documents to show")
     options = parser.parse_args(arguments)
     folder = Path(str(options.run))
     path = find_predictions(folder, options.split)
@@ -145,7 +148,7 @@ def report(arguments: list[str]) -> None:
 
 
 def score_table(predictions: dict[str, list[list[str]]], references: list[list[list[str]]], title: str) -> Table:
-    """ROUGE-1/2/Lsum F1 x 100, length and repeated trigrams of each system."""
+    """Return a table with ROUGE-1/2/Lsum F1 x 100, length and repeated trigrams of each system."""
     table = Table(title=f"ROUGE F1 x 100 (stemmed) on {title}")
     for name in ("system", "ROUGE-1", "ROUGE-2", "ROUGE-Lsum", "words", "repeated trigrams"):
         table.add_column(name, justify="left" if name == "system" else "right")
@@ -158,15 +161,21 @@ def score_table(predictions: dict[str, list[list[str]]], references: list[list[l
     return table
 
 
-def example_table(row: dict, text: str, most: int = 400) -> Table:
+def example_table(row: dict, text: str, max_characters: int = 400) -> Table:
     """Return a table of one document: its beginning, reference and summary, with copied words marked."""
     # `Text` prints brackets literally; a string would be parsed as markup of rich.
     table = Table(title=Text(printable_line(str(row["id"]))), show_header=False, min_width=80)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    table.add_row("document", Text(printable(text[:most]) + (" ..." if len(text) > most else "")))
+    table.add_row("document", Text(printable(text[:max_characters]) + (" ..." if len(text) > max_characters else "")))
     table.add_row("reference", Text(printable(" ".join(row["references"][0]))), style="green")
-    summary = Summary(row["id"], row["summary"], row["references"], row.get("words"), row.get("copied"))
+    summary = Summary(
+        id=row["id"],
+        sentences=row["summary"],
+        references=row["references"],
+        words=row.get("words"),
+        copied=row.get("copied"),
+    )
     shown = Text(printable(marked(summary, "⟦", "⟧")))
     shown.highlight_regex("⟦[^⟧]*⟧", "bold cyan")
     table.add_row("summary", shown)

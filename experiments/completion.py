@@ -26,18 +26,18 @@ def _whole_parser() -> argparse.ArgumentParser:
     """Return a plain parser with every command and its options, which is what shtab reads."""
     import shtab
 
-    whole = argparse.ArgumentParser(prog="precis")
-    commands = whole.add_subparsers()
+    parser = argparse.ArgumentParser(prog="precis")
+    commands = parser.add_subparsers()
     for name, command in COMMANDS.items():
-        plain = commands.add_parser(name, help=command.purpose)
-        parser, _ = find_parser(name, [])
-        for action in parser._actions:
+        subparser = commands.add_parser(name, help=command.purpose)
+        command_parser, _ = find_parser(name, [])
+        for action in command_parser._actions:
             # shtab knows nothing of jsonargparse's own actions, so each becomes a plain option with a value or without
             flags = [option for option in action.option_strings if not option.endswith("+")]
             if "--help" in flags or action.help == argparse.SUPPRESS:
                 continue
             takes_value: dict[str, Any] = {"action": "store_true"} if flags and action.nargs == 0 else {}
-            added = plain.add_argument(*(flags or [action.dest]), help="", **takes_value)
+            added = subparser.add_argument(*(flags or [action.dest]), help="", **takes_value)
             if not takes_value:
                 added.complete = shtab.FILE
-    return whole
+    return parser

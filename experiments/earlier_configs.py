@@ -35,7 +35,7 @@ def upgrade(config: Any) -> Any:
         arguments = arguments.get("init_args") if isinstance(arguments, dict) else None
         if not isinstance(arguments, dict):
             continue
-        unused = UNUSED.get(str(config[section].get("class_path")), ())  # strangers' configs may hold anything there
+        unused = UNUSED.get(str(config[section].get("class_path")), ())  # broken configs may have any type here
         for key in (*REMOVED.get(section, ()), *unused):
             _remove(arguments, key)
         for former, present in RENAMED.get(section, {}).items():
@@ -72,11 +72,11 @@ def _with_present_classes(value: Any) -> Any:
 
 
 def _remove(arguments: dict[str, Any], key: str) -> None:
-    first, _, rest = key.partition(".")
-    if not rest:
+    first, _, remaining = key.partition(".")
+    if not remaining:
         arguments.pop(first, None)
     elif isinstance(arguments.get(first), dict):
-        _remove(arguments[first], rest)
+        _remove(arguments[first], remaining)
 
 
 set_loader("yaml", lambda text: upgrade(yaml_load(text)), exceptions=(yaml.YAMLError,))

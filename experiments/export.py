@@ -17,7 +17,7 @@ from experiments.run_folder import Run, load_run
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint, write_exported
 from lightning_modules.exported import EXPORTED
 
-# Keys of a config that say where and how a run was made, and nothing of the model.
+# Keys of a config about the training of a run, which do not define the model.
 _LEFT_OUT = ("run_dir", "resume", "ckpt_path", "out", "start_from", "wandb", "wandb_project", "wandb_models")
 _OF_THE_MACHINE = ("tokenizer_dir", "cache_dir", "parses")  # arguments of the data
 
@@ -31,9 +31,11 @@ def export(arguments: list[str]) -> None:
     """
     parser = ArgumentParser(prog="precis export", description=export.__doc__, exit_on_error=False)
     parser.add_argument("run", type=Path, help="a run folder")
-    parser.add_argument("--out", type=Path, required=True, help="a folder, made if it is not there")
-    parser.add_argument("--checkpoint", type=Path | None, default=None, help="another one of the run than its best")
-    parser.add_argument("--license", type=str | None, default=None, help="of the weights, such as apache-2.0")
+    parser.add_argument("--out", type=Path, required=True, help="folder, created if needed")
+    parser.add_argument(
+        "--checkpoint", type=Path | None, default=None, help="checkpoint of the run; the best one by default"
+    )
+    parser.add_argument("--license", type=str | None, default=None, help="licence of the weights, such as apache-2.0")
     options = parser.parse_args(arguments)
     out = Path(str(options.out))
     if out.is_dir() and not any(out.iterdir()):
@@ -54,12 +56,12 @@ def write_export(
     Args:
         run: the run folder.
         folder: an empty folder.
-        checkpoint: another checkpoint of that run than its best one.
-        licence: of the weights.
-        name: of the model, for its card.
+        checkpoint: checkpoint of that run; by default the best one.
+        licence: licence of the weights.
+        name: name of the model, for its card.
 
     Raises:
-        CorpusError: if the folder is no run of a summarizer, or its checkpoint does not fit.
+        CorpusError: if the folder is not a run of a summarizer, or its checkpoint does not fit.
     """
     path = checkpoint or best_checkpoint(run)
     loaded = load_run(run, path)
@@ -113,13 +115,13 @@ def _without_folders(value: Any) -> Any:
 
 def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> None:
     """Write the models that the data of a run reads: the proposer of MatchSum's candidates, a trained parser."""
-    data, written = config["data"]["init_args"], loaded.config["data"]["init_args"]
-    scorer = written.get("scorer")
+    data, original = config["data"]["init_args"], loaded.config["data"]["init_args"]
+    scorer = original.get("scorer")
     if isinstance(scorer, dict) and (scorer.get("init_args") or {}).get("run"):
         (folder / "scorer").mkdir()
         write_export(Path(scorer["init_args"]["run"]), folder / "scorer")
         data["scorer"]["init_args"]["run"] = f"{IN_FOLDER}/scorer"
-    parser = written.get("parser")
+    parser = original.get("parser")
     if isinstance(parser, str) and Path(parser).exists():
         from experiments.discourse.parsers import load_parser
 

@@ -16,9 +16,9 @@ def push(arguments: list[str]) -> None:
     """`precis push FOLDER NAME/MODEL`: upload what `precis export` wrote to the Hugging Face hub."""
     parser = ArgumentParser(prog="precis push", description=push.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a folder of precis export")
-    parser.add_argument("repo", type=str, help="user or organization, slash, name of the model")
-    parser.add_argument("--private", type=bool, default=False, help="make a new repository private")
-    parser.add_argument("--message", type=str, default="Model exported by Précis", help="of the commit")
+    parser.add_argument("repo", type=str, help="repository: user or organization, slash, name")
+    parser.add_argument("--private", type=bool, default=False, help="create a private repository")
+    parser.add_argument("--message", type=str, default="Model exported by Précis", help="message of the commit")
     options = parser.parse_args(arguments)
     folder = Path(str(options.folder))
     if not (folder / EXPORTED).is_file():

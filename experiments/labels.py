@@ -10,7 +10,7 @@ def short_key(key: str, keys: set[str]) -> str:
     parts = key.split(".")
     for count in range(1, len(parts)):
         end = "." + ".".join(parts[-count:])
-        matches = sum(f".{other}".endswith(end) for other in keys)
+        matches = sum(f".{candidate}".endswith(end) for candidate in keys)
         if matches == 1:
             return end[1:]
     return key

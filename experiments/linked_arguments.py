@@ -20,18 +20,18 @@ def link_arguments(parser: ArgumentParser) -> None:
 
 
 def check_linked(arguments: Sequence[str], config: Namespace) -> None:
-    """Refuse values for the data that the link would silently replace.
+    """Check that no argument of the data is set that a link to the model would silently replace.
 
     Args:
         arguments: arguments of the command line.
         config: parsed config, with `model` and `data`.
 
     Raises:
-        CorpusError: if there is one; the message has the argument or the file.
+        CorpusError: if one is set; the message has the argument or the file.
     """
-    here, there = (config.get(group, {}).get("init_args", {}) for group in ("model", "data"))
+    model_arguments, data_arguments = (config.get(group, {}).get("init_args", {}) for group in ("model", "data"))
     for name, where, remedy in _given_for_data(arguments):
-        if name in here and name in there:
+        if name in model_arguments and name in data_arguments:
             raise CorpusError(f"{where}: the data takes it from the model; {remedy}")
 
 
@@ -51,7 +51,7 @@ def _given_for_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _data_of(path: Path) -> dict[str, Any]:
-    """Arguments of the data in a config file, which was read before."""
+    """Return the arguments of the data in a config file, which can be read."""
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     data = config.get("data")
     return (data.get("init_args") or {}) if isinstance(data, dict) else {}

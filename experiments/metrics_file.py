@@ -71,7 +71,7 @@ class RunCSVLogger(CSVLogger):
             ) from None
 
     def count_rows(self) -> int:
-        """Number of rows on disk, those included that were logged and not written yet."""
+        """Return the number of rows, including those that were logged but not written yet."""
         self.save()
         return self.experiment.rows
 

@@ -26,14 +26,14 @@ def model_card(
     """Return the card as Markdown with a header in YAML.
 
     Args:
-        run: the run folder, from whose records the card is made.
-        name: of the model.
+        run: the run folder, whose records the card summarizes.
+        name: name of the model.
         loaded: the model.
-        config: of the exported model.
+        config: config of the exported model.
         described: plain values of the checkpoint.
-        licence: of the weights; None if nobody has stated one.
-        note: why there is no form for `transformers`, where that needs a reason.
-        folder: of the exported model.
+        licence: licence of the weights; None if not stated.
+        note: reason why the model cannot be loaded by `transformers`; empty if it can.
+        folder: folder of the exported model.
     """
     kind = type(loaded.model)
     header = {"library_name": "precis", "pipeline_tag": "summarization", "tags": ["precis", kind.__name__.lower()]}

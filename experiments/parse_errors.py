@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from datamodules.documents import CorpusError
-from experiments.trust import not_to_be_named
+from experiments.trust import explain_forbidden_name
 from experiments.yaml_files import read_yaml
 
 _HELP = "`precis {command} --help` lists what there is"
@@ -21,43 +21,43 @@ def explain(message: str, command: str) -> str:
     keys = re.findall(r'Parser key "([^"]+)"', message)
     classes = re.findall(r"given class_path '([^']+)'", message)
     where = f"{'.'.join(keys)}: " if keys else ""
-    look = _HELP.format(command=command)
+    help_hint = _HELP.format(command=command)
     if "unhashable type: 'dict'" in message:
         return f"{where}class_path has to be the dotted name of a class"
     if match := re.search(r"Importing '([^']+)' is not allowed", message):
         if find_spec(match[1].partition(".")[0]) is None:
-            return f"{where}there is no class {match[1]}; {_suggest_class(match[1]) or look}"
-        return f"{where}{not_to_be_named(match[1])}"
+            return f"{where}there is no class {match[1]}; {_suggest_class(match[1]) or help_hint}"
+        return f"{where}{explain_forbidden_name(match[1])}"
     if match := re.search(r"Option '([^']+)' is not accepted", message):
-        return f"{where}{_suggest_option(match[1], classes[-1] if classes else '') or _no_option(match[1], look)}"
+        return f"{where}{_suggest_option(match[1], classes[-1] if classes else '') or _no_option(match[1], help_hint)}"
     if match := re.search(r"does not accept option '([^']+)'", message):
         group, _, name = match[1].rpartition(".")
         if not group:
-            return _no_option(name, look)
-        return f"{group}: {_suggest_option(name, group) or _no_option(name, look)}"
+            return _no_option(name, help_hint)
+        return f"{group}: {_suggest_option(name, group) or _no_option(name, help_hint)}"
     if match := re.search(r"has no attribute '([^']+)'|No module named '([^']+)'", message):
         name = classes[-1] if classes else match[1] or match[2]
-        return f"{where}there is no class {name}; {_suggest_class(name) or look}"
+        return f"{where}there is no class {name}; {_suggest_class(name) or help_hint}"
     if match := re.search(r"Expected a dot import path string: (.*)", message):
         remedy = _suggest_class(match[1]) or "give its whole path, such as package.Class"
         return f"{where}no class {match[1]!r} is known; {remedy}"
     expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
-    given = re.search(r"(?:Got|Given) value: (.*)", message)
-    if expected and given:
-        kinds = [expected[0]] if given[0].startswith("Got") else expected
-        quote = "; put it in quotes: YAML reads on and off as true and false" if given[1] in ("True", "False") else ""
-        return f"{where}expected {' or '.join(map(_plain, kinds))}, got {given[1]!r}{quote}"
+    value = re.search(r"(?:Got|Given) value: (.*)", message)
+    if expected and value:
+        kinds = [expected[0]] if value[0].startswith("Got") else expected
+        quote = "; put it in quotes: YAML reads on and off as true and false" if value[1] in ("True", "False") else ""
+        return f"{where}expected {' or '.join(map(_readable_type, kinds))}, got {value[1]!r}{quote}"
     if match := re.search(r"arguments are required: (.*)", message):
         missing = ", ".join(name.removeprefix(f"{command}.") for name in match[1].split(", "))
-        return f"missing: {missing}; {'give --config, or name it; ' if 'model' in missing else ''}{look}"
+        return f"missing: {missing}; {'give --config, or name it; ' if 'model' in missing else ''}{help_hint}"
     if match := re.search(r"unrecognized arguments: (.*)", message):
         group, _, name = match[1].split()[0].partition("=")[0].removeprefix("--").partition(".")
-        return f"no such argument: {match[1]}; {_suggest_option(name, group) or look}"
-    return f"{' '.join(message.split())}; {look}"
+        return f"no such argument: {match[1]}; {_suggest_option(name, group) or help_hint}"
+    return f"{' '.join(message.split())}; {help_hint}"
 
 
-def _no_option(name: str, look: str) -> str:
-    return f"no option {name!r}; {look}"
+def _no_option(name: str, help_hint: str) -> str:
+    return f"no option {name!r}; {help_hint}"
 
 
 def _suggest_class(class_path: str) -> str:
@@ -74,7 +74,7 @@ def _suggest_option(name: str, owner: str) -> str:
     return suggest_option(name, owner)
 
 
-def _plain(kind: str) -> str:
+def _readable_type(kind: str) -> str:
     """Return a type in readable form."""
     kind = re.sub(r"<class '(?:[\w.]*\.)?(\w+)'>", r"\1", kind).replace("NoneType", "null")
     choices = re.search(r"Literal\[(.*)\]", kind)

@@ -1,4 +1,4 @@
-"""Where the predictions of a run stand: a file for each split and source of documents."""
+"""Files with the predictions of a run: one for each split and corpus."""
 
 import hashlib
 import json
@@ -9,12 +9,12 @@ from callbacks.results_path import results_path
 from datamodules.documents import CorpusError
 
 SPLITS = {"test": "test", "validate": "val", "predict": "test"}  # by command
-# `precis predict` has a file of its own: its documents may have no references, and it must not replace what was tested.
+# `precis predict` writes a separate file, because its documents may lack references, and test results must be kept.
 NAMES = {"test": "predictions.jsonl", "val": "predictions.val.jsonl", "predict": "predictions.predict.jsonl"}
 
 
 class MissingPredictions(CorpusError):
-    """A run has no predictions of a split."""
+    """Error: a run has no predictions of a split."""
 
 
 def predictions_path(folder: Path, command: str, source: str | None = None) -> Path:
@@ -29,37 +29,37 @@ def predictions_path(folder: Path, command: str, source: str | None = None) -> P
     return folder / (f"{name.removesuffix('.jsonl')}.{source}.jsonl" if source else name)
 
 
-def source_name(own: dict[str, Any], corpus: dict[str, Any]) -> str | None:
+def source_name(run_corpus: dict[str, Any], corpus: dict[str, Any]) -> str | None:
     """Return a name for a corpus that is not the run's own; None for its own.
 
     Args:
-        own: the corpus in the run's config.yaml; arguments that it lacks, as one of an earlier version does, are not
-            compared.
+        run_corpus: the corpus in the run's config.yaml; arguments that it lacks, as in configs of earlier versions,
+            are not compared.
         corpus: the corpus of this command.
     """
-    if _agrees(own, corpus):
+    if _agrees(run_corpus, corpus):
         return None
     digest = hashlib.sha256(json.dumps(corpus, sort_keys=True, default=str).encode()).hexdigest()[:8]
     return f"{corpus.get('class_path', 'corpus').rpartition('.')[2].lower()}-{digest}"
 
 
-def _agrees(own: Any, other: Any) -> bool:
-    if isinstance(own, dict) and isinstance(other, dict):
-        return all(_agrees(value, other.get(key)) for key, value in own.items())
-    return own == other
+def _agrees(recorded: Any, value: Any) -> bool:
+    if isinstance(recorded, dict) and isinstance(value, dict):
+        return all(_agrees(part, value.get(key)) for key, part in recorded.items())
+    return recorded == value
 
 
 def find_predictions(folder: Path, split: str = "test") -> Path:
     """Return the file with a run's predictions of a split (`test`, `val` or `predict`).
 
-    Those of the test split may also be what `precis predict` wrote. Earlier versions of the suite wrote every split to
-    predictions.jsonl, which is taken if nothing says that it is another split.
+    For the test split, the file of `precis predict` is also accepted. Earlier versions of the suite wrote all splits to
+    predictions.jsonl, which is read unless another split is recorded for it.
 
     Raises:
         MissingPredictions: if there is none.
     """
-    others = {"test": ("test", "predict"), "val": ("val", "test"), "predict": ("predict",)}[split]
-    for name in others:
+    sources = {"test": ("test", "predict"), "val": ("val", "test"), "predict": ("predict",)}[split]
+    for name in sources:
         path = folder / NAMES[name]
         if path.is_file() and recorded_split(path) in (None, SPLITS.get(split, split)):
             return path
@@ -68,7 +68,7 @@ def find_predictions(folder: Path, split: str = "test") -> Path:
 
 
 def recorded_split(predictions: Path) -> str | None:
-    """Return the split that a file of predictions is of; None where that is not recorded.
+    """Return the split of a file of predictions; None if not recorded.
 
     Raises:
         CorpusError: if the record is broken.
@@ -80,15 +80,15 @@ def recorded_split(predictions: Path) -> str | None:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file of predictions; a line feed ends a record, and no other separator.
+    """Return the records of a file of predictions, which are separated by line feeds only.
 
     Raises:
-        CorpusError: for a file that is not UTF-8, a line that is no record, an id that occurs twice, or no line at all.
+        CorpusError: if the file is not UTF-8 or has no records, a line is not a record, or an id occurs twice.
     """
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{path}: not UTF-8 (byte {error.start}); write it anew with `precis test`") from None
+        raise CorpusError(f"{path}: not UTF-8 (byte {error.start}); write it again with `precis test`") from None
     rows: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -96,11 +96,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         try:
             row = json.loads(line)
             name, _ = row["id"], (list(row["summary"]), list(row["references"]), dict(row.get("scores", {})))
-            known = name in rows
+            is_duplicate = name in rows
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise CorpusError(f"{path}:{number}: no record with id, summary and references; write it anew") from None
-        if known:
-            raise CorpusError(f"{path}:{number}: id {name!r} is there twice; write the file anew with `precis test`")
+            raise CorpusError(f"{path}:{number}: no record with id, summary and references; write it again") from None
+        if is_duplicate:
+            raise CorpusError(f"{path}:{number}: id {name!r} occurs twice; write the file again with `precis test`")
         rows[name] = row
     if not rows:
         raise CorpusError(f"{path}: no prediction in it; run `precis test` again")
@@ -111,13 +111,13 @@ def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file of a run folder.
 
     Raises:
-        CorpusError: naming the file, if there is none in it.
+        CorpusError: if the file has no JSON object; the message has its name.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         reason = " ".join(str(error).split())
-        raise CorpusError(f"{path}: cannot be read ({reason}); restore it, or remove it and make it anew") from None
+        raise CorpusError(f"{path}: cannot be read ({reason}); restore it, or remove it and make it again") from None
     if not isinstance(content, dict):
-        raise CorpusError(f"{path}: holds no JSON object; restore it, or remove it and make it anew")
+        raise CorpusError(f"{path}: not a JSON object; restore it, or remove it and make it again")
     return content

@@ -13,10 +13,10 @@ AFTER = 3  # requeues in a row without a new checkpoint, after which a job would
 
 def job_id(environment: dict[str, str] | None = None) -> str | None:
     """Return the id of the SLURM job of this process, 12 or 12_3; None without SLURM."""
-    given = os.environ if environment is None else environment
-    if array := given.get("SLURM_ARRAY_JOB_ID"):
-        return f"{array}_{given['SLURM_ARRAY_TASK_ID']}"
-    return given.get("SLURM_JOB_ID")
+    variables = os.environ if environment is None else environment
+    if array := variables.get("SLURM_ARRAY_JOB_ID"):
+        return f"{array}_{variables['SLURM_ARRAY_TASK_ID']}"
+    return variables.get("SLURM_JOB_ID")
 
 
 def state_of_job(job: str) -> str:
@@ -51,23 +51,23 @@ def requeue(run: Path) -> bool:
             flush=True,
         )
         return False
-    asked = _ask("scontrol", "requeue", job)
-    done = asked.returncode == 0
-    said = "is back in the queue" if done else f"could not be put back into the queue: {asked.stderr.strip()}"
-    print(f"job {job} {said}", flush=True)
-    return done
+    answer = _ask("scontrol", "requeue", job)
+    accepted = answer.returncode == 0
+    outcome = "is back in the queue" if accepted else f"could not be put back into the queue: {answer.stderr.strip()}"
+    print(f"job {job} {outcome}", flush=True)
+    return accepted
 
 
 def _count(run: Path) -> int:
-    """Requeues before this one since the last checkpoint was written; counts this one."""
+    """Count this requeue, and return the number of earlier ones since the last checkpoint was written."""
     path, last = Path(run) / "requeued.json", Path(run) / "checkpoints" / "last.ckpt"
     counts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"requeued": 0, "without_progress": 0}
-    written = last.stat().st_mtime_ns if last.is_file() else 0
-    same = counts.get("checkpoint") == written
+    saved_at = last.stat().st_mtime_ns if last.is_file() else 0
+    no_progress = counts.get("checkpoint") == saved_at
     counts = {
         "requeued": counts["requeued"] + 1,
-        "without_progress": counts["without_progress"] + 1 if same else 0,
-        "checkpoint": written,
+        "without_progress": counts["without_progress"] + 1 if no_progress else 0,
+        "checkpoint": saved_at,
     }
     atomic_write(path, json.dumps(counts) + "\n")
     return counts["without_progress"]

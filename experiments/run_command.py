@@ -22,7 +22,7 @@ from experiments.trust import FLAG, VARIABLE, import_policy, with_absolute_files
 
 
 def _quiet() -> None:
-    """Leaves out what says nothing of the run: advice, deprecations inside libraries, bars that nobody watches."""
+    """Disable irrelevant output: advice, deprecation warnings inside libraries, progress bars outside terminals."""
     for text in (
         "does not have many workers",
         "The `srun` command",
@@ -32,13 +32,13 @@ def _quiet() -> None:
     ):
         warnings.filterwarnings("ignore", f".*{text}")
     warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"
-    logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_says_something)
+    logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_relevant)
     os.environ.setdefault("WANDB_SILENT", "true")
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")  # read when `datasets` is imported
 
 
-def _says_something(record: logging.LogRecord) -> bool:
+def _is_relevant(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith(("💡", "TPU available"))
 
 
@@ -46,10 +46,10 @@ def run(arguments: list[str]) -> None:
     """Run a command of the command table; errors are raised."""
     with suppress(OSError):  # a folder that was deleted meanwhile
         sys.path.append(os.getcwd())  # finds `--trainer.callbacks+=my_code.Hello`; installed code comes first
-    command, *rest = arguments
-    if "--help" in rest or "-h" in rest:
+    command, *options = arguments
+    if "--help" in options or "-h" in options:
         print(f"example: {COMMANDS[command].example}\n", flush=True)
-    load_command(command)(rest)
+    load_command(command)(options)
 
 
 def run_command(arguments: list[str]) -> int:

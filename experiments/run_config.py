@@ -12,10 +12,10 @@ IN_FOLDER = "{run}"  # in the config of an exported model: the folder itself
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """config.yaml of a run folder, or of a folder that `precis export` wrote, where `{run}` stands for the folder.
+    """Return config.yaml of a run folder, or of an exported model, in which `{run}` is replaced by the folder.
 
     Raises:
-        CorpusError: if there is none, or it holds no config.
+        CorpusError: if the file does not exist, or is not a config.
     """
     path = Path(run) / "config.yaml"
     if not path.is_file():

@@ -1,20 +1,20 @@
-"""The run folder: what a run leaves, and how it is read back.
+"""The run folder: its contents, and how a run is loaded from it.
 
     config.yaml          every argument, defaults included
     environment.json     versions, git commit, command, device, corpus digests
     metrics.csv          every logged value
-    checkpoints/         best.ckpt, last.ckpt, and previous.ckpt: the last one before that
+    checkpoints/         best.ckpt, last.ckpt, and previous.ckpt (the one before last.ckpt)
     text/                the vocabulary or tokenizer
-    truncation.csv       how many documents, tokens, sentences, paragraphs and targets each limit cuts off, by split; of
-                         another corpus than the run's own in a file with its name
-    predictions.jsonl    of `precis test`; predictions.val.jsonl of `validate`, predictions.predict.jsonl of `predict`,
-                         with the corpus in the name where it is not the run's own; predictions.signatures.json says
-                         how they were scored, predictions.checkpoint.json with which weights: step, and state of all
-                         that is scheduled
-    results.json         mean scores of `precis test`, with split, corpus and command; results.val.json of `validate`
+    truncation.csv       numbers of documents, tokens, sentences, paragraphs and targets that each limit truncates, by
+                         split; for a corpus other than the run's own, in a file with the name of the corpus
+    predictions.jsonl    predictions of `precis test`; predictions.val.jsonl for `validate`, predictions.predict.jsonl
+                         for `predict`, with the name of the corpus if it is not the run's own;
+                         predictions.signatures.json records how they were scored, predictions.checkpoint.json the
+                         weights: step, and state of all schedules
+    results.json         mean scores of `precis test`, with split, corpus and command; results.val.json for `validate`
     previews/            heat maps
     wandb/               the offline (or online) W&B run
-    .fit.lock            held by the process that trains the run
+    .fit.lock            lock of the process that trains the run
 """
 
 import json
@@ -43,7 +43,7 @@ from experiments.checkpoint_files import adapt_best_models
 from experiments.discourse.parsers import provide_parsers
 from experiments.linked_arguments import link_arguments
 from experiments.run_config import read_config
-from experiments.trust import check_named, import_policy
+from experiments.trust import check_permitted_names, import_policy
 from experiments.value_checks import REFUSALS, explain_refusal
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.summarizer import Summarizer
@@ -60,11 +60,11 @@ class Run(NamedTuple):
 
 
 def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]:
-    """Model and data of a config, as `precis fit` makes them.
+    """Build the model and data of a config as `precis fit` does.
 
     Raises:
-        ArgumentError: if there are no such classes or arguments.
-        CorpusError: if the config names what no config may name, or a value is refused.
+        ArgumentError: if a class or an argument does not exist.
+        CorpusError: if the config names a class that configs may not name, or a value is refused.
     """
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(LightningModule, "model")
@@ -72,7 +72,7 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
     link_arguments(parser)
     with import_policy():
         parsed = parser.parse_object({key: config[key] for key in ("model", "data")})
-        check_named(parsed)
+        check_permitted_names(parsed)
         try:
             built = parser.instantiate_classes(parsed)
         except CorpusError:
@@ -84,16 +84,16 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
 
 
 def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = None, **changes: Any) -> Run:
-    """Rebuilds a run from its folder: the model with its weights, the data with its own text.
+    """Load a run from its folder: the model with its weights, and its data with the run's tokenizer.
 
     Args:
         run: the run folder.
-        checkpoint: another checkpoint of that run than the best one.
+        checkpoint: a checkpoint of that run; the best one by default.
         corpus: documents to read instead of the run's own, through the same features.
         changes: arguments of the DataModule to change.
 
     Raises:
-        CorpusError: if the folder lacks something, or the checkpoint does not fit.
+        CorpusError: if a file of the run is missing, or the checkpoint does not fit the model.
     """
     config = read_config(run)
     if not (Path(run) / "text").is_dir():
@@ -119,7 +119,7 @@ def run_documents(run: Path, split: str) -> Dataset:
     """Return the documents of a run's corpus, without its model: `id`, `parts` and `references` in each row.
 
     Raises:
-        CorpusError: if the folder is no run of a summarizer, or the corpus is not there any more.
+        CorpusError: if the folder is not a run of a summarizer, or its corpus no longer exists.
         ArgumentError: if its config does not fit this version.
     """
     config = read_config(run)
@@ -131,19 +131,19 @@ def run_documents(run: Path, split: str) -> Dataset:
 
 
 def _git(*arguments: str) -> str | None:
-    """Return what git says of the suite's own repository; None where it is installed without one."""
+    """Return the output of a git command in the suite's repository; None if it is installed without one."""
     root = Path(__file__).parents[1]
     if not (root / ".git").exists():
         return None
     try:
-        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=10, check=True)
+        process = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
-    """What the run was made with: versions, git commit, command, machine, corpus digests."""
+    """Return the environment of a run: versions, git commit, command, machine, corpus digests."""
     versions = {}
     for package in PACKAGES:
         try:
@@ -170,7 +170,7 @@ def environment(data: LightningDataModule | None = None) -> dict[str, Any]:
 
 
 def check_not_removed(run: Path) -> None:
-    """Refuse to write to a run folder that is no longer there: what is trained further would lack config and text.
+    """Check that the run folder still exists; checkpoints in a new one would lack config and tokenizer.
 
     Raises:
         CorpusError: if the folder was removed, or its config.yaml.
@@ -180,7 +180,7 @@ def check_not_removed(run: Path) -> None:
 
 
 class RunRecord(Callback):
-    """Writes config.yaml, environment.json and text/ when training starts; ends a run whose folder is removed.
+    """Write config.yaml, environment.json and text/ when training starts, and end a run whose folder is removed.
 
     Args:
         run: the run folder.
@@ -200,16 +200,16 @@ class RunRecord(Callback):
 
     def _write(self, trainer: Trainer) -> None:
         atomic_write(self.run / "config.yaml", self.config)
-        resumed = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # with the text that is there
+        resumed = trainer.ckpt_path is not None and (self.run / "text").is_dir()  # its tokenizer is kept
         if isinstance(trainer.datamodule, SummarizationData) and not resumed:
             self._save_tokenizer(trainer.datamodule)
         seed = os.environ.get("PL_GLOBAL_SEED")
         record = environment(trainer.datamodule) | {"seed": int(seed) if seed else None}
-        record["data_seed"] = getattr(trainer.datamodule, "seed", None)  # of the order of documents
+        record["data_seed"] = getattr(trainer.datamodule, "seed", None)  # seed of the order of documents
         atomic_write(self.run / "environment.json", json.dumps(record, indent=1) + "\n")
 
     def _save_tokenizer(self, data: SummarizationData) -> None:
-        """Writes text/, whole or not at all: a run without it cannot be resumed."""
+        """Write text/ atomically, because a run with an incomplete one could not be resumed."""
         folder, partial = self.run / "text", self.run / ".text.part"
         shutil.rmtree(partial, ignore_errors=True)
         data.save_tokenizer(partial)
@@ -220,7 +220,7 @@ class RunRecord(Callback):
         self._check(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check(trainer)  # before `Previews` makes a folder in it
+        self._check(trainer)  # before `Previews` creates a folder in it
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._check(trainer)
@@ -234,18 +234,18 @@ class RunRecord(Callback):
 
 
 class TruncationTable(Callback):
-    """Writes truncation.csv, a row for each split and limit; rows of splits that this command does not read stay.
+    """Write truncation.csv, a row for each split and limit; rows of splits that this command does not read are kept.
 
     Args:
         run: the run folder.
-        source: name of another corpus than the run's own, whose rows go to a file of their own.
+        source: name of the corpus if it is not the run's own; its rows are written to a separate file.
     """
 
     def __init__(self, run: Path, source: str | None = None) -> None:
         self.path = Path(run) / (f"truncation.{source}.csv" if source else "truncation.csv")
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Called after the DataModule's own `setup`."""
+        """Write the table, after `setup` of the DataModule."""
         data = trainer.datamodule
         if not trainer.is_global_zero or not isinstance(data, SummarizationData) or not data.truncation:
             return

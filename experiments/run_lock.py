@@ -14,9 +14,9 @@ REQUEUED = 120.0  # seconds that a job of SLURM waits: a file server may keep th
 
 
 def lock_run(run: Path) -> FileLock | None:
-    """Lock an existing run folder for training; the lock is freed when this process ends, however it ends.
+    """Lock an existing run folder for training; the lock is released when this process ends for any reason.
 
-    The file also names the process that holds, or last held, the lock.
+    The lock file also has the id of the current or last owner.
 
     Returns:
         The lock; None, with a warning, if the file system has no locks.

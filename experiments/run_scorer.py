@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from datamodules.batch import alike, pools
+from datamodules.batch import groups_by_length, pools
 from datamodules.documents import CorpusError, Document
 from experiments.run_folder import Run, load_run
 from lightning_modules.checkpoints import best_checkpoint
@@ -53,10 +53,10 @@ class RunScorer:
 
     def _pool_scores(self, run: Run, documents: list[Document]) -> list[list[float]]:
         """Return scores of documents, batched by length."""
-        # without references: nothing but the text is to be encoded
+        # without references, since only the text is encoded
         rows = [run.data.encode(Document(d.id, d.parts)) | {"id": d.id, "references": []} for d in documents]
         scores = [[0.0] * len(document.sentences) for document in documents]
-        for group in alike([row["length"] for row in rows], self.batch_tokens):
+        for group in groups_by_length([row["length"] for row in rows], self.batch_tokens):
             batch = run.data.collate([rows[index] for index in group]).to(run.model.device)
             for index, values, usable in zip(group, run.model.sentence_scores(batch), batch.candidates.tolist()):
                 for sentence, value in enumerate(values):

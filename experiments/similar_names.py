@@ -1,6 +1,6 @@
 """Suggestions for misspelt classes and options.
 
-This module imports torch, Lightning and the suite's packages; `parse_errors` imports it once a name is to be explained.
+This module imports torch, Lightning and the suite's packages, so `parse_errors` only imports it when it needs one.
 """
 
 import difflib

@@ -13,10 +13,10 @@ from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 
 
 def source_checkpoint(config: Namespace) -> Path:
-    """Return the checkpoint of `--start_from`; the data gets the tokenizer of its run where none is named.
+    """Return the checkpoint of `--start_from`, and let the data use the tokenizer of that run unless another is set.
 
     Raises:
-        CorpusError: if it is not there, and the run does not go on from a checkpoint of its own.
+        CorpusError: if it does not exist, unless the run is resumed from its own checkpoint.
     """
     place = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
     named = place.suffix == ".ckpt"
@@ -33,23 +33,23 @@ def source_checkpoint(config: Namespace) -> Path:
 
 
 def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
-    """End the command with status 0 if `EarlyStopping` ended the run: training on takes `--resume true`."""
+    """End the command with status 0 if `EarlyStopping` ended the run, which only `--resume true` continues."""
     state = read_checkpoint(checkpoint, verify=False)
     if reason := state.get(ENDED_EARLY):
         rank_zero_info(
             f"{folder}: EarlyStopping ended this run after step {state['global_step']:,} ({reason}); there is "
-            f"nothing to do. To train on all the same: precis fit --run {folder} --resume true"
+            f"nothing to do. To continue training anyway: precis fit --run {folder} --resume true"
         )
         raise SystemExit(0)
 
 
 def check_same_model(run: Path, class_path: str) -> None:
-    """Check that a run is of the model whose weights are to be started from it.
+    """Check that a run, from whose weights training is to start, has a model of the same class.
 
     Raises:
-        CorpusError: if it is of another one.
+        CorpusError: if its model has another class.
     """
-    there = (read_config(run).get("model") or {}).get("class_path", "")
-    name, other = (path.rpartition(".")[2] for path in (class_path, there))
-    if other and other != name:
-        raise CorpusError(f"--start_from {run}: a run of {other}, and this is {name}; give a run of {name}")
+    trained_class = (read_config(run).get("model") or {}).get("class_path", "")
+    name, trained_name = (path.rpartition(".")[2] for path in (class_path, trained_class))
+    if trained_name and trained_name != name:
+        raise CorpusError(f"--start_from {run}: a run of {trained_name}, and this is {name}; give a run of {name}")

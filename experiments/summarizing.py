@@ -23,13 +23,13 @@ def summarize_all(model: Summarizer, data: SummarizationData, attention: bool = 
     Args:
         model: the trained model.
         data: its DataModule.
-        attention: of an extractive model, set `attention` between the sentences of each document.
+        attention: whether to set `attention`, between the sentences of each document; for extractive models.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
     loader = data.test_dataloader()
-    many = len(loader) > 1 and sys.stderr.isatty()
-    for batch in track(loader, "summarizing", console=Console(stderr=True)) if many else loader:
+    show_progress = len(loader) > 1 and sys.stderr.isatty()
+    for batch in track(loader, "summarizing", console=Console(stderr=True)) if show_progress else loader:
         batch = batch.to(device)
         summaries = model.summarize(batch)
         for summary, weights in zip(summaries, model.sentence_attention(batch) if attention else ()):
@@ -39,7 +39,7 @@ def summarize_all(model: Summarizer, data: SummarizationData, attention: bool = 
 
 @contextmanager
 def changed_options(model: Summarizer, changes: Mapping[str, Any]) -> Iterator[None]:
-    """Change options of decoding, or of an extractive model's selection, for the time of a context.
+    """Change options of decoding, or of the selection of an extractive model, within a context.
 
     Raises:
         CorpusError: if the model has no such option, or the value is refused.
@@ -52,8 +52,8 @@ def changed_options(model: Summarizer, changes: Mapping[str, Any]) -> Iterator[N
     names = [] if isinstance(model, MatchSum) else [field.name for field in fields(before)]
     for name in changes:
         if name not in names:
-            there = f"it has {', '.join(names)}" if names else "it has none"
-            raise CorpusError(f"{type(model).__name__} has no option {name!r} of summaries; {there}")
+            available = f"it has {', '.join(names)}" if names else "it has none"
+            raise CorpusError(f"{type(model).__name__} has no option {name!r} of summaries; {available}")
     try:
         setattr(model, attribute, replace(before, **changes))
     except (TypeError, ValueError) as error:
@@ -66,7 +66,7 @@ def changed_options(model: Summarizer, changes: Mapping[str, Any]) -> Iterator[N
 
 @contextmanager
 def quiet_progress() -> Iterator[None]:
-    """Hide the progress bars of `datasets` for the time of a context."""
+    """Hide the progress bars of `datasets` within a context."""
     hidden_before = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:

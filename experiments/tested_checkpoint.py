@@ -39,5 +39,5 @@ def print_checkpoint(described: dict[str, Any]) -> None:
     if pending:
         rank_zero_warn(
             f"{described['checkpoint']} was saved before {', '.join(pending)} was fully on: its scores are not those "
-            "of what the run's config.yaml describes"
+            "of the model that config.yaml describes"
         )

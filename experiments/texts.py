@@ -38,17 +38,17 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
     Raises:
         CorpusError: if one is missing, not text, or blank.
     """
-    texts = _read(inputs)
+    texts = _read_texts(inputs)
     return texts if empty else _with_words(texts)
 
 
-def _read(inputs: list[str]) -> list[tuple[str, str]]:
+def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
     if not inputs:
         try:
             return [("standard input", sys.stdin.buffer.read().decode("utf-8"))]
         except UnicodeDecodeError as error:
             raise CorpusError(f"standard input: not UTF-8 text (byte {error.start}); convert it") from None
-    alone = len(inputs) == 1
+    single_input = len(inputs) == 1
     texts = []
     for name in inputs:
         path = Path(name)
@@ -56,24 +56,24 @@ def _read(inputs: list[str]) -> list[tuple[str, str]]:
             files = sorted(path.glob("*.txt"))
             if not files:
                 raise CorpusError(f"{path}: no .txt file in this folder")
-            texts += [(file.name if alone else str(file), read_text(file)) for file in files]
+            texts += [(file.name if single_input else str(file), read_text(file)) for file in files]
         elif path.is_file():
             if is_records(path):
                 raise CorpusError(
                     f"{path}: holds records, not a text; `precis summarize` takes one such file, by itself, and other "
                     "commands a text"
                 )
-            texts.append((path.name if alone else str(path), read_text(path)))
+            texts.append((path.name if single_input else str(path), read_text(path)))
         else:
             raise CorpusError(f"{path}: no such file or folder")
     return texts
 
 
 def _with_words(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The same texts.
+    """Check that texts are not blank, and return them.
 
     Raises:
-        CorpusError: if one of them is empty.
+        CorpusError: if one of them is blank.
     """
     for name, text in texts:
         if not text.strip():

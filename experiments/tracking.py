@@ -1,4 +1,4 @@
-"""Weights & Biases: what a run says of itself there. Offline unless somebody is logged in."""
+"""Tracking of runs with Weights & Biases, offline unless the user is logged in."""
 
 import json
 import os
@@ -17,16 +17,19 @@ from experiments.prediction_files import read_rows
 from experiments.wandb_login import logged_in
 from lightning_modules.checkpoints import best_checkpoint
 
-LONGEST_TAG = 64  # what W&B takes
-DATA = "WANDB_DATA_DIR"
-THEIRS = os.environ.get(DATA)  # what the user has set
-ROWS = 1000  # of the table of predictions
-BEST_SCORES = "best_scores"  # of a checkpoint: the validation scores of the best one
+MAX_TAG_LENGTH = 64  # limit of W&B
+DATA_DIR_VARIABLE = "WANDB_DATA_DIR"
+USER_DATA_DIR = os.environ.get(DATA_DIR_VARIABLE)
+MAX_TABLE_ROWS = 1000  # in the table of predictions
+BEST_SCORES = "best_scores"  # key in checkpoints with the validation scores of the best one
 
 
 def run_id(folder: Path) -> str | None:
-    """The run's id at W&B: drawn once and kept in the run folder, so that each start of the run, and each command on
-    it, is the same W&B run. Only rank 0 has one."""
+    """Return the id of a run at W&B, on rank 0 only.
+
+    It is drawn once and stored in the run folder, so that all starts of the run and all commands on it are logged to
+    one W&B run.
+    """
     if rank_zero_only.rank != 0:
         return None
     path = Path(folder) / "wandb" / "run_id"
@@ -36,8 +39,8 @@ def run_id(folder: Path) -> str | None:
     return path.read_text(encoding="utf-8").strip()
 
 
-def sweep_of(folder: Path) -> tuple[str, str]:
-    """The sweep that a run is a point of, and what that says of it, without the seed; empty for a run of no sweep."""
+def sweep_and_label(folder: Path) -> tuple[str, str]:
+    """Return the name of the sweep of a run, and the label of its point without the seed; empty outside sweeps."""
     path = Path(folder).parent / "points.json"
     if not path.is_file():
         return "", ""
@@ -47,32 +50,32 @@ def sweep_of(folder: Path) -> tuple[str, str]:
     return described["sweep"], " ".join(word for word in words if not word.startswith("seed="))
 
 
-def place(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """Where W&B shows a run: its group (the sweep), its job type (the ablation) and its tags (paper, ablation, seed).
+def grouping(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """Return group (the sweep), job type (the ablation) and tags (paper, ablation, seed) of a run at W&B.
 
     Args:
         folder: the run folder.
-        config: of the run.
+        config: config of the run.
     """
     paper = str(config["model"]["class_path"]).rsplit(".", 1)[-1]
-    group, label = sweep_of(folder)
+    group, label = sweep_and_label(folder)
     tags = [paper, label, f"seed={config.get('seed_everything')}"]
     job_type = label or paper
-    return {"group": group or None, "job_type": job_type, "tags": [tag[:LONGEST_TAG] for tag in tags if tag]}
+    return {"group": group or None, "job_type": job_type, "tags": [tag[:MAX_TAG_LENGTH] for tag in tags if tag]}
 
 
 def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) -> WandbLogger:
-    """The logger of a run.
+    """Return the W&B logger of a run.
 
     Args:
         folder: the run folder.
         mode: auto, online or offline.
-        project: at W&B.
-        config: of the run.
+        project: name of the W&B project.
+        config: config of the run.
     """
     online = mode == "online" or (mode == "auto" and logged_in())
-    # files of artifacts wait for `precis sync` in the run folder, not in somebody's home
-    os.environ[DATA] = THEIRS or str(Path(folder).resolve() / "wandb" / "data")
+    # Files of artifacts wait for `precis sync` in the run folder, not in the user's home.
+    os.environ[DATA_DIR_VARIABLE] = USER_DATA_DIR or str(Path(folder).resolve() / "wandb" / "data")
     logger = WandbLogger(
         project=project,
         name=Path(folder).resolve().name,
@@ -80,28 +83,28 @@ def wandb_logger(folder: Path, mode: str, project: str, config: dict[str, Any]) 
         save_dir=str(folder),
         offline=not online,
         resume="allow" if online else None,
-        **place(folder, config),
+        **grouping(folder, config),
     )
     vars(logger).get("_wandb_init", {}).pop("anonymous", None)  # wandb warns of it even where it is not set
     return logger
 
 
 class WandbRecord(Callback):
-    """What a dashboard shows beside the logged values: config, environment, ROUGE's signature, the model and the
-    predictions as artifacts, and a table of predictions. Nothing where no logger is W&B's.
+    """Log to W&B more than the values: config, environment, signatures of ROUGE, model, and predictions.
 
-    The summary of the run holds the validation scores of the best checkpoint (`val/...`) and its step (`best_step`);
-    those of the last validation where none was selected.
+    Model and predictions are artifacts; the first predictions are also a table. The summary of the run has the
+    validation scores of the best checkpoint (`val/...`) and its step (`best_step`), or those of the last validation if
+    none was selected. Without a logger of W&B, the callback does nothing.
 
     Args:
         run: the run folder.
-        config: of the run.
-        models: whether the best model becomes an artifact; it is not copied before it is uploaded.
+        config: config of the run.
+        models: whether to upload the best model as an artifact; it is not copied before the upload.
     """
 
     def __init__(self, run: Path, config: dict[str, Any], models: bool = True) -> None:
         self.run, self.config, self.models = Path(run), config, models
-        self._best_scores: dict[str, Any] = {}  # of the best checkpoint: what it was selected by, and what is shown
+        self._best_scores: dict[str, Any] = {}  # of the best checkpoint: its monitored score, and the summary
 
     def _runs(self, trainer: Trainer) -> list[Any]:
         if not trainer.is_global_zero:
@@ -114,11 +117,11 @@ class WandbRecord(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for run in self._runs(trainer):
-            environment = self.run / "environment.json"  # of `RunRecord`, which comes first
-            known = json.loads(environment.read_text(encoding="utf-8")) if environment.is_file() else {}
+            environment = self.run / "environment.json"  # written by `RunRecord`, an earlier callback
+            recorded = json.loads(environment.read_text(encoding="utf-8")) if environment.is_file() else {}
             run.config.update(self.config, allow_val_change=True)
             run.config.update(
-                {"environment": known, "signatures": self._signatures(pl_module), "run_folder": str(self.run)},
+                {"environment": recorded, "signatures": self._signatures(pl_module), "run_folder": str(self.run)},
                 allow_val_change=True,
             )
 
@@ -155,8 +158,9 @@ class WandbRecord(Callback):
         for run in self._runs(trainer):
             if not predictions.is_file():
                 continue
-            run.summary.update({f"signature/{name}": said for name, said in self._signatures(pl_module).items()})
-            run.log({"predictions": table_of(predictions)})
+            signatures = self._signatures(pl_module)
+            run.summary.update({f"signature/{name}": signature for name, signature in signatures.items()})
+            run.log({"predictions": prediction_table(predictions)})
             artifact = wandb.Artifact(f"predictions-{run.id}", type="predictions")
             for path in (predictions, predictions.with_suffix(".signatures.json")):
                 artifact.add_file(str(path))
@@ -169,9 +173,9 @@ def _best_score(trainer: Trainer) -> float | None:
     return next((float(score) for score in scores if score is not None), None)
 
 
-def table_of(predictions: Path) -> wandb.Table:
-    """The first documents of a file of predictions: id, reference, summary, and a column a score."""
-    rows = read_rows(predictions)[:ROWS]
+def prediction_table(predictions: Path) -> wandb.Table:
+    """Return a table of the first predictions of a file: id, reference, summary, and a column for each score."""
+    rows = read_rows(predictions)[:MAX_TABLE_ROWS]
     names = list(dict.fromkeys(name for row in rows for name in row["scores"]))
     table = wandb.Table(columns=["id", "reference", "summary", *names])
     for row in rows:

@@ -50,13 +50,19 @@ from experiments.run_lock import lock_run
 from experiments.starting_point import end_if_stopped_early, source_checkpoint
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
-from experiments.trust import FLAG, check_checkpoint, check_named, needs_trust
-from experiments.value_checks import REFUSALS, check_ranges, explain_refusal, explain_trainer_refusal, whole_batches
+from experiments.trust import FLAG, check_checkpoint, check_permitted_names, needs_trust
+from experiments.value_checks import (
+    REFUSALS,
+    check_ranges,
+    convert_batch_counts,
+    explain_refusal,
+    explain_trainer_refusal,
+)
 from lightning_modules.summarizer import Summarizer
 
 
 class PrecisCLI(LightningCLI):
-    """LightningCLI with a run folder, which is locked while a model is trained in it."""
+    """LightningCLI with a run folder, which is locked during training."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.lock: FileLock | None = None
@@ -67,42 +73,43 @@ class PrecisCLI(LightningCLI):
                 self.lock.release()
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds what is said of the run as a whole."""
-        parser.add_argument(
-            "--run_dir", type=Path | None, default=None, help="the run folder; runs/MODEL/TIME if not given"
-        )
+        """Add the options of the run: folder, resuming, starting point, tracking, previews, checkpoints."""
+        # Start and output of a run
+        parser.add_argument("--run_dir", type=Path | None, default=None, help="run folder; runs/MODEL/TIME by default")
         parser.add_argument(
             "--resume",
             type=bool | Literal["auto"],
             default=False,
-            help="go on from the run folder's last checkpoint; auto: where there is one, unless EarlyStopping ended "
-            "the run",
+            help="continue from the last checkpoint of the run folder; auto: if there is one and EarlyStopping has not "
+            "ended the run",
         )
         parser.add_argument(
             "--start_from",
             type=str | None,
             default=None,
-            help="run folder or checkpoint of the same model whose weights (and text) training starts from; {seed} in "
-            "it stands for this run's seed",
+            help="run folder or checkpoint of the same model, from whose weights (and tokenizer) training starts; "
+            "{seed} is replaced by the seed of this run",
         )
         parser.add_argument(
             "--out",
             type=Path | None,
             default=None,
-            help="of validate, test and predict: another .jsonl file for the predictions than the run folder's",
+            help="for validate, test and predict: .jsonl file for the predictions; by default in the run folder",
         )
         parser.add_argument(
-            "--save_every", type=int, default=0, help="steps between checkpoints beside those after validations"
+            "--save_every", type=int, default=0, help="steps between checkpoints, besides those after validations"
         )
+        # Tracking
         parser.add_argument(
             "--wandb",
             type=Literal["auto", "online", "offline", "off"],
             default="auto",
-            help="Weights & Biases; auto is online where there is a key, offline elsewhere",
+            help="Weights & Biases; auto is online if you are logged in, offline otherwise",
         )
-        parser.add_argument("--wandb_project", type=str, default="precis", help="its project")
+        parser.add_argument("--wandb_project", type=str, default="precis", help="project at Weights & Biases")
         parser.add_argument("--wandb_models", type=bool, default=True, help="upload the best model as an artifact")
-        parser.add_argument("--previews", type=int, default=5, help="documents shown after each validation; 0 for none")
+        parser.add_argument("--previews", type=int, default=5, help="number of documents shown after each validation")
+        # Selection of the best checkpoint by ROUGE-1; `before_instantiate_classes` takes the loss without summaries
         parser.add_lightning_class_args(BestCheckpoint, "checkpoint")
         parser.set_defaults(
             {
@@ -118,20 +125,21 @@ class PrecisCLI(LightningCLI):
 
     @staticmethod
     def configure_optimizers(lightning_module: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
-        """An optimizer of the command line; its schedule moves with every step."""
+        """Return an optimizer of the command line; its schedule advances after every step."""
         if lr_scheduler is None:
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": lr_scheduler, "interval": "step"}}
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Parses, and looks at the checkpoint that is named, before LightningCLI does.
+        """Parse the arguments, and check values and checkpoint before LightningCLI uses them.
 
         Raises:
-            CorpusError: if it is broken, a value is out of range, or the data is given what it takes from the model.
+            CorpusError: if the checkpoint is damaged, a value is out of range, or an argument of the data is set that
+                is linked to the model.
         """
         super().parse_arguments(parser, args)
         config = self.config[self.config.subcommand]
-        whole_batches(config.trainer)
+        convert_batch_counts(config.trainer)
         check_ranges(config)
         check_checkpoint(config)
         check_linked(sys.argv[1:] if args is None else args, config)
@@ -140,27 +148,27 @@ class PrecisCLI(LightningCLI):
             read_checkpoint(Path(path))
 
     def before_instantiate_classes(self) -> None:
-        """Chooses the run folder and checks that it is the right one to write to.
+        """Choose the run folder, and check that this command may write to it.
 
         Raises:
-            CorpusError: if a run is there already and is not to be resumed, or is to be resumed and is not there; if
-                the config names what no config may name.
+            CorpusError: if the folder has a run that is not resumed, or no run to resume; or if the config names a
+                class that configs may not name.
         """
         config = self.config[self.subcommand] if self.subcommand else self.config
-        check_named(config)
+        check_permitted_names(config)
         self.values = config
         if config.run_dir is None:
             name = config.model.class_path.rsplit(".", 1)[-1].lower()
             config.run_dir = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
-            sys.argv.append(f"--run_dir={config.run_dir}")  # for the processes that Lightning starts for other devices
+            sys.argv.append(f"--run_dir={config.run_dir}")  # for the processes that Lightning starts on other devices
         folder = self.folder = Path(str(config.run_dir))
         fitting = self.subcommand == "fit"
         self.fresh = not folder.exists()
         if not fitting:
-            warnings.filterwarnings("ignore", ".*The dirpath has changed")  # of a run that was moved
+            warnings.filterwarnings("ignore", ".*The dirpath has changed")  # the run may have been moved
         if fitting and config.start_from:
             self.source = source_checkpoint(config)
-        self.record = self._record() if fitting else ""  # before what holds for this start alone is filled in
+        self.record = self._record() if fitting else ""  # before values that only hold for this start are filled in
         if config.checkpoint.dirpath is None:
             config.checkpoint.dirpath = str(folder / "checkpoints")
         if config.checkpoint.monitor == "val/rouge1" and config.model.init_args.get("val_summaries") == 0:
@@ -176,8 +184,8 @@ class PrecisCLI(LightningCLI):
             self._check_folder(config, folder)
 
     def _check_folder(self, config: Namespace, folder: Path) -> None:
-        """Locks the run folder and decides whether the run is resumed or started."""
-        first = rank_zero_only.rank == 0  # the other ranks may find what it has written meanwhile
+        """Lock the run folder, and decide whether the run is resumed or started."""
+        first = rank_zero_only.rank == 0  # other ranks may already see files that rank 0 has written
         if first:
             check_writable(folder)
             if not config.resume:
@@ -197,16 +205,16 @@ class PrecisCLI(LightningCLI):
                 config.data.init_args.tokenizer_dir = folder / "text"  # its original folder may no longer exist
 
     def _record(self) -> str:
-        """config.yaml of the run: with it the run can be started once more, under another name too."""
+        """Return config.yaml of the run, with which the run can be started again in any folder."""
         config = self.values.clone()
         config.resume = False
         return self._parser(self.subcommand).dump(config, skip_none=False)
 
     def instantiate_classes(self) -> None:
-        """Build model, data and trainer; parsers that the data names are loaded by this package.
+        """Build model, data and trainer, and load the parser that the data names.
 
         Raises:
-            CorpusError: with the key and the cause, if one refuses a value.
+            CorpusError: if a value is refused; the message has the key and the cause.
         """
         try:
             super().instantiate_classes()
@@ -219,7 +227,7 @@ class PrecisCLI(LightningCLI):
         provide_parsers(self.datamodule)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """The trainer, with the run folder's loggers and callbacks."""
+        """Return the trainer with the loggers and callbacks of the run folder."""
         config, folder, fitting = self.values, self.folder, self.subcommand == "fit"
         summarizing = isinstance(self.model, Summarizer)  # parsers are trained here too
         extra: list[Callback] = []
@@ -229,7 +237,7 @@ class PrecisCLI(LightningCLI):
             extra.append(TrainingProgressBar(leave=False))
         loggers: list[Any] = []
         if fitting:
-            extra += [RunRecord(folder, self.record), GradientNorm(), Throughput(), self._stop(folder, config)]
+            extra += [RunRecord(folder, self.record), GradientNorm(), Throughput(), self._graceful_stop(folder, config)]
             if config.previews and summarizing:
                 extra.append(Previews(folder / "previews", documents=config.previews))
             loggers.append(RunCSVLogger(folder))
@@ -238,9 +246,9 @@ class PrecisCLI(LightningCLI):
                 extra.append(StartFrom(self.source))
         tracked = fitting or (self.subcommand == "test" and (folder / "wandb" / "run_id").is_file())
         if config.wandb != "off" and tracked:
-            plain = yaml.safe_load(self.record) if fitting else read_config(folder)
-            loggers.append(wandb_logger(folder, config.wandb, config.wandb_project, plain))
-            extra.append(WandbRecord(folder, plain, config.wandb_models))
+            record = yaml.safe_load(self.record) if fitting else read_config(folder)
+            loggers.append(wandb_logger(folder, config.wandb, config.wandb_project, record))
+            extra.append(WandbRecord(folder, record, config.wandb_models))
             if fitting:
                 extra.append(LearningRateMonitor("step"))
         self.parser_extra = extra
@@ -252,12 +260,12 @@ class PrecisCLI(LightningCLI):
         return super().instantiate_trainer(**kwargs)
 
     def _test_records(self) -> list[Callback]:
-        """Return what writes predictions and truncation, to a file for each split and source of documents."""
+        """Return the callbacks that write predictions and truncation, with a file for each split and corpus."""
         command, folder = self.subcommand, self.folder
         corpus = yaml.safe_load(self._parser(command).dump(self.values, skip_none=False))["data"]["init_args"]["corpus"]
         is_run = (folder / "config.yaml").is_file()
-        own = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus
-        source = source_name(own, corpus)
+        run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus
+        source = source_name(run_corpus, corpus)
         path = Path(str(self.values.out)) if self.values.out else predictions_path(folder, command, source)
         rank_zero_info(f"predictions: {path}")
         arguments = shlex.join(["precis", *sys.argv[1:]])
@@ -267,15 +275,18 @@ class PrecisCLI(LightningCLI):
     def _tested_checkpoint(self) -> dict[str, Any] | None:
         """Print which weights are scored, and return it for the record."""
         path = Path(self.values.ckpt_path)
-        if not path.is_file():  # Lightning has names of its own, such as "last"
+        if not path.is_file():  # a name that Lightning resolves, such as "last"
             return None
         described = describe_checkpoint(path)
         print_checkpoint(described)
         return described
 
     @staticmethod
-    def _stop(folder: Path, config: Namespace) -> GracefulStop:
-        """What saves and stops; a job of SLURM goes back into the queue, unless whoever started it sees to that."""
+    def _graceful_stop(folder: Path, config: Namespace) -> GracefulStop:
+        """Return the callback that saves and stops on signals.
+
+        It also requeues a SLURM job, unless the task of a sweep does so.
+        """
         trust = [FLAG] if needs_trust(config) else []
         resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
         in_job = "SLURM_JOB_ID" in os.environ
@@ -294,12 +305,12 @@ class PrecisCLI(LightningCLI):
         return trainer
 
     def fit(self, model: LightningModule, **arguments: Any) -> None:
-        """`Trainer.fit`, into a run folder that is not there if the run ends before its first step."""
+        """Train in the run folder, which is removed again if the run ends before its first step."""
         first = self.trainer.is_global_zero
         self.folder.mkdir(parents=True, exist_ok=True)
         if first and self.lock is None and self.fresh:
             self.lock = lock_run(self.folder)
-            check_unused(self.folder)  # which another process may have begun to use meanwhile
+            check_unused(self.folder)  # another process may have started to use it meanwhile
         for logger in self.trainer.loggers:
             if isinstance(logger, RunCSVLogger) and self.values.resume and first:
                 logger.keep_rows_of(read_checkpoint(Path(self.values.ckpt_path), verify=False))
@@ -309,7 +320,7 @@ class PrecisCLI(LightningCLI):
             if reason := early_stopping_reason(self.trainer):
                 rank_zero_info(f"EarlyStopping ended training after step {self.trainer.global_step:,}: {reason}")
         except SystemExit as end:
-            if isinstance(end.__context__, KeyboardInterrupt):  # for which Lightning exits with 1
+            if isinstance(end.__context__, KeyboardInterrupt):  # Lightning would exit with status 1
                 end.code = 128 + signal.SIGINT
             raise
         except (RuntimeError, ConnectionError) as error:
@@ -333,12 +344,12 @@ class PrecisCLI(LightningCLI):
         )
 
     def after_test(self) -> None:
-        """The W&B run that the scores went to is finished."""
+        """Finish the W&B run that the scores were logged to."""
         wandb.finish()
 
 
 class _Parsers(PrecisCLI):
-    """The command line's parsers alone: nothing is parsed, made or run."""
+    """Parsers of the command line only: nothing is parsed, built or run."""
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         self.config = Namespace(subcommand=None, seed_everything=False)
@@ -356,14 +367,14 @@ def command_line(kind: type[PrecisCLI]) -> PrecisCLI:
         subclass_mode_model=True,
         subclass_mode_data=True,
         seed_everything_default=1,
-        save_config_callback=None,  # `RunRecord` saves it, once everything has proved to be right
+        save_config_callback=None,  # `RunRecord` saves the config when training starts, after all checks
         parser_kwargs=options | {name: dict(options) for name in TRAINING},
         trainer_defaults={"use_distributed_sampler": False, "gradient_clip_val": 2.0},
     )
 
 
 def fit_parser(command: str = "fit") -> LightningArgumentParser:
-    """The parser of `precis fit` (or another command of Lightning), to check a config without a start.
+    """Return the parser of `precis fit` (or another command of Lightning), to check a config without starting a run.
 
     It raises `ArgumentError`.
     """

@@ -57,12 +57,12 @@ def with_run(arguments: list[str]) -> list[str]:
     if at is None:
         return arguments
     value = arguments[at].partition("=")[2]
-    rest = arguments[:at] + arguments[at + (1 if value else 2) :]
+    remaining = arguments[:at] + arguments[at + (1 if value else 2) :]
     folder = value or "".join(arguments[at + 1 : at + 2])
     if not folder:
         raise CorpusError("--run needs the folder of a run")
     read_config(Path(folder))
-    command, *options = rest
+    command, *options = remaining
     if (Path(folder) / EXPORTED).is_file():
         remedy = "use precis summarize --checkpoint or precis.load, or name the run that it was exported from"
         raise CorpusError(f"{folder}: an exported model, which precis {command} does not read; {remedy}")

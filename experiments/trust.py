@@ -1,9 +1,9 @@
-"""What a config may name.
+"""Check the names of classes and functions in configs.
 
-A config comes with a run folder or a sweep, perhaps from a stranger, and a class or function that it names is called
-with the arguments that it gives: `os.system` with a command is one line of YAML. So a config may name classes of the
-suite, optimizers and schedules of torch, and what Lightning's Trainer takes. All else has to be named on the command
-line, or needs `--trust`.
+A config may come with a run folder or a sweep of unknown origin, and each class or function that it names is called
+with arguments from the config: `os.system` with a command is one line of YAML. So a config may only name classes of the
+suite, optimizers and schedules of torch, and parts of Lightning's Trainer. Any other name must be on the command line,
+or needs `--trust`.
 """
 
 import inspect
@@ -23,7 +23,7 @@ from jsonargparse import Namespace, _common, set_parsing_settings
 from datamodules.documents import CorpusError
 
 FLAG = "--trust"
-VARIABLE = "PRECIS_TRUST"  # hands the flag on to the processes of other devices, of a sweep and of a job array
+VARIABLE = "PRECIS_TRUST"  # passes the flag on to processes of other devices, of a sweep and of a job array
 REMEDY = f"name it on the command line, or pass {FLAG} if you trust whoever wrote the config (see SECURITY.md)"
 
 # Modules that are imported because a config names them.
@@ -34,26 +34,28 @@ _CLASS_OPTIONS = ("--model", "--data", "--trainer", "--optimizer", "--lr_schedul
 _OPTIONS_WITH_FILES = (*_CLASS_OPTIONS, "--profile", "--paragraphs", "--fields")
 _DOTTED_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
-_named: ContextVar[frozenset[str] | None] = ContextVar("named", default=None)
+_command_line_names: ContextVar[frozenset[str] | None] = ContextVar("named", default=None)
 
 
 def is_trusted() -> bool:
-    """Whether configs may name any class and function."""
+    """Return whether configs may name any class and function."""
     return os.environ.get(VARIABLE) == "1"
 
 
 @contextmanager
 def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
-    """Let jsonargparse import only what a config may name, and what the command line names; inside another, nothing.
+    """Limit the imports of jsonargparse to names that configs may have, and names on the command line.
+
+    A nested context has no effect.
 
     Args:
-        arguments: of the command line.
+        arguments: arguments of the command line.
     """
-    if is_trusted() or _named.get() is not None:
+    if is_trusted() or _command_line_names.get() is not None:
         yield
         return
     names = names_on_command_line(arguments)
-    token, before = _named.set(frozenset(names)), dict(_common.parsing_settings)
+    token, before = _command_line_names.set(frozenset(names)), dict(_common.parsing_settings)
     packages = {name.partition(".")[0] for name in names} - {name.partition(".")[0] for name in _MODULES}
     packages.discard("jsonargparse")
     set_parsing_settings(
@@ -65,11 +67,11 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
         yield
     finally:
         _common.parsing_settings.update(before)
-        _named.reset(token)
+        _command_line_names.reset(token)
 
 
 def with_absolute_files(arguments: Sequence[str]) -> list[str]:
-    """Return arguments in which a structured option that names a YAML file of the working folder has its absolute path.
+    """Return the arguments with absolute paths of YAML files of the working folder that are values of class options.
 
     jsonargparse takes a bare `trainer.yaml` for the class `yaml` of a module `trainer`, which it would import.
     """
@@ -87,7 +89,7 @@ def with_absolute_files(arguments: Sequence[str]) -> list[str]:
 
 
 def names_on_command_line(arguments: Sequence[str]) -> set[str]:
-    """Return the dotted names that stand as values of options which take classes, in lists and dictionaries too."""
+    """Return the dotted names in values of options that take classes, also inside lists and dictionaries."""
     names: set[str] = set()
     option = ""
     for argument in arguments:
@@ -100,7 +102,7 @@ def names_on_command_line(arguments: Sequence[str]) -> set[str]:
 
 
 def _strings(value: str) -> Iterator[str]:
-    """The strings in a value of the command line, which may be a list or dictionary in YAML."""
+    """Yield the strings in a value of the command line, which may be a list or dictionary in YAML."""
     try:
         loaded = yaml.safe_load(value)
     except yaml.YAMLError:
@@ -109,7 +111,7 @@ def _strings(value: str) -> Iterator[str]:
 
 
 def _parts(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    """All values inside a config, with their keys."""
+    """Yield all values inside a config with their keys."""
     if isinstance(value, (Namespace, Mapping)):
         for key, part in vars(value).items() if isinstance(value, Namespace) else value.items():
             yield from _parts(part, f"{where}.{key}" if where else str(key))
@@ -120,30 +122,30 @@ def _parts(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
         yield where, value
 
 
-def check_named(config: Any, source: str = "") -> None:
-    """Look at every class and function in a parsed config, before any is called.
+def check_permitted_names(config: Any, source: str = "") -> None:
+    """Check every class and function that a parsed config names, before any is called.
 
     Args:
-        config: as jsonargparse parsed it.
-        source: the file that it comes from, for the message.
+        config: config as parsed by jsonargparse.
+        source: file of the config, for the message.
 
     Raises:
-        CorpusError: with the key of one that a config may not name.
+        CorpusError: if a config may not name one of them; the message has its key.
     """
     if is_trusted():
         return
-    names = _named.get() or frozenset()
-    for where, name in _outside(config, names):
-        raise CorpusError(f"{source}{where}: {not_to_be_named(name)}")
+    names = _command_line_names.get() or frozenset()
+    for where, name in _forbidden_names(config, names):
+        raise CorpusError(f"{source}{where}: {explain_forbidden_name(name)}")
 
 
 def needs_trust(config: Any) -> bool:
-    """Whether the config can be read again only with `--trust`, or with its classes on the command line."""
-    return next(_outside(config, frozenset()), None) is not None
+    """Return whether the config can only be read with `--trust`, or with its classes on the command line."""
+    return next(_forbidden_names(config, frozenset()), None) is not None
 
 
-def _outside(config: Any, names: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Keys and names of what no config may name, and the command line does not name either."""
+def _forbidden_names(config: Any, names: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield key and name of each class or function that configs may not name and that is not on the command line."""
     on_command_line = [_resolve(name) for name in names]
     for where, value in _parts(config):
         is_path = where.rpartition(".")[2] == "class_path" and isinstance(value, str)
@@ -154,19 +156,19 @@ def _outside(config: Any, names: frozenset[str]) -> Iterator[tuple[str, str]]:
             thing = _resolve(value) if importable else None
         else:
             thing = value
-        if may_be_named(thing) or any(thing is other for other in on_command_line if other is not None):
+        if is_permitted_class(thing) or any(thing is named for named in on_command_line if named is not None):
             continue
         name = value if is_path else f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', thing)}"
         yield where.removesuffix(".class_path"), name
 
 
-def not_to_be_named(name: str) -> str:
-    """What is wrong with a class or function that a config names, and what to do."""
+def explain_forbidden_name(name: str) -> str:
+    """Return the message on a class or function that a config may not name, with a remedy."""
     return f"a config may not name {name}, which is no class of the suite, optimizer, or part of a Trainer; {REMEDY}"
 
 
-def may_be_named(thing: Any) -> bool:
-    """Whether any config may name it: a public class of the suite, or one of torch or Lightning that training takes."""
+def is_permitted_class(thing: Any) -> bool:
+    """Return whether any config may name an object: public classes of the suite, and some of torch and Lightning."""
     if not inspect.isclass(thing):
         return False
     package = thing.__module__.partition(".")[0]
@@ -177,7 +179,7 @@ def may_be_named(thing: Any) -> bool:
 
 @cache
 def _base_classes() -> dict[str, tuple[type, ...]]:
-    """Return by library the base classes of what a config may name; a config that is checked has loaded both."""
+    """Return the base classes of permitted classes, by library; both libraries are loaded when a config is checked."""
     from lightning_fabric import plugins as fabric_plugins
     from pytorch_lightning import Callback, accelerators, loggers, plugins, profilers, strategies
     from torch.optim import Optimizer, lr_scheduler
@@ -193,10 +195,10 @@ def _base_classes() -> dict[str, tuple[type, ...]]:
 
 
 def check_checkpoint(config: Any) -> None:
-    """Check what a config says of its checkpoint: a pickle runs code, and Lightning unpickles what an address gives.
+    """Check the checkpoint that a config names: unpickling runs code, and Lightning would unpickle from an address.
 
     Raises:
-        CorpusError: if it is no file, or `weights_only` is off.
+        CorpusError: if it is not a local file, or `weights_only` is off.
     """
     if is_trusted():
         return
@@ -208,7 +210,7 @@ def check_checkpoint(config: Any) -> None:
 
 
 def _resolve(name: str) -> Any:
-    """The object of a dotted name; None if there is none."""
+    """Return the object with a dotted name; None if there is none."""
     module, _, attribute = name.rpartition(".")
     try:
         return getattr(import_module(module), attribute)

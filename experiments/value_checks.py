@@ -1,4 +1,4 @@
-"""Values that a model, its data or the trainer refuses: found before anything is trained, and named with their keys."""
+"""Check the values of a config before training, and explain the errors of constructors with the key of the value."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from datamodules.documents import CorpusError
 
-# What constructors raise when they are given a wrong value.
+# Exceptions that constructors raise for invalid values.
 REFUSALS = (ValueError, TypeError, RuntimeError, ImportError, OSError, ArithmeticError, AssertionError)
 REFUSALS += (MisconfigurationException,)
 
@@ -34,14 +34,14 @@ _NOT_THERE = re.compile(
 # Ranges ----------------------------------------------------------------------------------------------------------
 
 
-def whole_batches(trainer: Any) -> None:
+def convert_batch_counts(trainer: Any) -> None:
     """Turn a number of batches that was read as 2.0 into 2, in place.
 
-    Python may hand out `float | int` where Lightning wrote `int | float`, as the two are equal; 2 is then read as 2.0,
-    which Lightning refuses. 1.0 stays: it is a share.
+    Python caches equal unions, so that an annotation `int | float` of Lightning may become `float | int`; 2 is then
+    parsed as 2.0, which Lightning refuses. 1.0 is not converted, because it means a whole epoch.
 
     Args:
-        trainer: the Trainer's part of a config, a namespace.
+        trainer: section `trainer` of a config, a namespace.
     """
     for name in _BATCHES:
         value = getattr(trainer, name, None)
@@ -67,7 +67,7 @@ def check_ranges(config: Any) -> None:
 
 
 def _numbers(value: Any, where: str = "") -> Iterator[tuple[str, float]]:
-    """Keys, as they are typed on the command line, and values of all numbers in a config."""
+    """Yield keys, as typed on the command line, and values of all numbers in a config."""
     if isinstance(value, (dict, Namespace)):
         for key, part in (vars(value) if isinstance(value, Namespace) else value).items():
             place = where if key in ("init_args", "dict_kwargs") else f"{where}.{key}" if where else str(key)
@@ -79,41 +79,41 @@ def _numbers(value: Any, where: str = "") -> Iterator[tuple[str, float]]:
         yield where, value
 
 
-# What constructors say -------------------------------------------------------------------------------------------
+# Errors of constructors ------------------------------------------------------------------------------------------
 
 
 def explain_refusal(error: BaseException, config: Any) -> str:
     """Return one line for an error of a constructor: key, cause and remedy.
 
     Args:
-        error: of a constructor, or of jsonargparse around one; that lists what it tried, with all values.
-        config: with `model` and `data`.
+        error: exception of a constructor, or of jsonargparse, which lists its attempts with all values.
+        config: config with `model` and `data`.
     """
     message = " ".join(str(error).split())
-    tried = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
-    cause = tried[1] if tried else message
-    named = re.search(r"class_path='([^']+)'", message)
+    attempt = re.search(r"Errors: - (?!Does not validate)(.*?) - Expected an? ", message)
+    cause = attempt[1] if attempt else message
+    class_path = re.search(r"class_path='([^']+)'", message)
     groups = {group: part for group in ("model", "data") if (part := config.get(group))}
-    group = next((g for g, part in groups.items() if not named or part.get("class_path") == named[1]), "")
+    group = next((g for g, part in groups.items() if not class_path or part.get("class_path") == class_path[1]), "")
     if not group or re.match(rf"({group}|decoding|selection)\.\w", cause):
         return cause
     values = groups[group].get("init_args") or {}
     if _NOT_THERE.search(cause):
         for name in PRETRAINED:
             if isinstance(value := values.get(name), str):
-                return f"{group}.{name}: {no_model(value)}"
+                return f"{group}.{name}: {missing_model_message(value)}"
     key = _key_of(cause, values)
     kind = str(groups[group].get("class_path")).rpartition(".")[2]
-    look = f"`precis fit --{group}.help {kind}` says what it takes"
-    return f"{group}.{key}: {cause}; {look}" if key else f"{group}: {kind} cannot be made: {cause}; {look}"
+    help_hint = f"`precis fit --{group}.help {kind}` says what it takes"
+    return f"{group}.{key}: {cause}; {help_hint}" if key else f"{group}: {kind} cannot be made: {cause}; {help_hint}"
 
 
 def explain_trainer_refusal(error: BaseException, values: Any) -> str:
     """Return one line for an error of Lightning's Trainer: key, cause and remedy.
 
     Args:
-        error: of its constructor.
-        values: its arguments.
+        error: exception of its constructor.
+        values: arguments of the constructor.
     """
     cause = " ".join(str(error).split())
     if "No supported gpu backend" in cause or "can not run on your system" in cause:
@@ -123,13 +123,13 @@ def explain_trainer_refusal(error: BaseException, values: Any) -> str:
     return f"trainer{'.' * bool(key)}{key}: {cause}; `precis fit --help` lists what it takes"
 
 
-def no_model(name: str) -> str:
-    """That a pretrained model is not there, and what to do."""
+def missing_model_message(name: str) -> str:
+    """Return the message that a pretrained model is missing, with a remedy."""
     return f"no pretrained model {name!r}: it is no folder here, and not downloaded; give a folder that holds one"
 
 
 def _key_of(cause: str, values: Any) -> str:
-    """The option that a cause is about: the one that it names, or the only one whose value it mentions; else empty."""
+    """Return the option that a message names, or else the only option whose value it mentions; empty if neither."""
     options = dict(_leaves(values))
     named = [key for key in options if re.search(rf"\b{re.escape(key.rpartition('.')[2])}\b", cause)]
     if named:

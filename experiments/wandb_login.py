@@ -1,4 +1,4 @@
-"""Whether somebody is logged in to Weights & Biases, without importing its client."""
+"""Detect whether the user is logged in to Weights & Biases, without importing its client."""
 
 import netrc
 import os

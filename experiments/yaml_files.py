@@ -13,14 +13,14 @@ NO_CONFIG = "not a config: it has no keys at the top; see experiments/configs fo
 
 
 def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
-    """Return the keys and values of a file.
+    """Return the mapping in a YAML file.
 
     Args:
-        path: of the file.
-        no_mapping: the message if there are no keys.
+        path: path of the file.
+        no_mapping: message if the file is not a mapping.
 
     Raises:
-        CorpusError: with the line, if the file holds anything else.
+        CorpusError: if the file is not a YAML mapping; the message has the line.
         OSError: if it cannot be read.
     """
     try:
@@ -28,11 +28,11 @@ def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
-        raise CorpusError(f"{path}{line}: no YAML ({getattr(error, 'problem', None) or error}); mend it") from None
+        raise CorpusError(f"{path}{line}: no YAML ({getattr(error, 'problem', None) or error}); fix it") from None
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path}: not UTF-8 text (byte {error.start}); convert it") from None
-    except (RecursionError, ValueError) as error:  # nested too deeply, or a number or date that is none
-        raise CorpusError(f"{path}: no YAML that can be read ({error}); mend it") from None
+    except (RecursionError, ValueError) as error:  # nested too deeply, or an invalid number or date
+        raise CorpusError(f"{path}: no YAML that can be read ({error}); fix it") from None
     if not isinstance(content, dict):
         raise CorpusError(f"{path}: {no_mapping}")
     if _unfolded_size(content, {}) > MOST_VALUES:
@@ -41,7 +41,7 @@ def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
 
 
 def _unfolded_size(value: Any, sizes: dict[int, float]) -> float:
-    """The number of values if every alias is written out; infinite if one holds itself."""
+    """Return the number of values with all aliases expanded; infinite for recursive ones."""
     if not isinstance(value, (dict, list)):
         return 1
     if id(value) not in sizes:

@@ -19,36 +19,36 @@ _READER = "network.reader."  # where BertSum keeps its encoder
 
 
 class BertSumAbs(SequenceToSequence, EncoderSummarizer):
-    """A pretrained encoder and a Transformer decoder from scratch, each with a learning rate and a warm-up of its own.
+    """Pretrained encoder and Transformer decoder from scratch, with separate learning rates and warm-ups.
 
     Loss term: `nll`, the mean over each summary of -log P(y_t). With `encoder_from` the encoder is that of a trained
     `BertSum`: the paper's BertSumExtAbs.
 
     Args:
-        vocab_size: tokens of both sides; with `encoder` at least its tokenizer's.
+        vocab_size: size of the vocabulary; with `encoder` at least that of its tokenizer.
         encoder: `minilm` (the optional package), Hugging Face name or folder of a pretrained encoder; null for one from
-            scratch, which the next three arguments describe.
+            scratch, configured by the next three arguments.
         hidden_size: H of an encoder from scratch.
-        heads: its attention heads.
-        layers: its layers; the width inside them is 4 H.
-        reach: how a pretrained encoder reads longer documents than it has positions: see `BertSum`.
-        positions: how many there are with `extend`.
+        heads: number of attention heads of an encoder from scratch.
+        layers: number of layers of an encoder from scratch; their inner width is 4 H.
+        reach: how a pretrained encoder reads documents with more tokens than positions, see `BertSum`.
+        positions: number of positions with `extend`.
         interval_segments: whether segments alternate from sentence to sentence.
-        decoder_layers: of the decoder, which is as wide as the encoder.
-        decoder_heads: its attention heads.
-        decoder_size: width inside its feed-forward networks.
-        dropout: of both.
-        attention_dropout: of a pretrained encoder's attention weights.
+        decoder_layers: number of layers of the decoder, which has the width of the encoder.
+        decoder_heads: number of attention heads of the decoder.
+        decoder_size: inner width of the feed-forward networks of the decoder.
+        dropout: dropout of encoder and decoder.
+        attention_dropout: dropout of attention weights of a pretrained encoder.
         encoder_from: run folder of a `BertSum` with the same encoder.
-        encoder_learning_rate: peak rate of the encoder.
-        encoder_warm_up: its warm-up, in steps or as a share of all steps if below 1.
-        learning_rate: peak rate of the decoder.
-        warm_up: its warm-up.
-        schedule: `linear`, `inverse_root` (the paper's) or `constant`.
-        weight_decay: of AdamW.
-        decoding: how summaries are decoded; beam 5, 1 to 128 tokens, length penalty ((5 + n) / 6)^0.95 and no trigram
-            twice if not given.
-        val_summaries: validation documents that are summarized at each validation in training; -1 for all.
+        encoder_learning_rate: peak learning rate of the encoder.
+        encoder_warm_up: number of warm-up steps of the encoder, or a fraction of all steps if below 1.
+        learning_rate: peak learning rate of the decoder.
+        warm_up: the same for the decoder.
+        schedule: `linear`, `inverse_root` (that of the paper) or `constant`.
+        weight_decay: weight decay of AdamW.
+        decoding: decoding options; by default beam size 5, 1 to 128 tokens, length penalty ((5 + n) / 6)^0.95, no
+            repeated trigrams.
+        val_summaries: number of validation documents summarized at each validation during training; -1 for all.
     """
 
     batch_type = BertSumAbsBatch
@@ -86,14 +86,22 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         extended = positions if reach == "extend" else 0
         self.reader = self.make_reader(encoder, hidden_size, heads, layers, dropout, attention_dropout, extended)
         size = self.reader.size
-        self.decoder = EncoderDecoder(vocab_size, size, decoder_heads, 0, decoder_layers, decoder_size, dropout)
+        self.decoder = EncoderDecoder(
+            vocab_size=vocab_size,
+            size=size,
+            heads=decoder_heads,
+            encoder_layers=0,
+            decoder_layers=decoder_layers,
+            feed_forward=decoder_size,
+            dropout=dropout,
+        )
         self.decoder.encoder_norm = nn.Identity()  # it has no encoder
 
     def setup(self, stage: str) -> None:
-        """Takes the text, and before training the encoder to start from; a run that is resumed has its own.
+        """Set the tokenizer and, when a new run is trained, load the encoder to start from.
 
         Raises:
-            CorpusError: if it is not there, or is another encoder.
+            CorpusError: if that run does not exist, or has a different encoder.
         """
         super().setup(stage)
         if stage != "fit" or self.encoder_from is None or self.trainer.ckpt_path:
@@ -112,10 +120,10 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
     # Documents ---------------------------------------------------------------------------------------------------
 
     def encode(self, batch: BertSumAbsBatch) -> tuple[Tensor, Tensor]:
-        """States of documents [B, S, H], and a mask that is True at their tokens [B, S], or at a first symbol."""
+        """Return states of documents [B, S, H], and a mask: True at tokens, or at a first symbol if empty, [B, S]."""
         segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None
         return encode_documents(self.reader, batch.tokens, batch.lengths, segments), ensure_nonempty(batch.owner >= 0)
 
     def source_ids(self, batch: BertSumAbsBatch) -> Tensor:
-        """What the encoder reads, [B, S]."""
+        """Return the token ids of the documents, [B, S]."""
         return batch.tokens

@@ -1,4 +1,4 @@
-"""Checkpoints of a run folder: which one, and what is in it; weights of an exported model."""
+"""Find and read the checkpoints of a run folder; read and write the weights of an exported model."""
 
 import json
 import pickle
@@ -19,11 +19,12 @@ from lightning_modules.exported import EXPORTED
 
 
 def best_checkpoint(run: Path) -> Path:
-    """The run's best checkpoint; its last one, with a warning, if no validation has written a best one yet; the weights
-    of an exported model.
+    """Return the best checkpoint of a run, or the weights of an exported model.
+
+    If no validation has written a best checkpoint yet, the last one is returned, with a warning.
 
     Raises:
-        CorpusError: if it has none, or the best one is a link to a file that is not there.
+        CorpusError: if the run has no checkpoint, or the best one is a broken link.
     """
     best, last = (Path(run) / "checkpoints" / name for name in ("best.ckpt", "last.ckpt"))
     exported = Path(run) / EXPORTED
@@ -40,7 +41,7 @@ def best_checkpoint(run: Path) -> Path:
 
 
 def find_damage(path: Path) -> str:
-    """What is wrong with a checkpoint file; empty if nothing is. Every byte is compared with the file's checksums."""
+    """Return what is wrong with a checkpoint file, empty if it is intact; all bytes are verified by checksums."""
     if not zipfile.is_zipfile(path):
         return "no checkpoint, or only a part of one"
     try:
@@ -52,14 +53,14 @@ def find_damage(path: Path) -> str:
 
 
 def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
-    """A checkpoint's content; nothing in it is executed, and weights are read when they are used.
+    """Return the content of a checkpoint, without executing code; weights are read lazily.
 
     Args:
-        path: of the file.
-        verify: whether every byte is checked first (about a second for each gigabyte).
+        path: path of the file.
+        verify: whether to verify checksums first, which takes about a second per gigabyte.
 
     Raises:
-        CorpusError: if it is none, or is broken.
+        CorpusError: if it is not a checkpoint, or is damaged.
     """
     if path.suffix == ".safetensors":
         return read_exported(path)
@@ -80,14 +81,14 @@ def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping
 
     Tensors that share their memory, such as tied embeddings, are written once.
     """
-    kept: dict[tuple, str] = {}
+    stored: dict[tuple, str] = {}
     tensors, tied = {}, {}
     for name, value in weights.items():
-        place = (value.data_ptr(), value.shape, value.stride(), value.dtype)
-        if value.numel() and place in kept:
-            tied[name] = kept[place]
+        storage = (value.data_ptr(), value.shape, value.stride(), value.dtype)
+        if value.numel() and storage in stored:
+            tied[name] = stored[storage]
             continue
-        kept[place] = name
+        stored[storage] = name
         tensors[name] = value.detach().cpu().contiguous().clone()
     header = {"format": "pt", "precis": json.dumps({**described, "tied": tied})}
     save_file(tensors, str(path), metadata=header)
@@ -97,14 +98,14 @@ def read_exported(path: Path) -> dict[str, Any]:
     """Return what `write_exported` wrote: the plain values, and the weights as `state_dict`.
 
     Raises:
-        CorpusError: if the file is none, or is broken.
+        CorpusError: if it is not such a file, or is damaged.
     """
     try:
         with safe_open(str(path), framework="pt") as file:
             content = json.loads((file.metadata() or {})["precis"])
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         tied = content.pop("tied")
-        return {**content, "state_dict": weights | {name: weights[kept] for name, kept in tied.items()}}
+        return {**content, "state_dict": weights | {name: weights[stored_name] for name, stored_name in tied.items()}}
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise CorpusError(f"{path}: no weights of `precis export` ({reason}); export the run again") from None

@@ -37,8 +37,8 @@ class CopyingSummarizer(Summarizer):
     """Generation, scoring and explanation of models over an extended vocabulary.
 
     A subclass sets `network` and implements `decode` (teacher-forced) and `decoder_step`. Its network has an output
-    layer `output` [V, H] and a method `encode(source, lengths)`, which returns what the decoder reads of the documents
-    and the state before the first step, both named tuples of tensors.
+    layer `output` [V, H] and a method `encode(source, lengths)`, which returns the memory (encoder output for the
+    decoder) and the initial state of the decoder, both named tuples of tensors.
 
     Its batches have the fields `source` (ids below V) and `source_extended`, both [B, S] or [B, M, I] for M parts of
     each document, `lengths` (tokens of each document or part), and `oov_words` (the OOV words of each document).
@@ -64,7 +64,7 @@ class CopyingSummarizer(Summarizer):
         Args:
             words: the previous words, ids below V, [B, K].
             state: fields of the decoder state, each [B, K, ...].
-            memory: fields of what the decoder reads of the documents, each [B, ...].
+            memory: fields of the memory, each [B, ...].
 
         Returns:
             The outputs, each [B, K, ...], and the next state.
@@ -149,8 +149,8 @@ class CopyingSummarizer(Summarizer):
 
         Args:
             batch: the documents.
-            options: of decoding.
-            generator: source of randomness of sampling; torch's own if not given.
+            options: decoding options.
+            generator: random generator for sampling; by default the global one of torch.
         """
         output, extended, forbidden = self.network.output, self.source_ids(batch), forbidden_tokens(options)
         with evaluating(self):
@@ -239,7 +239,7 @@ class CopyingSummarizer(Summarizer):
 
         Args:
             batch: the documents.
-            index: of the document in the batch.
+            index: index of the document in the batch.
 
         Returns:
             The document's words [S], the summary's words [T], the attention [T, S], and its sum over the summary [S].

@@ -1,4 +1,4 @@
-"""Base class of models over a pretrained encoder, which has a learning rate of its own."""
+"""Base class of models with a pretrained encoder, which has a separate learning rate."""
 
 from pathlib import Path
 from typing import Any
@@ -33,16 +33,24 @@ class EncoderSummarizer(Summarizer):
         Args:
             encoder: `minilm`, Hugging Face name or folder of a pretrained encoder; None for one from scratch.
             hidden_size: H of an encoder from scratch.
-            heads: its attention heads.
-            layers: its layers; the width inside them is 4 H.
-            dropout: of hidden states.
-            attention_dropout: of a pretrained encoder's attention weights.
+            heads: number of attention heads of an encoder from scratch.
+            layers: number of layers of an encoder from scratch; their inner width is 4 H.
+            dropout: dropout of hidden states.
+            attention_dropout: dropout of attention weights of a pretrained encoder.
             positions: number of positions to extend a pretrained encoder to; 0 leaves it as it is.
             segments: number of segment types of an encoder from scratch.
         """
         if encoder is not None:
             return Reader.pretrained(encoder_path(encoder), dropout, attention_dropout, positions)
-        scratch = ScratchEncoder(self.vocab_size, hidden_size, heads, layers, 4 * hidden_size, dropout, segments)
+        scratch = ScratchEncoder(
+            vocab_size=self.vocab_size,
+            size=hidden_size,
+            heads=heads,
+            layers=layers,
+            feed_forward=4 * hidden_size,
+            dropout=dropout,
+            kinds=segments,
+        )
         return Reader(scratch, hidden_size, None, segments)
 
     def set_rates(
@@ -55,7 +63,7 @@ class EncoderSummarizer(Summarizer):
         weight_decay: float,
         encoder_warm_up: float | None = None,
     ) -> None:
-        """Set the arguments of `two_rates`; an encoder from scratch has the rate of the rest."""
+        """Set the arguments of `two_rates`; an encoder from scratch has the rate of other parameters."""
         self.rates = {
             "encoder_rate": learning_rate if encoder is None else encoder_learning_rate,
             "rate": learning_rate,
@@ -66,7 +74,7 @@ class EncoderSummarizer(Summarizer):
         }
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """AdamW with a rate and a warm-up for the encoder and others for the rest."""
+        """Return AdamW with separate learning rates and warm-ups for the encoder and other parameters."""
         steps = int(self.trainer.estimated_stepping_batches) if self.rates["schedule"] == "linear" else 1
         return two_rates(self, self.reader, steps=steps, **self.rates)
 

@@ -17,25 +17,24 @@ from lightning_modules.sequence_to_sequence import SequenceToSequence
 
 
 class Pegasus(SequenceToSequence):
-    """An encoder-decoder Transformer, for gap sentences (`GapSentenceData`) and then for summaries (`PegasusData`).
+    """Encoder-decoder Transformer, pre-trained on gap sentences (`GapSentenceData`), then on summaries (`PegasusData`).
 
-    Loss term: `nll`, the mean over each summary of -log P(y_t). The paper's BASE is size 768, 12 heads, 12 layers, 3072
-    inside; LARGE 1024, 16, 16, 4096.
+    Loss term: `nll`, the mean over each summary of -log P(y_t). In the paper, BASE has hidden size 768, 12 heads, 12
+    layers and inner size 3072; LARGE has 1024, 16, 16 and 4096.
 
     Args:
-        vocab_size: V; of a pretrained model at most what it has.
-        checkpoint: name or folder of a pretrained Hugging Face model; its size then takes the place of the next
-            arguments.
+        vocab_size: V; at most that of a pretrained model.
+        checkpoint: name or folder of a pretrained Hugging Face model, whose sizes replace the next arguments.
         hidden_size: D of a model from scratch.
-        heads: of all attention.
-        layers: encoder layers.
-        decoder_layers: decoder layers; as many as the encoder has if not given.
-        inner_size: of the feed-forward networks.
-        dropout: of a model from scratch.
-        activation: of its feed-forward networks.
-        learning_rate: of Adafactor, where the command line names no other optimizer.
-        decoding: how summaries are decoded; beam 4, 1 to 128 tokens, length penalty ((5 + n) / 6)^0.8 if not given.
-        val_summaries: validation documents that are summarized at each validation in training; -1 for all.
+        heads: number of attention heads of all layers.
+        layers: number of encoder layers.
+        decoder_layers: number of decoder layers; by default that of the encoder.
+        inner_size: inner width of the feed-forward networks.
+        dropout: dropout of a model from scratch.
+        activation: activation of the feed-forward networks of a model from scratch.
+        learning_rate: learning rate of Adafactor; not used if the command line names another optimizer.
+        decoding: decoding options; by default beam size 4, 1 to 128 tokens, length penalty ((5 + n) / 6)^0.8.
+        val_summaries: number of validation documents summarized at each validation during training; -1 for all.
     """
 
     batch_type = PegasusBatch
@@ -65,12 +64,18 @@ class Pegasus(SequenceToSequence):
             self.network = PretrainedEncoderDecoder(AutoModelForSeq2SeqLM.from_pretrained(checkpoint).train())
         else:
             self.network = EncoderDecoder(
-                vocab_size, hidden_size, heads, layers, layers if decoder_layers is None else decoder_layers,
-                inner_size, dropout, activation,
-            )  # fmt: skip
+                vocab_size=vocab_size,
+                size=hidden_size,
+                heads=heads,
+                encoder_layers=layers,
+                decoder_layers=layers if decoder_layers is None else decoder_layers,
+                feed_forward=inner_size,
+                dropout=dropout,
+                activation=activation,
+            )
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adafactor, as in the paper."""
+        """Return Adafactor, the optimizer of the paper."""
         return torch.optim.Adafactor(self.parameters(), lr=self.learning_rate)
 
     # Tokenizer ---------------------------------------------------------------------------------------------------
@@ -118,5 +123,5 @@ class Pegasus(SequenceToSequence):
         return tuple({self.tokenizer.pad, self.tokenizer.start, *self.tokenizer.opening} - {self.tokenizer.stop})
 
     def encode(self, batch: PegasusBatch) -> tuple[Tensor, Tensor]:
-        """States of documents [B, S, D], and a mask that is True at their tokens [B, S]."""
+        """Return states of documents [B, S, D], and their mask, True at tokens, [B, S]."""
         return self.network.encode(batch.source, batch.source_mask), batch.source_mask

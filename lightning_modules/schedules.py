@@ -1,4 +1,4 @@
-"""Learning rates over time, with rates and warm-ups of their own for a pretrained encoder and for the rest."""
+"""Learning rate schedules, with separate rates and warm-ups for a pretrained encoder and other parameters."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,10 +11,10 @@ Schedule = Literal["linear", "inverse_root", "constant"]
 
 
 def scheduled(optimizer: torch.optim.Optimizer, factors: Sequence[Callable[[int], float]]) -> dict[str, Any]:
-    """What `configure_optimizers` returns for an optimizer whose rates change at every step.
+    """Return the result of `configure_optimizers` for an optimizer whose learning rates change at every step.
 
     Args:
-        optimizer: with a base rate for each of its parameter groups.
+        optimizer: optimizer with a base learning rate for each parameter group.
         factors: for each group, the factor of its base rate as a function of the step (0, 1, ...).
     """
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, list(factors))
@@ -22,12 +22,12 @@ def scheduled(optimizer: torch.optim.Optimizer, factors: Sequence[Callable[[int]
 
 
 def warmed_up(optimizer: torch.optim.Optimizer, steps: int, warm_up: float = 0.1) -> dict[str, Any]:
-    """What `configure_optimizers` returns: a linear rise over the first share of the steps, then a linear fall to 0.
+    """Return the result of `configure_optimizers` for linear warm-up and linear decay to 0.
 
     Args:
-        optimizer: with the peak rates.
-        steps: of the whole training.
-        warm_up: share of the steps that rise.
+        optimizer: optimizer with the peak learning rates.
+        steps: number of training steps.
+        warm_up: fraction of the steps that are warm-up.
     """
     factor = partial(rate_factor, schedule="linear", steps=steps, warm_up=warm_up)
     return scheduled(optimizer, [factor] * len(optimizer.param_groups))
@@ -36,19 +36,19 @@ def warmed_up(optimizer: torch.optim.Optimizer, steps: int, warm_up: float = 0.1
 def adamw_with_encoder(
     module: nn.Module, encoder: nn.Module | None, rate: float, encoder_rate: float, weight_decay: float, steps: int
 ) -> dict[str, Any]:
-    """What `configure_optimizers` returns: AdamW with two rates, `warmed_up`; without an encoder all have `rate`."""
-    pretrained, others = split_parameters(module, encoder)
-    groups = [{"params": others, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
+    """Return the result of `configure_optimizers`: AdamW, `warmed_up`, with two rates, or `rate` without an encoder."""
+    pretrained, parameters = split_parameters(module, encoder)
+    groups = [{"params": parameters, "lr": rate}, {"params": pretrained, "lr": encoder_rate}]
     optimizer = torch.optim.AdamW([group for group in groups if group["params"]], weight_decay=weight_decay)
     return warmed_up(optimizer, steps)
 
 
 def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:
-    """The schedule of Vaswani et al. 2017 (equation 3): D^-0.5 min(t^-0.5, t warm_up^-1.5) at step t = 1, 2, ...
+    """Return the schedule of Vaswani et al. 2017 (equation 3): D^-0.5 min(t^-0.5, t warm_up^-1.5) at step t = 1, 2, ...
 
     Args:
         size: D.
-        warm_up: steps that rise.
+        warm_up: number of warm-up steps.
 
     Raises:
         ValueError: if the warm-up has no step.
@@ -59,14 +59,14 @@ def noam_factor(size: int, warm_up: int) -> Callable[[int], float]:
 
 
 def rate_factor(step: int, schedule: Schedule, steps: int, warm_up: float) -> float:
-    """The share of the peak rate at a step.
+    """Return the learning rate at a step as a fraction of the peak.
 
     Args:
-        step: from 0.
-        schedule: `linear`, up over the warm-up and down to 0 over the rest of the training; `inverse_root`, up over the
-            warm-up and with step^-0.5 from there on (Vaswani et al. 2017, scaled to the peak); `constant`.
-        steps: of the whole training; only `linear` and a warm-up that is a share depend on it.
-        warm_up: steps, or the share of all steps if it is below 1.
+        step: step, from 0.
+        schedule: after a linear warm-up, `linear` decay to 0, decay by step^-0.5 (`inverse_root`; Vaswani et al. 2017,
+            scaled to the peak), or `constant`.
+        steps: number of training steps; only used by `linear` and for a fractional warm-up.
+        warm_up: number of warm-up steps, or a fraction of all steps if below 1.
     """
     rise = max(1, round(warm_up * steps if warm_up < 1 else warm_up))
     up = (step + 1) / rise
@@ -78,7 +78,7 @@ def rate_factor(step: int, schedule: Schedule, steps: int, warm_up: float) -> fl
 
 
 def split_parameters(module: nn.Module, encoder: nn.Module | None) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The trained parameters of a module's pretrained encoder, and those of the rest."""
+    """Return the trained parameters of a module's pretrained encoder, and its other trained parameters."""
     of_encoder = set() if encoder is None else {id(parameter) for parameter in encoder.parameters()}
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return (
@@ -98,18 +98,18 @@ def two_rates(
     weight_decay: float,
     encoder_warm_up: float | None = None,
 ) -> dict[str, Any]:
-    """What `configure_optimizers` returns: AdamW, one rate for a pretrained encoder and one for what is new.
+    """Return the result of `configure_optimizers`: AdamW with separate rates for encoder and other parameters.
 
     Args:
-        module: all that is trained.
-        encoder: the part of it that is pretrained.
-        encoder_rate: its peak rate.
-        rate: of the rest.
+        module: module to train.
+        encoder: its pretrained part.
+        encoder_rate: peak learning rate of the encoder.
+        rate: peak learning rate of other parameters.
         schedule: see `rate_factor`.
-        warm_up: steps, or the share of all steps if it is below 1.
-        steps: of the whole training; `inverse_root` and a warm-up in steps do not depend on it.
-        weight_decay: of matrices; vectors such as biases have none.
-        encoder_warm_up: the same of the encoder; as the rest if not given.
+        warm_up: number of warm-up steps, or a fraction of all steps if below 1.
+        steps: number of training steps; not used by `inverse_root` with a warm-up in steps.
+        weight_decay: weight decay of matrices; vectors such as biases have none.
+        encoder_warm_up: warm-up of the encoder; by default that of other parameters.
     """
     groups, factors = [], []
     rates, warm_ups = (encoder_rate, rate), (warm_up if encoder_warm_up is None else encoder_warm_up, warm_up)

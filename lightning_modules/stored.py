@@ -17,7 +17,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
-    """Writes config.json and model.safetensors, in half precision."""
+    """Write config.json and model.safetensors, in half precision."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     halves = {name: value.detach().half().cpu().contiguous() for name, value in state.items()}
@@ -26,10 +26,10 @@ def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, 
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """What config.json says.
+    """Return the content of config.json.
 
     Raises:
-        CorpusError: if there is none, or it is no JSON object.
+        CorpusError: if the file does not exist, or is not a JSON object.
     """
     try:
         settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -41,21 +41,21 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor]) -> None:
-    """Fills a model with the weights of a folder.
+    """Load the weights of a folder into a model.
 
     Args:
-        folder: with model.safetensors.
-        model: to fill.
-        expected: names and shapes of what the folder must hold.
+        folder: folder with model.safetensors.
+        model: model to load the weights into.
+        expected: names and shapes of the weights that the folder must have.
 
     Raises:
-        CorpusError: if the file is not there, is broken, or holds other weights.
+        CorpusError: if the file does not exist, is damaged, or has other weights.
     """
     file = folder / "model.safetensors"
     try:
         state = {name: value.float() for name, value in load_file(str(file)).items()}
     except (OSError, SafetensorError) as error:
-        raise CorpusError(f"{file}: missing or broken ({error}); fetch it anew") from error
+        raise CorpusError(f"{file}: missing or broken ({error}); fetch it again") from error
     names = expected.keys() | state.keys()
     wrong = [n for n in names if n not in state or n not in expected or state[n].shape != expected[n].shape]
     if wrong:
@@ -64,16 +64,16 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
 
 
 def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Mapping[str, Any]) -> Model:
-    """Return the model that a folder holds, in eval mode.
+    """Return the model of a folder, in eval mode.
 
     Args:
-        kind: its class, with `state_to_keep`.
-        folder: that `save_weights` wrote.
-        noun: what the class is, for messages.
+        kind: class of the model, with `state_to_keep`.
+        folder: folder that `save_weights` wrote.
+        noun: name for the class in messages.
         options: arguments that replace the stored ones.
 
     Raises:
-        CorpusError: if the folder holds no such model, or its weights do not fit.
+        CorpusError: if the folder has no such model, or its weights do not fit.
     """
     settings = read_settings(folder)
     try:
@@ -84,9 +84,9 @@ def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Map
     return model.eval()
 
 
-def digest(state: Mapping[str, Tensor], *others: object) -> str:
-    """SHA-256 of weights and of what else changes a model's answers, hexadecimal."""
-    total = hashlib.sha256(repr(others).encode())
+def digest(state: Mapping[str, Tensor], *settings: object) -> str:
+    """Return the hexadecimal SHA-256 of weights, and of other settings that change the output of a model."""
+    total = hashlib.sha256(repr(settings).encode())
     for name in sorted(state):
         value = state[name].detach().cpu().contiguous()
         total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())

@@ -26,10 +26,10 @@ class Summary:
     """Summary of one document, with its references and scores.
 
     Attributes:
-        id: of the document.
-        sentences: of the summary.
-        references: the document's reference summaries, each a list of sentences.
-        words: the words of the summary that `copied` refers to.
+        id: id of the document.
+        sentences: sentences of the summary.
+        references: reference summaries of the document, each a list of sentences.
+        words: words of the summary that `copied` refers to.
         copied: for each word, whether it was copied; None for models that do not copy.
         scores: scores of this summary, F1 x 100 for ROUGE; empty without references.
         extra: further values by name that the model adds to the record.
@@ -119,10 +119,10 @@ def log_training(module: LightningModule, name: str, value: Tensor | float, batc
 
     Args:
         module: the model in training.
-        name: of the value.
-        value: mean over the documents of this rank's batch.
+        name: name of the value.
+        value: mean over the documents in the batch of this rank.
         batch: the batch; all ranks must call this in the same steps.
-        options: of `LightningModule.log`.
+        options: options of `LightningModule.log`.
     """
     module.log(f"train/{name}", value * batch.weight, batch_size=batch.batch_size, sync_dist=True, **options)
 
@@ -241,7 +241,7 @@ class Summarizer(LightningModule, ABC):
         """Write the parts that `transformers` loads, with a tokenizer.
 
         Args:
-            folder: of the exported model.
+            folder: folder of the exported model.
 
         Returns:
             For each argument of model and data that named a pretrained model, the path below `folder` that takes its
@@ -367,7 +367,7 @@ class Summarizer(LightningModule, ABC):
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Context with a module in eval mode and without gradients; the previous mode is restored."""
+    """Set a module to eval mode and disable gradients within a context."""
     training = module.training
     module.eval()
     try:

@@ -63,8 +63,8 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
 
     Args:
         text: the document; blank lines separate its paragraphs.
-        parser: a name of `precis parse --parser`, the folder of a trained parser, or a parser itself.
-        rows: which EDUs carry probability: every one on the `side` of the nucleus, or `nucleus` EDUs alone.
+        parser: a name of `precis parse --parser`, the folder of a trained parser, or a parser.
+        rows: which EDUs carry probability: all on the `side` of the nucleus, or only `nucleus` EDUs.
 
     Raises:
         CorpusError: if the text is empty, or there is no such parser.

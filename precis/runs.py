@@ -87,20 +87,20 @@ class Run:
             texts: a text, or a list of texts. A mapping with `document` (a string, or a list of paragraphs or source
                 documents) and perhaps `id` and `summary` (the reference) may stand for a text.
             batch_size: number of documents that go through the model together.
-            options: changes of the run's decoding options, such as `beam_size=4` or `max_length=60`; of an extractive
-                model changes of its selection, such as `k=2`.
+            options: changed decoding options, such as `beam_size=4` or `max_length=60`, or options of sentence
+                selection for extractive models, such as `k=2`.
 
         Returns:
-            A `Summary`, or a list of them: `text`, `sentences`; `words` and `copied` of a model that copies;
-            `positions`, `sentence_scores` and `document` of an extractive model; `scores` where a reference is given.
+            A `Summary`, or a list of them, with `text` and `sentences`; `words` and `copied` for models that copy;
+            `positions`, `sentence_scores` and `document` for extractive models; `scores` if there is a reference.
 
         Raises:
             CorpusError: if a text is empty, or the model has no such option.
         """
-        alone = isinstance(texts, (str, Mapping, Document))
-        with self._over(Records(_rows([texts] if alone else texts)), batch_size) as data:
+        is_single = isinstance(texts, (str, Mapping, Document))
+        with self._over(Records(_rows([texts] if is_single else texts)), batch_size) as data:
             summaries = self._summarize(data, options)
-        return summaries[0] if alone else summaries
+        return summaries[0] if is_single else summaries
 
     def evaluate(
         self,
@@ -118,22 +118,28 @@ class Run:
         Args:
             documents: a split of the run's own corpus (`"test"`, `"val"`), a file of records (`.jsonl`, `.csv`,
                 `.parquet`), a corpus with a test split, or a list of mappings with `document` and `summary`.
-            metrics: names of `precis evaluate --metrics`; all that need nothing more if not given.
-            batch_size: number of documents that go through the model together.
+            metrics: names of `precis evaluate --metrics`; by default all that can be computed.
+            batch_size: number of documents that are summarized together.
             resamples: number of resamples of the bootstrap.
-            seed: of the bootstrap.
-            score_options: how measures are computed.
+            seed: seed of the bootstrap.
+            score_options: options of the measures.
             options: as in `summarize`.
 
         Raises:
-            CorpusError: if the documents or their scores cannot be had.
+            CorpusError: if the documents cannot be read, or a score cannot be computed.
         """
         with self._over(self._corpus(documents), batch_size) as data:
             sources = {row["id"]: as_document(row).sentences for row in data.documents("test")}
             summaries = self._summarize(data, options)
         predictions = [
-            Prediction(one.id, f"document {one.id!r}", one.sentences, one.references, sources[one.id])
-            for one in summaries
+            Prediction(
+                id=summary.id,
+                where=f"document {summary.id!r}",
+                summary=summary.sentences,
+                references=summary.references,
+                document=sources[summary.id],
+            )
+            for summary in summaries
         ]
         names = metrics if metrics is None or isinstance(metrics, str) else ",".join(metrics)
         evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
@@ -175,10 +181,10 @@ def load(path: str | Path, checkpoint: str | Path | None = None) -> Run:
 
 
 def _rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
-    """Return texts as records with `id` and `document`, numbered from 1 where they have no id.
+    """Return texts as records with `id` and `document`; texts without an id are numbered from 1.
 
     Raises:
-        CorpusError: if one is empty or no text, or there is none.
+        CorpusError: if there is no text, or one is empty or not a text.
     """
     rows = []
     for number, text in enumerate(texts, start=1):

@@ -22,11 +22,11 @@ def rouge(
     references: str | Sequence[str] | Sequence[Sequence[str]],
     **options: Any,
 ) -> dict[str, float]:
-    """Return ROUGE F1 x 100 of summaries, the mean over documents, as `precis evaluate` computes it.
+    """Return mean ROUGE F1 x 100 over documents, as `precis evaluate` computes it.
 
     Args:
         summaries: a text, or one for each document. Each line of a text is a sentence; a text of one line is split.
-        references: for each document a text, or a list of several.
+        references: for each document a text, or a list of texts.
         options: fields of `precis evaluate`, such as `variants="rouge1,rougeL"`, `stem=False`,
             `multi_reference="mean"` or `rouge_parts="prf"`.
 
@@ -34,20 +34,20 @@ def rouge(
         The mean of each variant, by name.
 
     Raises:
-        CorpusError: if there are not as many references as summaries, or a reference is empty.
+        CorpusError: if the numbers of references and summaries differ, or a reference is empty.
     """
-    alone = isinstance(summaries, str)
-    texts, targets_of = ([summaries], [references]) if alone else (list(summaries), references)
+    is_single = isinstance(summaries, str)
+    texts, targets_of = ([summaries], [references]) if is_single else (list(summaries), references)
     if isinstance(targets_of, str) or len(texts) != len(targets_of) or not texts:
         count = 1 if isinstance(targets_of, str) else len(targets_of)
         raise CorpusError(f"{len(texts)} summaries and {count} references; give one reference for each summary")
-    cut = Cutter()
+    cutter = Cutter()
     predictions = []
-    for number, (text, target) in enumerate(zip(texts, targets_of), start=1):
-        targets = [cut(one) for one in ([target] if isinstance(target, str) else target)]
+    for number, (summary, target) in enumerate(zip(texts, targets_of), start=1):
+        targets = [cutter(reference) for reference in ([target] if isinstance(target, str) else target)]
         if not targets or not all(targets):
             raise CorpusError(f"summary {number}: a reference is empty; give it text, or leave the summary out")
-        predictions.append(Prediction(str(number), f"summary {number}", cut(text), targets, split=cut.name))
+        predictions.append(Prediction(str(number), f"summary {number}", cutter(summary), targets, split=cutter.name))
     try:
         scores = score(predictions, ["rouge"], ScoreOptions(**options))
     except TypeError:
@@ -64,19 +64,19 @@ def compare(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Compare systems as `precis compare` does; runs that differ in nothing but their seed are one system.
+    """Compare systems as `precis compare` does; runs that only differ in their seed are one system.
 
     Args:
         runs: run folders with predictions, sweep folders, files of predictions.
-        baseline: the run, or the name of the system, that the others are compared with; the first if not given.
-        metrics: measures, as a list or with commas between them; ROUGE, length and repetition if not given.
-        split: `test`, `val` or `predict`; the first that all runs have if not given.
+        baseline: the run, or the name of the system, that others are compared with; by default the first.
+        metrics: measures, as a list or comma-separated; by default ROUGE, length and repetition.
+        split: `test`, `val` or `predict`; by default the first that all runs have.
         resamples: number of resamples of the bootstrap.
-        seed: of the bootstrap.
+        seed: seed of the bootstrap.
 
     Returns:
         A row for each system and measure: `mean`, `low`, `high`, `spread` (over seeds), `difference` to the baseline,
-        `p_bootstrap`, `p_seeds`, `corrected`, `significant`. `attrs["how"]` says how they were computed.
+        `p_bootstrap`, `p_seeds`, `corrected`, `significant`. `attrs["how"]` describes the computation.
 
     Raises:
         CorpusError: if the runs cannot be compared.

@@ -200,7 +200,7 @@ def test_evaluation_of_an_odd_number_of_documents_equals_one_process(results, ke
 
 
 @every_run
-def test_predictions_of_two_processes_are_those_of_one(results, key):
+def test_predictions_of_two_processes_equal_those_of_one(results, key):
     folder = results[3]
     two, one = (folder / f"{world}-{key[0]}-{key[1]}.jsonl" for world in (2, 1))
     lines = one.read_text(encoding="utf-8").splitlines()
@@ -243,7 +243,7 @@ def test_the_command_trains_on_two_processes_and_both_stop_at_a_signal_to_one(ti
     assert done.returncode == 143, done.stderr
     (run,) = (tmp_path / "runs" / "pointergenerator").iterdir()
     assert torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 7
-    assert f"go on with: precis fit --run runs/pointergenerator/{run.name} --trust\n" in done.stderr
+    assert f"continue with: precis fit --run runs/pointergenerator/{run.name} --trust\n" in done.stderr
     # one process with the double batch goes on and comes to where it would have come alone
     alone = ["--trainer.devices=1", "--trainer.strategy=auto", "--data.batch_size=4"]
     done = precis("fit", "--run", run, *alone, "--trust")

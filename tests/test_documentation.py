@@ -170,7 +170,7 @@ def test_the_code_of_the_readme_runs(folder, capsys):
     assert capsys.readouterr().out.strip()
 
 
-def test_the_executed_commands_are_those_of_the_pages():
+def test_the_executed_commands_equal_those_of_the_pages():
     assert set(EXECUTED) <= set(EVERY)
 
 

@@ -104,7 +104,7 @@ def test_resumes_to_identical_losses(case, arguments, corpus_files, tmp_path):
 
 
 @pytest.mark.parametrize("limit", [{"max_epochs": 1}, {"max_steps": 3}, {"max_steps": 7}], ids=str)
-def test_goes_on_where_training_had_ended(limit, corpus_files, tmp_path):
+def test_continues_where_training_had_ended(limit, corpus_files, tmp_path):
     case, last = CASES[-1], GracefulStop(tmp_path / "last.ckpt")  # this is a matter of the loops, not of the model
     whole, part, rest = Recorder(), Recorder(), Recorder()
     model, _ = fit(case, corpus_files, whole, limit_val_batches=0)

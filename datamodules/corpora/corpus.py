@@ -174,7 +174,7 @@ def _write(
     num_proc: int,
 ) -> dict[str, Any]:
     """Stream the documents to `documents.arrow` and return the manifest."""
-    seen: dict[str, str] = {}
+    place_of_id: dict[str, str] = {}
     skipped: list[dict[str, str]] = []
     without_references = 0
     digest = hashlib.sha256()
@@ -187,24 +187,24 @@ def _write(
         for pairs in converted:
             rows = []
             for record, document in pairs:
-                if isinstance(document, Document) and document.id in seen:
-                    problem = f"id {document.id!r} is also the id of {seen[document.id]}"
+                if isinstance(document, Document) and document.id in place_of_id:
+                    problem = f"id {document.id!r} is also the id of {place_of_id[document.id]}"
                     document = BadRecord(record.where, problem, MEND_OR_SKIP)
                 if isinstance(document, BadRecord):
                     if on_bad_record == "raise":
                         raise CorpusError(str(document))
                     skipped.append({"where": document.where, "problem": document.problem})
                     continue
-                seen[document.id] = record.where
+                place_of_id[document.id] = record.where
                 without_references += not document.references
                 rows.append({"id": document.id, "parts": document.parts, "references": document.references})
                 digest.update(json.dumps(list(rows[-1].values())).encode())
             if rows:
                 writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
-    if not seen:
+    if not place_of_id:
         raise CorpusError(_no_document(corpus, split, skipped))
     return {
-        "documents": len(seen),
+        "documents": len(place_of_id),
         "without_references": without_references,
         "digest": digest.hexdigest(),
         "fingerprint": corpus.fingerprint(split),
@@ -250,8 +250,8 @@ def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_b
     first = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]
     if on_bad_record == "raise":
         raise CorpusError(f"{first[0]}; {MEND_OR_SKIP}")
-    rest = len(skipped) - len(first)
-    more = f"; and {rest} more, see {folder / 'manifest.json'}" if rest else ""
+    num_more = len(skipped) - len(first)
+    more = f"; and {num_more} more, see {folder / 'manifest.json'}" if num_more else ""
     warnings.warn(f"{name}: left out {len(skipped)} bad records: {'; '.join(first)}{more}", stacklevel=3)
 
 

@@ -103,7 +103,7 @@ def _texts(value: Any, is_one: bool) -> list[str | list[str]] | None:
 
     Args:
         value: value of the field.
-        is_one: whether a list of strings holds the sentences of one text.
+        is_one: whether a list of strings contains the sentences of one text.
     """
     if isinstance(value, str):
         return [value]
@@ -135,10 +135,10 @@ def _lines(text: str | list[str], sentences: Sentences) -> str | list[str]:
     return split_lines(text) if sentences == "line" and isinstance(text, str) else text
 
 
-def _bad(row: dict[str, Any], where: str, field: str, wanted: str, argument: str) -> BadRecord:
+def _bad(row: dict[str, Any], where: str, field: str, expected: str, argument: str) -> BadRecord:
     if field not in row:
         available = ", ".join(row) or "none"
         problem = f"it has no field {field!r} (there are: {available})"
         return BadRecord(where, problem, f"name the right one with `{argument}`, {OR_SKIP}")
     kind = "null" if row[field] is None else f"of type {type(row[field]).__name__}"
-    return BadRecord(where, f"field {field!r} is {kind}, not {wanted}", MEND_OR_SKIP)
+    return BadRecord(where, f"field {field!r} is {kind}, not {expected}", MEND_OR_SKIP)

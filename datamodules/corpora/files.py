@@ -99,7 +99,7 @@ class Files(Corpus):
                     yield record
 
     def _split_of(self, record: Record | BadRecord) -> str:
-        """Return the split of a record where one file holds training and validation documents."""
+        """Return the split of a record in a file with training and validation documents."""
         if isinstance(record, BadRecord):
             return "train"
         digest = hashlib.sha256(json.dumps(record.parts).encode("utf-8", "surrogatepass")).digest()

@@ -42,8 +42,8 @@ def source_files(folders: Iterable[Path]) -> list[tuple[str, Path]]:
     files = []
     for folder in folders:
         for place, inside, names in os.walk(folder):
-            ours = _OURS if Path(place) == folder else set()
-            inside[:] = [name for name in inside if name not in _LEFT_OUT | ours]
+            excluded = _OURS if Path(place) == folder else set()
+            inside[:] = [name for name in inside if name not in _LEFT_OUT | excluded]
             paths = [Path(place, name) for name in names if name.endswith(".py") and not name.startswith("test_")]
             files += [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]
     return sorted(files)
@@ -75,20 +75,20 @@ def harvest_modules(files: list[tuple[str, Path]], num_proc: int = 1) -> list[Do
 
 
 def _distinct(
-    read: Callable[[tuple[str, Path]], list[Docstring]], files: list[tuple[str, Path]], num_proc: int
+    read_file: Callable[[tuple[str, Path]], list[Docstring]], files: list[tuple[str, Path]], num_proc: int
 ) -> list[Docstring]:
-    """Apply `read` to files and return the docstrings, each pair of summary and body once."""
-    kept: dict[tuple[str, tuple[str, ...]], Docstring] = {}
+    """Apply `read_file` to files and return the docstrings, each pair of summary and body once."""
+    distinct: dict[tuple[str, tuple[str, ...]], Docstring] = {}
     names: set[str] = set()
     with mapper(num_proc) as mapped, progress_bar() as progress:
         task = progress.add_task("reading docstrings", total=len(files))
-        for docstrings in mapped(read, files):
+        for docstrings in mapped(read_file, files):
             progress.advance(task)
             for docstring in docstrings:
                 if docstring.name not in names:  # not an overload or a conditional redefinition
                     names.add(docstring.name)
-                    kept.setdefault((docstring.summary.lower(), docstring.body), docstring)
-    return list(kept.values())
+                    distinct.setdefault((docstring.summary.lower(), docstring.body), docstring)
+    return list(distinct.values())
 
 
 def _of_file(file: tuple[str, Path]) -> list[Docstring]:

@@ -165,10 +165,10 @@ class Hub(Corpus):
         source = self.source
         dataset = self._dataset(split)
         columns = [name for name in source.fields.names if name in dataset.column_names]
-        others = dict.fromkeys(name for name in dataset.column_names if name not in columns)
+        missing_fields = dict.fromkeys(name for name in dataset.column_names if name not in columns)
         for number, row in enumerate(dataset.select_columns(columns) if columns else dataset):
             where = f"{source.name} {dict(source.splits)[split]} row {number}"
-            yield source.fields.record(row | others, where, f"{split}-{number}")
+            yield source.fields.record(row | missing_fields, where, f"{split}-{number}")
 
     def fingerprint(self, split: str) -> str:
         digest = hashlib.sha256()

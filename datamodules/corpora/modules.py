@@ -9,8 +9,8 @@ from datamodules.corpora.harvest import Docstring, harvest_modules
 class Modules(Docstrings):
     """Modules as documents: each part is the docstring of a definition, the summary is the docstring of the module.
 
-    A part begins with the name ("Parser.read: ..."). A module is kept if it has at least three parts, and its own
-    docstring begins with a paragraph of 3 to 60 words, the summary. Otherwise like `Docstrings`: sources are parsed,
+    A part begins with the name ("Parser.read: ..."). A module is kept if it has at least three parts, and its docstring
+    begins with a paragraph of 3 to 60 words, the summary. Otherwise like `Docstrings`: sources are parsed,
     not imported, and near-copies stay in one split.
 
     Args:

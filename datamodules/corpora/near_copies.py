@@ -19,13 +19,13 @@ def shingles(text: str) -> set[str]:
 
 
 def clusters(
-    texts: Sequence[str], same: Iterable[Sequence[Hashable]] = (), threshold: float = 0.5, num_proc: int = 1
+    texts: Sequence[str], criteria: Iterable[Sequence[Hashable]] = (), threshold: float = 0.5, num_proc: int = 1
 ) -> list[list[int]]:
     """Cluster texts so that near-duplicates are in the same cluster.
 
     Args:
         texts: texts to compare by the Jaccard similarity of their shingles, as estimated by MinHash.
-        same: further criteria: sequences with a key for each text; texts with equal keys share a cluster.
+        criteria: further criteria, each a sequence with a key for each text; texts with equal keys share a cluster.
         threshold: smallest similarity of near-duplicates.
         num_proc: number of processes that compute signatures.
 
@@ -35,10 +35,10 @@ def clusters(
     parent = list(range(len(texts)))
     for pair in _similar(texts, threshold, num_proc):
         _join(parent, *pair)
-    for keys in same:
-        first: dict[Hashable, int] = {}
+    for keys in criteria:
+        first_index: dict[Hashable, int] = {}
         for index, key in enumerate(keys):
-            _join(parent, first.setdefault(key, index), index)
+            _join(parent, first_index.setdefault(key, index), index)
     groups = defaultdict(list)
     for index in range(len(texts)):
         groups[_root(parent, index)].append(index)
@@ -51,9 +51,9 @@ def _similar(texts: Sequence[str], threshold: float, num_proc: int) -> Iterable[
         signatures = list(mapped(_signature, texts))
     index = MinHashLSH(threshold, _PERMUTATIONS)
     for number, signature in enumerate(signatures):
-        for other in index.query(signature):
-            if signature.jaccard(signatures[other]) >= threshold:
-                yield other, number
+        for candidate in index.query(signature):
+            if signature.jaccard(signatures[candidate]) >= threshold:
+                yield candidate, number
         index.insert(number, signature)
 
 
@@ -69,7 +69,7 @@ def _root(parent: list[int], index: int) -> int:
     return index
 
 
-def _join(parent: list[int], one: int, other: int) -> None:
+def _join(parent: list[int], first: int, second: int) -> None:
     """Merge two clusters under the smaller root."""
-    low, high = sorted((_root(parent, one), _root(parent, other)))
+    low, high = sorted((_root(parent, first), _root(parent, second)))
     parent[high] = low

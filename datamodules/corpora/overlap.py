@@ -35,13 +35,16 @@ def find_overlaps(splits: Mapping[str, Dataset], duplicates: Duplicates, num_pro
         return []
     places = [(split, row["id"]) for split, table in splits.items() for row in table.select_columns("id")]
     texts = [_normalized(row) for table in splits.values() for row in table]
-    groups = clusters(texts, same=[texts], threshold=NEAR, num_proc=num_proc) if duplicates == "near" else _equal(texts)
+    if duplicates == "near":
+        groups = clusters(texts, criteria=[texts], threshold=NEAR, num_proc=num_proc)
+    else:
+        groups = _equal(texts)
     overlaps = []
     for group in groups:
         for position, index in enumerate(group):
-            earlier = [other for other in group[:position] if places[other][0] != places[index][0]]
+            earlier = [candidate for candidate in group[:position] if places[candidate][0] != places[index][0]]
             if earlier:
-                equal = next((other for other in earlier if texts[other] == texts[index]), None)
+                equal = next((candidate for candidate in earlier if texts[candidate] == texts[index]), None)
                 partner, kind = (earlier[0], "near") if equal is None else (equal, "exact")
                 overlaps.append(Overlap(*places[index], *places[partner], kind))
     return overlaps

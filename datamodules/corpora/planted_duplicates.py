@@ -83,9 +83,9 @@ class PlantedDuplicates(Corpus):
                 continue
             sentences = [[word.strip(_PUNCTUATION) for word in text.split()] for text in article.sentences]
             # A token such as a.b() counts as several words, so that versions would share a trigram.
-            plain = [words for words in sentences if 10 <= len(words) <= 30 and all(map(str.isalpha, words))]
-            if plain:
-                yield plain
+            usable = [words for words in sentences if 10 <= len(words) <= 30 and all(map(str.isalpha, words))]
+            if usable:
+                yield usable
 
     def _record(self, name: str, sentences: list[list[str]], rng: random.Random) -> Record:
         repeated, fillers = sentences[: len(_COPIES)], sentences[len(_COPIES) :]

@@ -1,4 +1,4 @@
-"""A control corpus for communicating agents: one part of a document names a key, another holds the keys' values."""
+"""Control corpus for communicating agents: one part of a document names a key, another has the values of all keys."""
 
 import random
 from collections.abc import Iterator
@@ -10,18 +10,18 @@ from datamodules.documents import CorpusError, Record
 
 
 class PlantedKeys(Corpus):
-    """Paragraphs of which one ends with "The key is red." and another has a sentence "Red holds Zarubo." for each key.
+    """Documents in which one paragraph ends with "The key is red." and another has "Red holds Zarubo." for each key.
 
-    The summary is the value of that key. Values are made up and stand in that document alone, so that no vocabulary has
-    them. Neither paragraph is enough: a guess among three values is right in a third of the documents. Every paragraph
-    begins with a real sentence; with more than two paragraphs, the others have only that.
+    The summary is the value of the key. Values are made up and unique to a document, so that they are in no vocabulary.
+    One paragraph is not enough: a guess among three values is correct in a third of the documents. Every paragraph
+    begins with a real sentence; with more than two paragraphs, the remaining ones have only that.
 
-    An agent that reads the values needs a message from the agent that reads the key. There is one other way: the
-    decoder starts from the first agent's last state, so that it can know a key that the first paragraph names. The key
-    is therefore in a later paragraph, unless `key_first`.
+    An agent that reads the values needs a message from the agent that reads the key. There is one shortcut: the decoder
+    starts from the last state of the first agent, which may encode a key in the first paragraph. The key is therefore
+    in a later paragraph, unless `key_first`.
 
     Args:
-        corpus: where the real sentences come from; docstrings of the standard library if not given.
+        corpus: corpus of the real sentences; by default docstrings of the standard library.
         paragraphs: number of paragraphs, M, at least 2; one for each agent.
         keys: number of keys, from 2 to 5.
         key_first: put the paragraph with the key first.

@@ -74,7 +74,7 @@ class PlantedNames(Corpus):
 
 
 def planted_answer(text: str) -> str:
-    """Return the answer of the task `everyone` that the text of a document holds: "A. B C D."."""
+    """Return the answer of the task `everyone`, "A. B C D.", from the text of a document."""
     names = {role.lower(): name for role, name in _PLANTED.findall(text)}
-    first, *others = (names[role] for role in ROLES)
-    return f"{first}. {' '.join(others)}."
+    first, *remaining = (names[role] for role in ROLES)
+    return f"{first}. {' '.join(remaining)}."

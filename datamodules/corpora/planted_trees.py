@@ -97,8 +97,8 @@ class PlantedTrees(Corpus):
                 continue
             for sentence in (sentence for part in document.parts for sentence in part):
                 words = sentence.rstrip(".").split()
-                plain = 3 <= len(words) <= self.words and all(map(str.isalpha, words))
-                if plain and words[0].lower() not in first_words:
+                is_usable = 3 <= len(words) <= self.words and all(map(str.isalpha, words))
+                if is_usable and words[0].lower() not in first_words:
                     first_words.add(words[0].lower())
                     self._sentences.append(sentence)
                     if len(self._sentences) == self.pool:

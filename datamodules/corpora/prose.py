@@ -49,20 +49,20 @@ def summary_and_body(docstring: str) -> tuple[str, list[str]] | None:
         Summary and paragraphs of the body, each on one line; None if the first paragraph is not prose, or ends with a
         colon.
     """
-    first, *rest = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))
-    if _SIGNATURE.match(first) and rest:
-        first, *rest = rest
+    first, *blocks = re.split(r"\n(?:[ \t]*\n)+", _SECTION_WITHIN.sub("\n\n", docstring.strip()))
+    if _SIGNATURE.match(first) and blocks:
+        first, *blocks = blocks
     summary = _prose(first)
     if summary is None or not summary[0].isalpha() or summary.endswith(":"):
         return None
-    return summary, [prose for text in _paragraphs(rest) if (prose := _prose(text)) is not None]
+    return summary, [prose for text in _paragraphs(blocks) if (prose := _prose(text)) is not None]
 
 
 def _paragraphs(blocks: list[str]) -> Iterator[str]:
     """Yield the texts of blocks (separated by blank lines), and of the entries of sections."""
     section, numpy_style, margin = None, False, None
     for block in blocks:
-        title, underlined, rest = _heading(block)
+        title, underlined, body = _heading(block)
         if title is not None:
             match = _SECTION.match(title)
             section = None if match is None else "entries" if match["entries"] else "other"
@@ -70,14 +70,14 @@ def _paragraphs(blocks: list[str]) -> Iterator[str]:
         elif section is not None and not numpy_style and not block[:1].isspace():
             section = None  # a section in Google's style ends with its indentation
         if section is None:
-            yield from _plain(rest)
-        elif section == "entries" and rest:
-            indentation = len(rest) - len(rest.lstrip(" "))
+            yield from _unsectioned(body)
+        elif section == "entries" and body:
+            indentation = len(body) - len(body.lstrip(" "))
             margin = indentation if margin is None else margin
             if indentation > margin:  # continues the entry above
-                yield from _items(textwrap.dedent(rest).strip())
+                yield from _items(textwrap.dedent(body).strip())
             else:
-                yield from _entries(textwrap.dedent(rest), numpy_style)
+                yield from _entries(textwrap.dedent(body), numpy_style)
 
 
 def _heading(block: str) -> tuple[str | None, bool, str]:
@@ -94,14 +94,14 @@ def _heading(block: str) -> tuple[str | None, bool, str]:
 def _entries(block: str, numpy_style: bool) -> Iterator[str]:
     """Yield the descriptions of a block of entries; continuation lines of an entry are indented."""
     for entry in re.split(r"\n(?=\S)", block.strip("\n")):
-        first, _, rest = entry.partition("\n")
-        rest = textwrap.dedent(rest)
+        first, _, description = entry.partition("\n")
+        description = textwrap.dedent(description)
         if not numpy_style:
-            rest = f"{_NAMED.sub('', first, count=1)}\n{rest}"
-        yield from _items(rest.strip())
+            description = f"{_NAMED.sub('', first, count=1)}\n{description}"
+        yield from _items(description.strip())
 
 
-def _plain(block: str) -> Iterator[str]:
+def _unsectioned(block: str) -> Iterator[str]:
     """Yield the paragraph or the list items of a block; nothing for indented blocks, which are code."""
     if field := _FIELD.search(block):
         pieces = _FIELD.split(block[field.start() :])[1:]
@@ -122,8 +122,8 @@ def _prose(paragraph: str) -> str | None:
     """Return a paragraph without markup on one line, or None if it is code, a table, or has too many symbols."""
     if _CODE.search(paragraph):
         return None
-    for pattern, plain in _MARKUP:
-        paragraph = pattern.sub(plain, paragraph)
+    for pattern, replacement in _MARKUP:
+        paragraph = pattern.sub(replacement, paragraph)
     words = paragraph.split()
     wordlike = sum(word.strip("\"'()[],.;:!?*").replace("-", "").replace("'", "").isalpha() for word in words)
     if len(words) < 3 or wordlike < 0.65 * len(words):

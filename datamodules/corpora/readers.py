@@ -50,7 +50,7 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, An
             yield from _separated(stream, path, kind) if kind in (".csv", ".tsv") else _json_lines(stream, path)
     except (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())
-        raise CorpusError(f"{path}: cannot be read ({reason}); get a whole copy of the file") from error
+        raise CorpusError(f"{path}: cannot be read ({reason}); get a complete copy of the file") from error
 
 
 def file_type(path: Path) -> tuple[str, str]:
@@ -121,8 +121,8 @@ def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, 
             return
         if header is None:
             header = row
-        elif foreign := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
-            yield start, _not_utf8(where, ord(foreign) - 0xDC00, _until(start, rows))
+        elif surrogate := next((c for text in row for c in text if "\udc80" <= c <= "\udcff"), None):
+            yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _until(start, rows))
         elif row and len(row) != len(header):
             problem = f"{len(row)} fields where the header has {len(header)}{_until(start, rows)}"
             yield start, BadRecord(where, problem, MEND_OR_SKIP)

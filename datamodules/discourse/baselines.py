@@ -27,8 +27,8 @@ def right_branching(
     spans: list[Span] = []
     sentences = _groups(edus, document, document.sentences)
     paragraphs = _groups([group[0] for group in sentences], document, document.paragraphs)
-    whole = [[group[0] for group in paragraphs]]
-    for level, label in ((sentences, within), (paragraphs, between), (whole, between)):
+    document_level = [[group[0] for group in paragraphs]]
+    for level, label in ((sentences, within), (paragraphs, between), (document_level, between)):
         ends = [following[0] - 1 for following in level[1:]] + [edus[-1]]
         for group, end in zip(level, ends, strict=True):
             spans += [Span(start, split - 1, end, *label) for start, split in pairwise(group)]

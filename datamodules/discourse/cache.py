@@ -66,20 +66,20 @@ class ParseCache:
         self.folder = Path(folder)
         self._shards: dict[Path, Shard] = {}
         self._broken: dict[Path, str] = {}
-        self._where: dict[str, list[Path]] = {}
+        self._shard_of: dict[str, list[Path]] = {}
         self._verified: set[tuple[Path, str]] = set()  # (shard, key) of documents verified in this process
         self._check_manifest()
         self.refresh()
 
     def __len__(self) -> int:
-        return len(self._where)
+        return len(self._shard_of)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the keys of the parses, sorted."""
-        return iter(sorted(self._where))
+        return iter(sorted(self._shard_of))
 
     def __contains__(self, key: str) -> bool:
-        return key in self._where
+        return key in self._shard_of
 
     @property
     def nbytes(self) -> int:
@@ -106,11 +106,11 @@ class ParseCache:
                 self._ignore(path, str(error))
                 continue
             for key in shard.documents:
-                self._where.setdefault(key, []).append(path)
+                self._shard_of.setdefault(key, []).append(path)
 
     def size(self, key: str) -> int:
         """Return the number of EDUs of a cached parse, from the header of its shard."""
-        entry = self._shards[self._where[key][0]].documents[key]
+        entry = self._shards[self._shard_of[key][0]].documents[key]
         return entry.tensors["edus"][1][0]
 
     def missing(self, keys: Iterable[str], deep: bool = True) -> list[str]:
@@ -138,7 +138,7 @@ class ParseCache:
         Raises:
             MissingParse: if the parse is missing or damaged.
         """
-        if key not in self._where:
+        if key not in self._shard_of:
             self.refresh()
         parse = self._find(key)
         if parse is None:
@@ -154,9 +154,9 @@ class ParseCache:
         """
         self.refresh()
         self._verified.clear()
-        for key in list(self._where):
-            for path in list(self._where.get(key, [])):
-                self._read(path, key)
+        for key in list(self._shard_of):
+            for path in list(self._shard_of.get(key, [])):
+                self._read_parse(path, key)
         return self.broken
 
     def writer(self, rank: int = 0, **limits: float) -> "ShardWriter":
@@ -175,12 +175,12 @@ class ParseCache:
 
     def _find(self, key: str) -> DiscourseParse | None:
         """Return the first intact copy of a document, or None."""
-        for path in list(self._where.get(key, [])):
-            if parse := self._read(path, key):
+        for path in list(self._shard_of.get(key, [])):
+            if parse := self._read_parse(path, key):
                 return parse
         return None
 
-    def _read(self, path: Path, key: str) -> DiscourseParse | None:
+    def _read_parse(self, path: Path, key: str) -> DiscourseParse | None:
         """Return a document of a shard, or None if it is damaged; verified once per process."""
         if path not in self._shards:
             return None
@@ -206,9 +206,9 @@ class ParseCache:
     def _forget(self, path: Path) -> None:
         shard = self._shards.pop(path, None)
         for key in shard.documents if shard else ():
-            self._where[key].remove(path)
-            if not self._where[key]:
-                del self._where[key]
+            self._shard_of[key].remove(path)
+            if not self._shard_of[key]:
+                del self._shard_of[key]
 
     # The folder --------------------------------------------------------------------------------------------------
 
@@ -226,8 +226,8 @@ class ParseCache:
         if format_name != FORMAT:
             raise CorpusError(f"{path}: not that of a folder of discourse parses; name another folder")
         if version != VERSION:
-            wanted = f"parses of format version {version}, and this is version {VERSION}"
-            raise CorpusError(f"{self.folder}: {wanted}; name another folder, or remove this one to parse again")
+            found_version = f"parses of format version {version}, and this is version {VERSION}"
+            raise CorpusError(f"{self.folder}: {found_version}; name another folder, or remove this one to parse again")
 
     def prepare(self) -> None:
         """Prepare the folder for writers: write the manifest, remove stale files, rename damaged shards.
@@ -271,7 +271,7 @@ class ShardWriter:
         self.cache, self.rank = cache, rank
         self.documents, self.megabytes, self.seconds = documents, megabytes, seconds
         self.waiting: dict[str, DiscourseParse] = {}
-        self._size, self._since = 0, 0.0
+        self._size, self._buffered_since = 0, 0.0
         cache.prepare()
 
     def __enter__(self) -> "ShardWriter":
@@ -287,11 +287,11 @@ class ShardWriter:
             CorpusError: if the shard cannot be written.
         """
         if not self.waiting:
-            self._since = time.monotonic()
+            self._buffered_since = time.monotonic()
         self.waiting[key] = parse
         self._size += parse.nbytes
-        old = time.monotonic() - self._since >= self.seconds
-        if old or len(self.waiting) >= self.documents or self._size >= self.megabytes * 1e6:
+        is_old = time.monotonic() - self._buffered_since >= self.seconds
+        if is_old or len(self.waiting) >= self.documents or self._size >= self.megabytes * 1e6:
             self.flush()
 
     def flush(self) -> None:

@@ -107,8 +107,8 @@ def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
     """
     length, half = len(codes), codes.shape[1] // 2
     place = torch.arange(size) * min(length, size) // size                            # [E]
-    other = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
-    offset = place[other] - place[:, None]                                            # [E, 2b + 1], at most b
+    column_edu = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
+    offset = place[column_edu] - place[:, None]                                       # [E, 2b + 1], at most b
     fitted = codes[place[:, None], (half + offset).clamp(0, 2 * half)]
     return fitted * inside(size, half_width).unsqueeze(-1)
 
@@ -142,9 +142,9 @@ class OtherDocuments:
             parse: parse of the document.
             size: number of EDUs that are read.
         """
-        others = [other for other in self.parses if other.text_digest != parse.text_digest]
-        long_enough = [other for other in others if other.size >= size]
-        candidates = long_enough[:_CANDIDATES] or others[-_CANDIDATES:]
+        different = [candidate for candidate in self.parses if candidate.text_digest != parse.text_digest]
+        long_enough = [candidate for candidate in different if candidate.size >= size]
+        candidates = long_enough[:_CANDIDATES] or different[-_CANDIDATES:]
         return candidates[document_seed(self.seed, parse.text_digest) % len(candidates)]
 
     def gamma(self, parse: DiscourseParse, size: int) -> Tensor:
@@ -154,8 +154,8 @@ class OtherDocuments:
 
     def codes(self, parse: DiscourseParse, size: int, half_width: int) -> Tensor:
         """Return codes of another document's LDD, fitted to the first `size` EDUs of this one: uint8 [E, 2b + 1, R]."""
-        other = self.choose(parse, size)
-        return fit_to_size(other.code(min(half_width, other.size - 1)), size, half_width)
+        replacement = self.choose(parse, size)
+        return fit_to_size(replacement.code(min(half_width, replacement.size - 1)), size, half_width)
 
 
 def evenly_spread(sizes: dict[str, int], count: int) -> list[str]:

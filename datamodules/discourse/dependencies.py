@@ -71,9 +71,9 @@ def _dependents(heads: tuple[int, ...]) -> dict[int, list[int]]:
 
 
 def _check_contiguous(children: list[tuple[int, int, int]]) -> None:
-    for (_, end, one), (start, _, other) in pairwise(children):
+    for (_, end, first), (start, _, second) in pairwise(children):
         if start != end + 1:
-            raise TreeError(f"EDUs {one} and {other} are attached next to each other, but are apart or cross")
+            raise TreeError(f"EDUs {first} and {second} are attached next to each other, but are apart or cross")
 
 
 def _node_of(children: list[tuple[int, int, int]], head: int, relations: tuple, kinds: tuple) -> Node:

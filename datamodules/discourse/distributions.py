@@ -18,8 +18,8 @@ _LEFT_NUCLEUS, _RIGHT_NUCLEUS = (0, 2), (1, 2)
 
 def inside(size: int, band: int) -> Tensor:
     """Return the mask of a band: True at pairs of two different EDUs of the document, bool [E, 2b + 1]."""
-    other = torch.arange(size)[:, None] + torch.arange(-band, band + 1)
-    within = (other >= 0) & (other < size)
+    column_edu = torch.arange(size)[:, None] + torch.arange(-band, band + 1)
+    within = (column_edu >= 0) & (column_edu < size)
     within[:, band] = False
     return within
 
@@ -133,11 +133,11 @@ def tree_gamma(tree: Tensor, size: int, rows: Rows = "side", probability: Tensor
     start, split, end, nuclearity = tree[:, :4].long().unbind(1)
     value = torch.ones(len(tree)) if probability is None else probability.float()
     total = torch.zeros(size + 1)  # differences along the EDUs
-    for ids, first, last, others in (
+    for ids, first, last, num_satellites in (
         (_LEFT_NUCLEUS, start, split, end - split),
         (_RIGHT_NUCLEUS, split + 1, end, split + 1 - start),
     ):
-        mass = others * value * torch.isin(nuclearity, torch.tensor(ids))            # [E - 1]
+        mass = num_satellites * value * torch.isin(nuclearity, torch.tensor(ids))    # [E - 1]
         total.index_add_(0, first, mass).index_add_(0, last + 1, mass, alpha=-1)
     gamma = total.cumsum(0)[:size] / max(1, size)
     return gamma * nucleus_leaves(tree, size) if rows == "nucleus" else gamma
@@ -182,9 +182,9 @@ def check_tree(tree: Tensor, size: int, relations: int) -> Tensor:
         # in a tree, every span but the root is a child of exactly one node, and all spans but leaves are nodes
         split_spans = set(zip(start.tolist(), end.tolist()))
         children = [*zip(start.tolist(), split.tolist()), *zip((split + 1).tolist(), end.tolist())]
-        wanted = {(0, size - 1), *(span for span in children if span[0] < span[1])}
-        if len(set(children)) < len(children) or split_spans != wanted:
-            odd = sorted(split_spans ^ wanted) or sorted(span for span in children if children.count(span) > 1)
+        expected = {(0, size - 1), *(span for span in children if span[0] < span[1])}
+        if len(set(children)) < len(children) or split_spans != expected:
+            odd = sorted(split_spans ^ expected) or sorted(span for span in children if children.count(span) > 1)
             raise ValueError(f"the nodes are not a binary tree over {size} EDUs; see the one over EDUs {odd[0]}")
     return tree
 

@@ -34,14 +34,14 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
     while pending:
         (start, end), letter, branch, below = pending.pop()
         node = tree.node(start, end)
-        what = f"[{start + 1}] {one_line(edu_texts[start])}" if node is None else _title(node)
-        lines.append(shorten(_shorten_branch(branch, width // 2) + (f"{letter} " if letter else "") + what, width))
+        label = f"[{start + 1}] {one_line(edu_texts[start])}" if node is None else _title(node)
+        lines.append(shorten(_shorten_branch(branch, width // 2) + (f"{letter} " if letter else "") + label, width))
         if node is None:
             continue
         last = len(node.starts) - 1
         for place in reversed(range(last + 1)):
-            mark, rest = ("└─ ", "   ") if place == last else ("├─ ", "│  ")
-            pending.append((node.children[place], node.nuclearity[place], below + mark, below + rest))
+            mark, continuation = ("└─ ", "   ") if place == last else ("├─ ", "│  ")
+            pending.append((node.children[place], node.nuclearity[place], below + mark, below + continuation))
     return "\n".join(lines) + "\n"
 
 

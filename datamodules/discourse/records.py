@@ -80,11 +80,11 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
 def _check_offsets(offsets: list[Offsets], name: str, length: int, place: str) -> None:
     before = 0
     for number, (start, end) in enumerate(offsets):
-        what = f"{place}: {name}[{number}] is characters {start} to {end}"
+        described = f"{place}: {name}[{number}] is characters {start} to {end}"
         if not 0 <= start < end <= length:
-            raise TreebankError(f"{what}, which is empty or outside the text of {length} characters")
+            raise TreebankError(f"{described}, which is empty or outside the text of {length} characters")
         if start < before:
-            raise TreebankError(f"{what}, which overlaps the one before, up to {before}")
+            raise TreebankError(f"{described}, which overlaps the one before, up to {before}")
         before = end
 
 

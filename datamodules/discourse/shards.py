@@ -134,7 +134,7 @@ def read_header(path: Path) -> Shard:
         head = file.read(8)
         end = _header_end(head)
         if len(head) < 8 or end > size:
-            raise BrokenShard("cut off within its header")
+            raise BrokenShard("truncated within its header")
         head += file.read(end - 8)
     if xxhash.xxh3_128(head).hexdigest() != name[1]:
         raise BrokenShard("its header does not have the digest in its name")
@@ -144,7 +144,7 @@ def read_header(path: Path) -> Shard:
         raise BrokenShard(f"written in format version {manifest['version']}, this is version {VERSION}")
     ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
     if end + max(ends, default=0) != size:
-        raise BrokenShard("cut off, or longer than it was")
+        raise BrokenShard("truncated, or longer than written")
     relations = [tuple(names) for names in manifest["relations"]]
     documents = {}
     for key, (number, id, text_digest, inventory, rows, digest) in manifest["documents"].items():
@@ -152,7 +152,9 @@ def read_header(path: Path) -> Shard:
         for field in _FIELDS:
             entry = header[f"{number}.{field}"]
             tensors[field] = (_DTYPES[entry["dtype"]], tuple(entry["shape"]), end + entry["data_offsets"][0])
-        documents[key] = Entry(id, text_digest, relations[inventory], rows, digest, tensors)
+        documents[key] = Entry(
+            id=id, text_digest=text_digest, relations=relations[inventory], rows=rows, digest=digest, tensors=tensors
+        )
     return Shard(path, size, documents)
 
 

@@ -39,12 +39,12 @@ def read_treebank(path: str | Path) -> list[TreebankDocument]:
     if not files:
         raise TreebankError(f"{path}: no treebank file in this folder; known are {', '.join(READERS)}")
     documents: list[TreebankDocument] = []
-    seen: dict[str, Path] = {}
+    file_of: dict[str, Path] = {}
     for file in files:
         for document in _read_file(file):
-            if document.id in seen:
-                raise TreebankError(f"{file}: {document.id} is in {seen[document.id]} already; ids must be unique")
-            seen[document.id] = file
+            if document.id in file_of:
+                raise TreebankError(f"{file}: {document.id} is in {file_of[document.id]} already; ids must be unique")
+            file_of[document.id] = file
             documents.append(document)
     return documents
 
@@ -61,7 +61,7 @@ def _read_file(file: Path) -> list[TreebankDocument]:
         data = file.read_bytes()
         text = (gzip.decompress(data) if file.name.endswith(".gz") else data).decode("utf-8-sig")
     except (OSError, EOFError) as error:
-        raise TreebankError(f"{file}: cannot be read ({error}); is it whole?") from error
+        raise TreebankError(f"{file}: cannot be read ({error}); is it complete?") from error
     except UnicodeDecodeError as error:
         raise TreebankError(f"{file}: not UTF-8 at byte {error.start}; convert it") from error
     return reader(text, str(file))

@@ -135,8 +135,8 @@ class Tree:
         spans = []
         for node in self.nodes:
             if len(node.starts) != 2:
-                what = f"the node over EDUs {node.start} to {node.end} has {len(node.starts)} children"
-                raise TreeError(f"{what}; call binary() first")
+                problem = f"the node over EDUs {node.start} to {node.end} has {len(node.starts)} children"
+                raise TreeError(f"{problem}; call binary() first")
             spans.append(Span(node.start, node.starts[1] - 1, node.end, node.nuclearity, node.relation))
         return spans
 
@@ -179,16 +179,16 @@ class Tree:
         Nuclearity is NS, SN or NN (with two or more children), as in GUM. Other nodes have one letter per child, such
         as SNS, and a list with one relation per child.
         """
-        done: dict[tuple[int, int], list | int] = {}
+        subtrees: dict[tuple[int, int], list | int] = {}
         for node in reversed(self.nodes):
             nuclearity, relation = node.nuclearity, node.relation
             if "S" not in nuclearity and len(set(node.relations)) == 1:
                 nuclearity = "NN"
             elif len(nuclearity) > 2 or "S" not in nuclearity:
                 relation = list(node.relations)
-            children = [start if start == end else done.pop((start, end)) for start, end in node.children]
-            done[node.start, node.end] = [nuclearity, relation, *children]
-        return done[0, self.size - 1] if self.nodes else 0
+            children = [start if start == end else subtrees.pop((start, end)) for start, end in node.children]
+            subtrees[node.start, node.end] = [nuclearity, relation, *children]
+        return subtrees[0, self.size - 1] if self.nodes else 0
 
     @classmethod
     def from_nested(cls, nested: list | int) -> "Tree":

@@ -98,14 +98,14 @@ def cues(sentences: Sequence[str]) -> list[Cues]:
 def _cues(words: list[str], verbs: list[str | None], entities: frozenset[str]) -> Cues:
     marker_length = _marker_length(words)
     first = words[marker_length] if marker_length < len(words) else ""
-    words, rest = words[marker_length:], verbs[marker_length:]
+    words, remaining_verbs = words[marker_length:], verbs[marker_length:]
     return Cues(
         marker=marker_length > 0,
         pronoun=first in PRONOUNS or first in DEMONSTRATIVES,
         entities=entities,
         verbs=frozenset(verb for verb in verbs if verb is not None),
-        definite=frozenset(_nouns_after(words, rest, DEFINITE)),
-        indefinite=frozenset(_nouns_after(words, rest, INDEFINITE)),
+        definite=frozenset(_nouns_after(words, remaining_verbs, DEFINITE)),
+        indefinite=frozenset(_nouns_after(words, remaining_verbs, INDEFINITE)),
     )
 
 
@@ -153,8 +153,8 @@ def _runs(sentence: str) -> list[tuple[bool, list[str]]]:
 def _word_pairs(words: Sequence[str], verbs: Sequence[str | None]) -> frozenset[str]:
     """Return pairs of neighbouring content words that are not verbs."""
     content = [_content(word.lower()) and verb is None for word, verb in zip(words, verbs)]
-    both = zip(pairwise(words), pairwise(content))
-    return frozenset(f"{one} {other}".lower() for (one, other), kept in both if all(kept))
+    neighbours = zip(pairwise(words), pairwise(content))
+    return frozenset(f"{first} {second}".lower() for (first, second), is_content in neighbours if all(is_content))
 
 
 def _content(word: str) -> bool:

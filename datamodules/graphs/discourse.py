@@ -91,9 +91,9 @@ class Discourse(ParagraphGraph):
         return sum((rules[name]().astype(float) for name in self.use), np.zeros((size, size)))
 
 
-def _shared(sets: Sequence[Iterable[Hashable]], others: Sequence[Iterable[Hashable]] | None = None) -> NDArray:
+def _shared(sets: Sequence[Iterable[Hashable]], column_sets: Sequence[Iterable[Hashable]] | None = None) -> NDArray:
     """Return whether set i and other set j share an element, bool [S, S]."""
-    others = sets if others is None else others
+    column_sets = sets if column_sets is None else column_sets
     distinct = dict.fromkeys(item for items in sets for item in items)
     columns = {item: column for column, item in enumerate(distinct)}
 
@@ -103,7 +103,7 @@ def _shared(sets: Sequence[Iterable[Hashable]], others: Sequence[Iterable[Hashab
             out[row, [columns[item] for item in items if item in columns]] = 1
         return out
 
-    return (table(sets) @ table(others).T) > 0
+    return (table(sets) @ table(column_sets).T) > 0
 
 
 def _nominalised(sentence_cues: Sequence[Cues]) -> NDArray:

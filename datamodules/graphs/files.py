@@ -60,7 +60,7 @@ class FromFile(ParagraphGraph):
         rows: dict[str, tuple[int, Any]] = {}
         for number, row in read_rows(self.path, list(self.fields)):
             if isinstance(row, BadRecord):
-                raise CorpusError(f"{row.where}: {row.problem}; mend it, every document needs a graph")
+                raise CorpusError(f"{row.where}: {row.problem}; fix it, every document needs a graph")
             missing = [field for field in self.fields if row.get(field) is None]
             if missing:
                 raise CorpusError(f"{self.path}:{number}: it has no field {missing[0]!r}; name the right one")

@@ -38,7 +38,7 @@ class ParagraphGraph(ABC):
         """Return G [L, L] in [0, 1]; the caller sets the diagonal to 1."""
 
     def settings(self) -> dict[str, Any]:
-        """Return plain values that the weights depend on beside the paragraphs and the learned state."""
+        """Return plain values that the weights depend on, besides the paragraphs and the learned state."""
         return {}
 
     def fit(self, train: Iterable[Paragraphs]) -> None:  # noqa: B027 (optional)
@@ -100,7 +100,7 @@ def validate_weights(weights: Any, paragraphs: Paragraphs, source: str, symmetri
     if symmetric and (np.abs(graph - graph.T) > _TOLERANCE).any():
         i, j = np.argwhere(np.abs(graph - graph.T) > _TOLERANCE)[0]
         values = f"{graph[i, j]:g} from {i} to {j}, {graph[j, i]:g} back"
-        raise CorpusError(f"{where}: its graph must be symmetric, but has {values}; mend it, or set symmetric = False")
+        raise CorpusError(f"{where}: its graph must be symmetric, but has {values}; fix it, or set symmetric = False")
     if symmetric:
         graph = (graph + graph.T) / 2
     return graph.clip(0, 1).astype(np.float32)

@@ -102,12 +102,12 @@ def paragraph_means(parse: DiscourseParse, owner: NDArray, size: int, without: S
     half = parse.half_width
     band = parse.band(half).numpy()[:, :, counted].sum(-1)  # [E, 2b + 1]
     nucleus = np.repeat(np.arange(parse.size)[:, None], 2 * half + 1, 1)
-    other = nucleus + np.arange(-half, half + 1)
-    real = (other >= 0) & (other < parse.size) & (other != nucleus)
-    nucleus, other, values = nucleus[real], other[real], band[real]
-    kept = (owner[nucleus] >= 0) & (owner[other] >= 0)
-    cell = (owner[other] * size + owner[nucleus])[kept]
-    sums = np.bincount(cell, values[kept], size * size)
+    satellite = nucleus + np.arange(-half, half + 1)
+    real = (satellite >= 0) & (satellite < parse.size) & (satellite != nucleus)
+    nucleus, satellite, values = nucleus[real], satellite[real], band[real]
+    in_paragraphs = (owner[nucleus] >= 0) & (owner[satellite] >= 0)
+    cell = (owner[satellite] * size + owner[nucleus])[in_paragraphs]
+    sums = np.bincount(cell, values[in_paragraphs], size * size)
     pairs = np.bincount(cell, minlength=size * size)
     # sums over relations can exceed 1 because each value is rounded to one byte
     return (sums / np.maximum(pairs, 1)).clip(0, 1).reshape(size, size)

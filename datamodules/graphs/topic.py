@@ -105,7 +105,7 @@ class Topic(ParagraphGraph):
         """
         if state.get("topics") != self.topics:
             problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
-            raise CorpusError(f"{problem}; give the settings of that run, or learn it anew")
+            raise CorpusError(f"{problem}; give the settings of that run, or learn it again")
         self._columns = {term: column for column, term in enumerate(state["terms"])}
         flat = np.frombuffer(base64.b64decode(state["likely"]), "<f4")
         self._term_weights = flat.reshape(self.topics, len(self._columns))
@@ -170,11 +170,11 @@ def infer_gamma(
 def _sample_paragraphs(train: Iterable[Paragraphs], size: int, rng: random.Random) -> list[list[str]]:
     """Sample paragraphs uniformly (reservoir sampling, Vitter 1985, algorithm R), and return their terms."""
     reservoir: list[list[str]] = []
-    seen = 0
+    num_read = 0
     for paragraphs in train:
         for text in paragraphs.texts:
-            place = len(reservoir) if len(reservoir) < size else rng.randrange(seen + 1)
+            place = len(reservoir) if len(reservoir) < size else rng.randrange(num_read + 1)
             if place < size:
                 reservoir[place : place + 1] = [list(text)]
-            seen += 1
+            num_read += 1
     return [content_stems(" ".join(text)) for text in reservoir]

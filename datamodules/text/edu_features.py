@@ -70,7 +70,7 @@ def sentence_starts(request: Request, name: str = "text") -> list[int]:
             if not 0 <= start <= end <= len(text):
                 raise CorpusError(
                     f"{name}: {kind}[{number}] is characters {start} to {end} of a text of {len(text)}; "
-                    "offsets count the characters of this very text"
+                    "offsets must refer to this text"
                 )
     sentences = request.sentences or sentence_offsets(text, list(request.paragraphs) or None)
     spans = [(0, len(text)), *sentences]

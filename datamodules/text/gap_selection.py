@@ -109,7 +109,7 @@ def select(
     noise: float = 0.0,
     rng: random.Random | None = None,
 ) -> list[int]:
-    """Select the gap sentences of a document, which are to be generated (section 3.1).
+    """Select the gap sentences of a document, the targets of pre-training (section 3.1).
 
     `ind` scores each sentence x_i by ROUGE-1 F(x_i, D without x_i); `seq` adds sentences one by one to S by ROUGE-1
     F(S with x_i, D without both). `orig` counts words as ROUGE does; `uniq` takes texts as sets of words. Words are

@@ -19,7 +19,7 @@ def text_digest(text: str) -> str:
 
 
 class Words(NamedTuple):
-    """Words of a text: (start, end) characters, and `FEATURES` hashes of each."""
+    """Words of a text: (start, end) characters, and `FEATURES` hashes, of each."""
 
     offsets: list[tuple[int, int]]
     features: list[tuple[int, ...]]

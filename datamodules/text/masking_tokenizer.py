@@ -1,4 +1,4 @@
-"""Tokenizer with a mask symbol for sentences that are to be generated."""
+"""Tokenizer with a mask symbol for gap sentences."""
 
 from collections.abc import Iterable, Sequence
 from typing import Self
@@ -13,7 +13,7 @@ MASKS = ("<mask_1>", "<mask>", "<extra_id_0>")
 
 
 class MaskingTokenizer(SubwordTokenizer):
-    """Tokenizer with a mask symbol, trained here or that of a pretrained PEGASUS, BART or T5.
+    """Tokenizer with a mask symbol, trained on the corpus, or that of a pretrained PEGASUS, BART or T5.
 
     Args:
         tokenizer: tokenizer of the `tokenizers` library, with the special symbols <pad> and </s>.

@@ -48,13 +48,13 @@ def _is_tokenized(text: str) -> bool:
 
 def _rejoined(pieces: Iterable[str]) -> list[str]:
     """Join pieces that are not separated by a space: "torch.Tensor" contains no end of a sentence."""
-    whole: list[str] = []
+    sentences: list[str] = []
     for piece in pieces:
-        if whole and not whole[-1].endswith(" ") and not piece.startswith(" "):
-            whole[-1] += piece
+        if sentences and not sentences[-1].endswith(" ") and not piece.startswith(" "):
+            sentences[-1] += piece
         else:
-            whole.append(piece)
-    return whole
+            sentences.append(piece)
+    return sentences
 
 
 def _split_at(text: str, ends: list[int]) -> list[str]:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 def term_counts(texts: Sequence[Sequence[Hashable]]) -> NDArray:
-    """How often each text has each term, [L, V] for L texts and the V terms that occur."""
+    """Return the counts of terms in texts, [L, V] for L texts and the V terms that occur."""
     columns: dict[Hashable, int] = {}
     rows, places = [], []
     for row, terms in enumerate(texts):
@@ -19,7 +19,7 @@ def term_counts(texts: Sequence[Sequence[Hashable]]) -> NDArray:
 
 
 def cosines(vectors: NDArray) -> NDArray:
-    """Cosines between rows, [L, V] -> [L, L]; 0 where a row is zero."""
+    """Return the cosines between rows, [L, V] -> [L, L]; 0 where a row is zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
     return unit @ unit.T

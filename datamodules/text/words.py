@@ -33,16 +33,16 @@ def detokenize(tokens: Sequence[str], tokenizer: WordTokenization = "words") -> 
     if tokenizer == "whitespace":
         return " ".join(tokens)
     pieces: list[str] = []
-    glue, open_quotes = True, set()
+    no_space, open_quotes = True, set()
     for token in tokens:
         quote = token in {'"', "`", "'"}
         closing = quote and token in open_quotes
-        if pieces and not glue and token not in _NO_SPACE_BEFORE and not closing:
+        if pieces and not no_space and token not in _NO_SPACE_BEFORE and not closing:
             pieces.append(" ")
         pieces.append(token)
         if quote:
             open_quotes.symmetric_difference_update({token})
-        glue = token in _NO_SPACE_AFTER or (quote and not closing)
+        no_space = token in _NO_SPACE_AFTER or (quote and not closing)
     return "".join(pieces)
 
 

@@ -9,7 +9,7 @@ from jsonargparse import ArgumentParser, Namespace
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
-from datamodules.batch import alike, pools
+from datamodules.batch import groups_by_length, pools
 from datamodules.corpora.corpus import as_document
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError, Document
@@ -199,7 +199,7 @@ def _pool_answers(
     inputs = [(place, window) for place, (rows, _) in enumerate(sources) for window in range(len(rows))]
     prompts = [sources[place][0][window] for place, window in inputs]
     outputs: list[dict[int, Generated]] = [{} for _ in pool]
-    for group in alike([len(prompt) for prompt in prompts], batch_tokens):
+    for group in groups_by_length([len(prompt) for prompt in prompts], batch_tokens):
         finished = []
         for index, output in zip(group, system.generator.generate([prompts[index] for index in group])):
             place, window = inputs[index]

@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import AutoModelForCausalLM
 
-from datamodules.batch import alike, pools
+from datamodules.batch import groups_by_length, pools
 from datamodules.documents import CorpusError
 from experiments.baselines.endpoint import Reply
 from experiments.baselines.generation import Generator, context_window, load_pretrained, weights_digest
@@ -44,7 +44,7 @@ class LocalChat:
         """
         for pool in pools(prompts, POOL):
             rows = [self._encode(name, prompt) for name, prompt in pool]
-            for group in alike([len(row) for row in rows], self.batch_tokens):
+            for group in groups_by_length([len(row) for row in rows], self.batch_tokens):
                 outputs = self.generator.generate([rows[index] for index in group])
                 for index, output in zip(group, outputs):
                     reason = "length" if output.stopped else "stop"

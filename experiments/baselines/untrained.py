@@ -68,20 +68,24 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="precis baseline", description=untrained.__doc__, exit_on_error=False)
     parser.add_argument("name", type=Literal[*BASELINES], help=f"one of {', '.join(BASELINES)}")
     add_document_arguments(parser)
-    parser.add_argument("--k", type=int | None, default=None, help="sentences a summary; 3 (oracle: as many as help)")
-    parser.add_argument("--seed", type=int | None, default=None, help="of random; 0")
-    parser.add_argument("--stem", type=bool | None, default=None, help="stems in the oracle's ROUGE; true")
-    parser.add_argument("--damping", type=float | None, default=None, help="of textrank and lexrank; 0.85")
+    parser.add_argument(
+        "--k", type=int | None, default=None, help="number of sentences per summary; 3, for oracle no limit"
+    )
+    parser.add_argument("--seed", type=int | None, default=None, help="seed of random; 0")
+    parser.add_argument("--stem", type=bool | None, default=None, help="stemming in the ROUGE of oracle; true")
+    parser.add_argument("--damping", type=float | None, default=None, help="damping of textrank and lexrank; 0.85")
     parser.add_argument(
         "--threshold", type=float | Literal["none"] | None, default=None,
-        help="the cosine that links two sentences in lexrank, 0.1; none weighs the links by their cosine",
+        help="minimal cosine of linked sentences in lexrank, 0.1; none weights all links by their cosine",
     )  # fmt: skip
-    parser.add_argument("--trade_off", type=float | None, default=None, help="relevance against redundancy in mmr; 0.7")
+    parser.add_argument(
+        "--trade_off", type=float | None, default=None, help="weight of relevance against redundancy in mmr; 0.7"
+    )
     parser.add_argument(
         "--encoder", type=str | None, default=None,
-        help="of zero_shot: tfidf (the default), minilm, or a Hugging Face name (downloaded) or folder",
+        help="encoder of zero_shot: tfidf (default), minilm, or a Hugging Face name (downloaded) or folder",
     )  # fmt: skip
     for option, values in ZERO_SHOT.items():
-        known = f"of zero_shot: {', '.join(values)}"
-        parser.add_argument(f"--{option}", type=Literal[*values] | None, default=None, help=known)
+        help_text = f"of zero_shot: {', '.join(values)}"
+        parser.add_argument(f"--{option}", type=Literal[*values] | None, default=None, help=help_text)
     return parser

@@ -69,7 +69,7 @@ def ablation_report(ablation: AblationReport, entity: str, project: str) -> Any:
     runs = _runs(ablation.paper, entity, project, [f"config.{ablation.key}"])
     bars = [reports.BarPlot(title=key, metrics=[key]) for key in ablation.measures]
     lines = [reports.LinePlot(title=key, x=STEP, y=[key]) for key in ("val/rouge1", "val/loss")]
-    rows = reports.UnorderedList(items=[f"{name}: {said}" for name, said in ablation.rows.items()])
+    rows = reports.UnorderedList(items=[f"{name}: {description}" for name, description in ablation.rows.items()])
     blocks = [
         reports.P(HOW),
         reports.H2("rows"),

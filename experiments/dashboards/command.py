@@ -14,7 +14,7 @@ def dashboards(arguments: list[str]) -> None:
     Runs are uploaded by `precis sync`, or during training if you are logged in."""
     parser = ArgumentParser(prog="precis dashboards", description=dashboards.__doc__, exit_on_error=False)
     parser.add_argument("--entity", type=str, default="", help="user or team at W&B")
-    parser.add_argument("--project", type=str, default="precis", help="its project")
+    parser.add_argument("--project", type=str, default="precis", help="project at W&B")
     parser.add_argument("--paper", type=str | None, default=None, help="only this model, such as RSTformer")
     parser.add_argument("--dry-run", action="store_true", help="print their contents without creating them")
     options = parser.parse_args(arguments)
@@ -31,8 +31,8 @@ def dashboards(arguments: list[str]) -> None:
     if not options.entity:
         raise CorpusError("--entity is missing: the user or team at W&B whose project it is")
     if not logged_in():
-        raise CorpusError("nobody is logged in to W&B: run `wandb login`, or set WANDB_API_KEY")
-    where = (options.entity, options.project)
-    made = [*(workspace(dashboard, *where) for dashboard in papers), *(report(d, *where) for d in papers)]
-    for one in [*made, *(ablation_report(ablation, *where) for ablation in ablations)]:
-        print(one.save().url)
+        raise CorpusError("not logged in to W&B; run `wandb login`, or set WANDB_API_KEY")
+    project = (options.entity, options.project)
+    pages = [*(workspace(dashboard, *project) for dashboard in papers), *(report(d, *project) for d in papers)]
+    for page in [*pages, *(ablation_report(ablation, *project) for ablation in ablations)]:
+        print(page.save().url)

@@ -64,15 +64,15 @@ def copied_summary(
     attention: np.ndarray,
     agents: Sequence[int] | None = None,
 ) -> str:
-    """Return a summary whose copied words are marked, above the document that it was copied from.
+    """Return a summary with marked copied words, above the document.
 
-    Where the pointer rests on a word of the summary, the words of the document that it attended to most are coloured
-    as strongly as their weight; rules of CSS do that, without a script.
+    While the mouse is over a word of the summary, the words of the document with the highest attention are coloured by
+    weight, through rules of CSS without a script.
 
     Args:
-        prefix: of the ids in this card, unique in the page.
+        prefix: prefix of the ids in this card, unique in the page.
         source: words of the document, S.
-        words: of the summary, T.
+        words: words of the summary, T.
         copied: for each word of the summary, whether it was copied.
         attention: weights [T, S].
         agents: for each word of the document, the agent that reads it; colours the words of each agent.
@@ -132,7 +132,7 @@ def selected_sentences(summary: ExtractiveSummary) -> str:
 
 
 def picture(title: str, svg: str) -> str:
-    """Return an SVG in a frame of its own, so that its styles stay its own and its tooltips work."""
+    """Return an SVG in a separate frame, which isolates its styles and enables its tooltips."""
     declared = re.search(r'<svg[^>]* height="(\d+)"', svg)
     height = min(_PICTURE, int(declared[1]) + 24) if declared else _PICTURE
     page = f"<!doctype html><body style='margin:0'>{svg}</body>"

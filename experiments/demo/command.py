@@ -20,9 +20,11 @@ def demo(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis demo", description=demo.__doc__, exit_on_error=False)
     parser.add_argument("runs", nargs="+", type=str, help="run folders, exported models, or names of the hub")
     parser.add_argument("--split", type=str, default="test", help="split of the first run's corpus to pick from")
-    parser.add_argument("--host", type=str, default="127.0.0.1", help="0.0.0.0 lets other machines in")
-    parser.add_argument("--port", type=int, default=7860, help="where the page is served; 0 for any that is free")
-    parser.add_argument("--max_characters", type=PositiveInt, default=20_000, help="length of a text, at most")
+    parser.add_argument(
+        "--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 for access from other machines"
+    )
+    parser.add_argument("--port", type=int, default=7860, help="port of the page; 0 for any free one")
+    parser.add_argument("--max_characters", type=PositiveInt, default=20_000, help="maximal length of a text")
     parser.add_argument("--open", type=bool, default=False, help="open the page in the default browser")
     options = parser.parse_args(arguments)
     check_installed()
@@ -48,7 +50,7 @@ def build(playground: Playground):
     """Return the page as Gradio's Blocks."""
     import gradio as gr
 
-    names, most = list(playground.runs), playground.max_characters
+    names, max_length = list(playground.runs), playground.max_characters
     with gr.Blocks(title="Précis", analytics_enabled=False) as page:
         gr.Markdown("# Précis\nThe same text, summarized by each model, with what belongs to it.")
         with gr.Row():
@@ -57,9 +59,9 @@ def build(playground: Playground):
                     list(playground.documents), value=None, label="Document of the corpus", elem_id="document",
                     visible=bool(playground.documents),
                 )  # fmt: skip
-                text = gr.Textbox(lines=10, max_lines=24, max_length=most, label="Text", elem_id="text")
+                text = gr.Textbox(lines=10, max_lines=24, max_length=max_length, label="Text", elem_id="text")
                 reference = gr.Textbox(
-                    lines=2, max_length=most, label="Reference (for scores; may be empty)", elem_id="reference"
+                    lines=2, max_length=max_length, label="Reference (for scores; may be empty)", elem_id="reference"
                 )
                 chosen = gr.CheckboxGroup(names, value=names, label="Runs", elem_id="runs")
                 beam = gr.Slider(1, 10, value=4, step=1, label="Beam size")
@@ -73,14 +75,14 @@ def build(playground: Playground):
 
 
 def serve(page, host: str, port: int, inbrowser: bool = False, block: bool = True) -> str:
-    """Serve the page and return its address; nothing is loaded from elsewhere.
+    """Serve the page, without any resources from other hosts, and return its address.
 
     Args:
-        page: of `build`.
+        page: result of `build`.
         host: address to listen on.
-        port: 0 for any that is free.
-        inbrowser: whether the default browser opens the page.
-        block: whether to wait until Ctrl-C.
+        port: port; 0 for any free one.
+        inbrowser: open the page in the default browser.
+        block: wait until Ctrl-C.
 
     Raises:
         CorpusError: if the port is taken.
@@ -96,7 +98,7 @@ def serve(page, host: str, port: int, inbrowser: bool = False, block: bool = Tru
             prevent_thread_lock=True, footer_links=[], enable_monitoring=False, ssr_mode=False, mcp_server=False,
             app_kwargs={"middleware": [Middleware(ContentPolicy)]},
         )  # fmt: skip
-    except OSError:  # of which Gradio says no more than that
+    except OSError:  # Gradio's error does not tell the cause
         raise CorpusError(f"port {port} on {host} cannot be used; give another --port, or 0 for a free one") from None
     if block:
         print(f"{address} (Ctrl-C ends it)", flush=True)

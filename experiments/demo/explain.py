@@ -1,4 +1,4 @@
-"""What belongs to each model beside its summary, as sections of its card."""
+"""Sections of a card that explain the summary of each kind of model: attention, trees, graphs, scores."""
 
 from typing import Any
 
@@ -26,11 +26,11 @@ def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Bat
     """Return the sections of a card.
 
     Args:
-        prefix: of the ids in the card.
-        model: that summarized.
-        data: its DataModule over the one document.
-        batch: the document.
-        summary: of the document.
+        prefix: prefix of the ids in the card.
+        model: model of the summary.
+        data: its DataModule over this document.
+        batch: batch with the document.
+        summary: summary of the document.
     """
     parts = []
     if isinstance(summary, ExtractiveSummary):
@@ -59,7 +59,7 @@ def agents_of(batch: Any) -> list[int] | None:
 
 
 def discourse_sections(model: RSTformer, data: SummarizationData, document: Document) -> list[str]:
-    """Return the tree of a document, its most probable relations, and the relations that heads look at."""
+    """Return the tree of a document, its most probable relations, and the relation of each attention head."""
     (row,) = data.features("test")
     if not row["parse"]:
         return []

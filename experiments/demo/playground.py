@@ -29,21 +29,22 @@ class Playground:
 
     Args:
         paths: run folders, folders of `precis export`, or names of the hub.
-        split: of the corpus.
-        max_characters: of a text.
+        split: split of the corpus.
+        max_characters: maximal number of characters of a text.
 
     Raises:
-        CorpusError: if one is no run of a summarizer.
+        CorpusError: if a path is not a run of a summarizer.
     """
 
     def __init__(self, paths: Sequence[str], split: str = "test", max_characters: int = 20_000) -> None:
         self.max_characters = max_characters
         self._folder = TemporaryDirectory(prefix="precis-")
-        self._lock = Lock()  # a model's options change for the time of a summary
+        self._lock = Lock()  # because options of a model are changed during a summary
         folders = [find_folder(path) for path in paths]
         self.runs: dict[str, Run] = {}
+        folder_names = [folder.name for folder in folders]
         for path, folder in zip(paths, folders):
-            name = folder.name if [other.name for other in folders].count(folder.name) == 1 else str(path)
+            name = folder.name if folder_names.count(folder.name) == 1 else str(path)
             self.runs[name] = load_run(folder, cache_dir=self._folder.name, max_eval=None)
         self.documents = self._documents(folders[0], split)
 
@@ -81,8 +82,8 @@ class Playground:
             raise CorpusError("There is no text: paste one, or pick a document.")
         for kind, value in (("text", text), ("reference", reference)):
             if len(value) > self.max_characters:
-                most = f"{self.max_characters:,}"
-                raise CorpusError(f"The {kind} has {len(value):,} characters; give at most {most} (--max_characters).")
+                limit = f"{self.max_characters:,}"
+                raise CorpusError(f"The {kind} has {len(value):,} characters; give at most {limit} (--max_characters).")
         if not names:
             raise CorpusError("No run is chosen: tick at least one.")
 

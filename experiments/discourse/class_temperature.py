@@ -1,15 +1,13 @@
-"""Fit the class temperature of a discourse parser's recipe on held-out folds of its training documents:
+"""Fit the class temperature of a discourse parser by cross-validation on its training documents:
 
     python -m experiments.discourse.class_temperature experiments/configs/discourse_parser/minilm.yaml \\
         gum/train.jsonl.gz --out runs/class_temperature
 
-The training documents are split into folds. For each fold, a parser is trained on the others by the recipe, and the
-Brier score of its labelled discourse distribution (LDD) against the gold trees' is measured over all ordered pairs of
-EDUs of the fold's documents, at each temperature of a grid. No validation or test document takes part. The temperature
-with the lowest score is also scored on every fold as the other folds choose it.
-
-The parser that is trained on all documents takes it: `class_temperature` in the config.json of its weights, or
-`--model.class_temperature` in training.
+The training documents are split into folds. For each fold, a parser is trained on the other folds with the config, and
+the Brier score of its labelled discourse distribution (LDD) against that of the gold trees is measured over all ordered
+pairs of EDUs of the documents of the fold, at each temperature of a grid. Validation and test documents are not used.
+The result is the temperature with the lowest score, with the score on each fold at the temperature that the other folds
+choose. Set it as `class_temperature` in the config.json of trained weights, or `--model.class_temperature` in training.
 """
 
 import argparse
@@ -32,7 +30,7 @@ from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import CorpusError
 from datamodules.treebank import TreebankData
 from experiments.discourse.parser_scores import intervals
-from experiments.discourse.score_parser import plain
+from experiments.discourse.score_parser import to_json_values
 from lightning_modules.discourse_parser.discourse_charts import document_ldd
 from lightning_modules.discourse_parser.parser import SMALL, DiscourseParser
 
@@ -129,36 +127,39 @@ def measure(options: argparse.Namespace, recipe: Recipe) -> dict[str, Any]:
         documents = [replace(d, tree=d.tree.binary()) for d in data.documents("held_out") if len(d.edus) > 1]
         note(f"fold {fold + 1} of {options.folds}: the LDD of {len(documents)} documents")
         sums.append(torch.stack([squared_errors(model, document, grid, options.band) for document in documents]))
-    everything, one = torch.cat(sums), grid.index(1.0)
+    all_sums, at_one = torch.cat(sums), grid.index(1.0)
     chosen = [_lowest_brier(torch.cat([*sums[:n], *sums[n + 1 :]])) for n in range(len(sums))]
-    crossed = torch.cat([fold[:, [best, one, -1]] for fold, best in zip(sums, chosen)])
+    crossed = torch.cat([fold[:, [best, at_one, -1]] for fold, best in zip(sums, chosen)])
     names = ("of_other_folds", "at_1", "difference")
     return {
         "folds": options.folds,
-        "documents": len(everything),
+        "documents": len(all_sums),
         "epochs": recipe["trainer"]["max_epochs"],
-        "temperature": grid[_lowest_brier(everything)],
+        "temperature": grid[_lowest_brier(all_sums)],
         "of_other_folds": [grid[best] for best in chosen],
-        "scores": dict(zip(map(str, grid), _brier(everything).tolist())),
+        "scores": dict(zip(map(str, grid), _brier(all_sums).tolist())),
         **dict(zip((f"brier_{name}" for name in names), intervals(crossed, _compared))),
     }
 
 
 def _brier(sums: Tensor) -> Tensor:
-    """The Brier score at each temperature: [D, T + 1] -> [T]."""
+    """Return the Brier score at each temperature: [D, T + 1] -> [T]."""
     total = sums.sum(0)
     return total[:-1] / total[-1]
 
 
 def _lowest_brier(sums: Tensor) -> int:
-    """Index of the temperature with the lowest Brier score."""
+    """Return the index of the temperature with the lowest Brier score."""
     return int(_brier(sums).argmin())
 
 
 def _compared(sums: Tensor) -> Tensor:
-    """Two Brier scores and their difference, from two sums of squared errors and pairs: [..., 3] -> [..., 3]."""
-    one, other = sums[..., 0] / sums[..., 2], sums[..., 1] / sums[..., 2]
-    return torch.stack([one, other, one - other], -1)
+    """Return two Brier scores and their difference, from two sums of squared errors and the number of pairs.
+
+    [..., 3] -> [..., 3].
+    """
+    first, second = sums[..., 0] / sums[..., 2], sums[..., 1] / sums[..., 2]
+    return torch.stack([first, second, first - second], -1)
 
 
 # The command -----------------------------------------------------------------------------------------------------
@@ -173,11 +174,11 @@ def read_recipe(path: Path, train: Path) -> dict[str, dict[str, Any]]:
     """Return the arguments of a config of `precis fit` for a parser: `model`, `data` and `trainer`.
 
     Args:
-        path: of the config.
-        train: treebank that takes the place of the config's.
+        path: path of the config.
+        train: treebank that replaces the training treebank of the config.
 
     Raises:
-        CorpusError: if it is no config that trains a discourse parser.
+        CorpusError: if it is not a config for training a discourse parser.
     """
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -194,18 +195,24 @@ def read_recipe(path: Path, train: Path) -> dict[str, dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point: prints the result as JSON, and writes it to `temperature.json` in the folder."""
+    """Run the command: print the result as JSON, and write it to `temperature.json` in the folder."""
     parser = argparse.ArgumentParser(prog="python -m experiments.discourse.class_temperature", allow_abbrev=False)
-    parser.add_argument("recipe", type=Path, help="config of `precis fit` that trains a parser")
+    parser.add_argument("recipe", type=Path, help="config of `precis fit` for a parser")
     parser.add_argument("train", type=Path, help="treebank whose documents are split into folds")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the folds' weights; those there are used")
-    parser.add_argument("--folds", type=int, default=3, help="into which the training documents are split")
-    parser.add_argument("--epochs", type=int, default=None, help="of each training; the recipe's if not given")
-    parser.add_argument("--seed", type=int, default=1, help="of each training")
-    parser.add_argument("--min_prob", "--least", type=float, default=1e-4, help="of the LDD, see DiscourseParser")
-    parser.add_argument("--band", type=int, default=512, help="EDUs to each side over which the LDD is compared")
     parser.add_argument(
-        "--grid", type=float, nargs="+", default=[0.5, 0.6, 0.7, 0.8, 0.9], help="temperatures that are tried beside 1"
+        "--out", type=Path, required=True, help="folder for the weights of the folds; existing ones are used"
+    )
+    parser.add_argument("--folds", type=int, default=3, help="number of folds")
+    parser.add_argument(
+        "--epochs", type=int, default=None, help="number of epochs of each training; by default that of the config"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of each training")
+    parser.add_argument(
+        "--min_prob", "--least", type=float, default=1e-4, help="min_prob of the LDD, see DiscourseParser"
+    )
+    parser.add_argument("--band", type=int, default=512, help="half-width of the band for comparing LDDs, in EDUs")
+    parser.add_argument(
+        "--grid", type=float, nargs="+", default=[0.5, 0.6, 0.7, 0.8, 0.9], help="temperatures to try besides 1"
     )
     options = parser.parse_args(arguments)
     if options.folds < 2:
@@ -216,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         result = measure(options, recipe)
     except CorpusError as error:
         raise SystemExit(f"error: {error}") from None
-    text = json.dumps(plain(result), indent=1)
+    text = json.dumps(to_json_values(result), indent=1)
     (options.out / "temperature.json").write_text(text + "\n", encoding="utf-8")
     print(text)
 

@@ -48,7 +48,7 @@ def parse(arguments: list[str]) -> None:
     if options.svg or options.heat_map:
         raise CorpusError("--svg and --heat_map draw one document; pass --show")
     if options.out is None:
-        raise CorpusError("precis parse needs --out with the folder where parses are kept; or --show for one document")
+        raise CorpusError("precis parse needs --out with the folder of the parses; or --show for one document")
     sys.argv = [sys.argv[0], "parse", *arguments]  # what Lightning starts for other devices
     corpus = parser.instantiate_classes(options).corpus
     parse_corpus(corpus if corpus is not None else Texts(collect_texts(options.inputs, empty=True)), options)
@@ -59,20 +59,31 @@ def _options() -> ArgumentParser:
     parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
     load_classes(datamodules.corpora)
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
-    parser.add_argument("--out", type=Path | None, default=None, help="folder of parses; made, or added to")
+    parser.add_argument("--out", type=Path | None, default=None, help="folder of parses, created if needed")
     parser.add_argument("--parser", type=str, default="default", help=f"{', '.join(PARSERS)}, or a parser's run folder")
     parser.add_argument("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
-    parser.add_argument("--band", type=int, default=128, help="EDUs to each side whose relations are kept")
-    parser.add_argument("--split", type=str | None, default=None, help="one split of the corpus; all if not given")
-    parser.add_argument("--batch_size", type=int, default=16, help="documents at a time, at most")
-    parser.add_argument("--batch_characters", type=int, default=100_000, help="characters at a time, padding included")
+    parser.add_argument("--band", type=int, default=128, help="half-width of the band of stored relations, in EDUs")
+    parser.add_argument("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
+    parser.add_argument("--batch_size", type=int, default=16, help="maximal number of documents in a batch")
+    parser.add_argument(
+        "--batch_characters",
+        type=int,
+        default=100_000,
+        help="maximal number of characters in a batch, including padding",
+    )
     parser.add_argument("--accelerator", type=str, default="auto", help="cpu, gpu ..., as in Lightning")
-    parser.add_argument("--devices", type=int | Literal["auto"], default=1, help="how many, in one process each")
-    parser.add_argument("--shard", type=str | None, default=None, help="K/N, this of N tasks; default: SLURM array's")
-    parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="skip", help="what to do with them")
-    parser.add_argument("--cache_dir", type=Path | None, default=None, help="where the corpus's documents are kept")
-    parser.add_argument("--num_proc", type=int, default=1, help="processes that split sentences")
-    parser.add_argument("--show", action="store_true", help="draw one document's tree")
+    parser.add_argument(
+        "--devices", type=int | Literal["auto"], default=1, help="number of devices, with one process each"
+    )
+    parser.add_argument(
+        "--shard", type=str | None, default=None, help="K/N: task K of N; by default that of the SLURM array"
+    )
+    parser.add_argument(
+        "--on_bad_record", type=Literal["raise", "skip"], default="skip", help="what to do with invalid records"
+    )
+    parser.add_argument("--cache_dir", type=Path | None, default=None, help="cache folder of the corpus")
+    parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
+    parser.add_argument("--show", action="store_true", help="draw the tree of one document")
     parser.add_argument("--svg", type=Path | None, default=None, help="with --show: the tree as an image")
     parser.add_argument("--heat_map", type=Path | None, default=None, help="with --show: PNG of the LDD over EDU pairs")
     return parser
@@ -82,14 +93,14 @@ def _with_corpus(arguments: list[str]) -> list[str]:
     """Replace the name of a corpus or a data file by the corresponding options."""
     if not arguments or arguments[0].startswith("-"):
         return arguments
-    first, *rest = arguments
+    first, *options = arguments
     if first in datamodules.corpora.__all__:
-        return [f"--corpus={first}", *rest]
+        return [f"--corpus={first}", *options]
     try:
         file_type(Path(first))
     except CorpusError:
         return arguments
-    return ["--corpus=Files", f"--corpus.test={first}", *rest]
+    return ["--corpus=Files", f"--corpus.test={first}", *options]
 
 
 def task_of(shard: str | None) -> tuple[int, int]:
@@ -122,10 +133,23 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
     cache = ParseCache(folder)
     cache.prepare()  # fail before loading a model
     parser = _announced(options.parser, options.rows, options.band)
-    kept = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
+    documents_dir = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
     splits = [options.split] if options.split else None
-    documents = CorpusDocuments(corpus, kept, splits, options.on_bad_record, options.num_proc)
-    data = ParsingData(documents, cache, parser, options.batch_size, options.batch_characters, shard)
+    documents = CorpusDocuments(
+        corpus=corpus,
+        cache_dir=documents_dir,
+        splits=splits,
+        on_bad_record=options.on_bad_record,
+        num_proc=options.num_proc,
+    )
+    data = ParsingData(
+        documents=documents,
+        cache=cache,
+        parser=parser,
+        batch_size=options.batch_size,
+        batch_characters=options.batch_characters,
+        shard=shard,
+    )
     before = set(data.missing())
     summary = Summary(folder, documents, data, before)
     if before or "LOCAL_RANK" in os.environ:  # processes started by another one must take part
@@ -194,14 +218,15 @@ class Summary:
         """Return a text with counts of documents, speed, and size of the cache."""
         cache, task = self.data.cache, self.data.task()
         left = set(cache.missing(task, deep=False))
-        done = [key for key in task if key in self.before and key not in left]
-        edus = sum(map(cache.size, done))
-        lines = [f"{self.folder}: {len(done):,} documents parsed, {len(task) - len(self.before):,} were there before"]
-        if done and self.seconds:
-            speed = f"{len(done) / self.seconds:,.1f} documents/s, {edus / self.seconds:,.0f} EDUs/s"
+        parsed = [key for key in task if key in self.before and key not in left]
+        edus = sum(map(cache.size, parsed))
+        num_before = len(task) - len(self.before)
+        lines = [f"{self.folder}: {len(parsed):,} documents parsed, {num_before:,} were parsed before"]
+        if parsed and self.seconds:
+            speed = f"{len(parsed) / self.seconds:,.1f} documents/s, {edus / self.seconds:,.0f} EDUs/s"
             lines.append(f"{edus:,} EDUs in {self.seconds:,.1f} s: {speed}")
         if self.data.repeated:
-            lines.append(f"{self.data.repeated:,} documents have the text of another, and its parse")
+            lines.append(f"{self.data.repeated:,} documents have the same text as another, and share its parse")
         bad = [f"{row['where']} ({row['problem']})" for row in self.documents.skipped]
         for title, names in (("records left out", bad), ("empty documents left out", self.data.empty)):
             if names:
@@ -209,7 +234,7 @@ class Summary:
                 lines.append(f"{len(names):,} {title}: {', '.join(names[:_NAMED])}{more}")
         lines.append(f"{len(cache):,} parses in the cache, {cache.nbytes / 1e6:,.2f} MB")
         if left:
-            lines.append(f"{len(left):,} documents are left; the same command goes on")
+            lines.append(f"{len(left):,} documents are left; the same command continues")
         return "\n".join(lines)
 
 

@@ -52,12 +52,16 @@ def _trees(result: dict[str, Any]) -> str:
             rows.append([f"{title}, gold EDUs", system + decoding, *(shown(scores[variant][n]) for n in LEVELS), ""])
         if "end_to_end" not in result:
             continue
-        whole = result["end_to_end"]
-        for system, scores in whole["parseval"].items():
+        end_to_end = result["end_to_end"]
+        for system, scores in end_to_end["parseval"].items():
             cells = [shown(scores[variant][n]) for n in LEVELS]
-            rows.append([f"{title}, end to end", system, *cells, shown(whole["segmentation_f1"])])
-    said = "End to end: only the text is given; the right-branching tree has the parser's EDUs, and both have the"
-    note = f"{said} sentences and paragraphs that are found in the text." if "end_to_end" in result else ""
+            rows.append([f"{title}, end to end", system, *cells, shown(end_to_end["segmentation_f1"])])
+    note = ""
+    if "end_to_end" in result:
+        note = (
+            "End to end: only the text is given; the right-branching tree has the parser's EDUs, and both have the "
+            "sentences and paragraphs that are detected in the text."
+        )
     return f"{table(['', 'tree', *LEVELS, 'EDU F1'], rows)}\n\n{note}".strip()
 
 
@@ -73,8 +77,8 @@ def _places(result: dict[str, Any]) -> str:
 def _genres(result: dict[str, Any]) -> str:
     rows, (parser, branching) = [], result["genres"].values()
     for genre, scores in parser.items():
-        other = branching[genre]
-        cells = [f"{shown(scores[n])} ({shown(other[n])})" for n in LEVELS]
+        branching_scores = branching[genre]
+        cells = [f"{shown(scores[n])} ({shown(branching_scores[n])})" for n in LEVELS]
         rows.append([genre, str(scores["documents"]), *cells])
     head = f"original Parseval, gold EDUs: {result['parser']} (right-branching)"
     return table([head, "documents", *LEVELS], rows)
@@ -83,7 +87,7 @@ def _genres(result: dict[str, Any]) -> str:
 def _calibration(result: dict[str, Any]) -> list[str]:
     calibration, parts = result["calibration"], []
     away = calibration["pairs_too_far_apart"]
-    said = [
+    explanation = [
         f"Calibration of the LDD, `rows: {result['rows']}`, over {calibration['pairs']:,} ordered pairs of EDUs",
         f"({away:,} further apart than --band are left out)." if away else "(all).",
         f"ECE: expected calibration error, {result['bins']} bins of equal width, or of like number of cells.",
@@ -92,7 +96,7 @@ def _calibration(result: dict[str, Any]) -> list[str]:
         f" {calibration['epsilon']:.3f} the one with the lowest Brier score over relations, both taken from this"
         " treebank, to the advantage of the smoothed tree.",
     ]
-    parts.append(" ".join(said))
+    parts.append(" ".join(explanation))
     for kind in KINDS:
         errors = {key: title.format(**result) for key, title in ERRORS.items()}
         head = [f"a cell: {CELLS[kind]}", "Brier", "above the LDD's", *errors.values()]

@@ -71,8 +71,8 @@ def parseval(
     table = {}
     for variant in VARIANTS:
         counts = [
-            parseval_counts(one.spans(), other.spans(), variant, *(starts[i] if starts else ()))
-            for i, (one, other) in enumerate(zip(trees, gold, strict=True))
+            parseval_counts(predicted.spans(), gold_tree.spans(), variant, *(starts[i] if starts else ()))
+            for i, (predicted, gold_tree) in enumerate(zip(trees, gold, strict=True))
         ]
         table[variant] = dict(zip(LEVELS, intervals(torch.stack(counts), parseval_scores, resamples)))
     return table
@@ -88,7 +88,7 @@ def by_place(
     groups: dict[str, list[Tensor]] = {place: [] for place in PLACES}
     for tree, document in zip(trees, documents, strict=True):
         units = edu_units(document)
-        predicted, gold = (_placed(one.spans(), units) for one in (tree, document.tree))
+        predicted, gold = (_placed(any_tree.spans(), units) for any_tree in (tree, document.tree))
         for place in PLACES:
             groups[place].append(matches(predicted[place], gold[place]))
     table = {}
@@ -119,10 +119,10 @@ def _placed(spans: Iterable[Span], units: tuple[list[int], list[int]]) -> dict[s
 
 def matches(predicted: Sequence[Span], gold: Sequence[Span]) -> Tensor:
     """Return counts of original Parseval (`parseval_counts`) for some nodes of two trees over the same EDUs, [6]."""
-    theirs = {(node.start, node.end): node for node in gold}
-    pairs = [(node, theirs[node.start, node.end]) for node in predicted if (node.start, node.end) in theirs]
-    right = [(one.nuclearity == other.nuclearity, one.relation == other.relation) for one, other in pairs]
-    hits = [len(right), sum(n for n, _ in right), sum(r for _, r in right), sum(n and r for n, r in right)]
+    gold_by_span = {(node.start, node.end): node for node in gold}
+    pairs = [(node, gold_by_span.get((node.start, node.end))) for node in predicted]
+    correct = [(node.nuclearity == match.nuclearity, node.relation == match.relation) for node, match in pairs if match]
+    hits = [len(correct), sum(n for n, _ in correct), sum(r for _, r in correct), sum(n and r for n, r in correct)]
     return torch.tensor([*hits, len(predicted), len(gold)])
 
 
@@ -151,8 +151,8 @@ def segmentation(
     """Return F1 of the beginnings of EDUs, including those of sentences."""
     counts = []
     for parse, document in zip(parses, documents, strict=True):
-        ours, theirs = set(parse.edus[:, 0].tolist()), set(edu_starts(document))
-        counts.append([len(ours & theirs), len(ours), len(theirs)])
+        predicted, gold = set(parse.edus[:, 0].tolist()), set(edu_starts(document))
+        counts.append([len(predicted & gold), len(predicted), len(gold)])
     return intervals(torch.tensor(counts), f1, resamples)[0]
 
 
@@ -168,8 +168,8 @@ def brier(sums: Tensor) -> Tensor:
     Returns:
         [..., 4].
     """
-    own, first = sums[..., :2] / sums[..., 4:], sums[..., 2:4] / sums[..., 4:]
-    return torch.cat([own, own - first], -1)
+    scores, first = sums[..., :2] / sums[..., 4:], sums[..., 2:4] / sums[..., 4:]
+    return torch.cat([scores, scores - first], -1)
 
 
 class Forecasts:
@@ -217,8 +217,8 @@ class Forecasts:
 
     def pairs(self) -> tuple[int, int]:
         """Return the numbers of ordered pairs of EDUs within the band, and in all."""
-        held = sum(_pairs(parse.size, parse.half_width) for parse in self.parses)
-        return held, sum(parse.size * (parse.size - 1) for parse in self.parses)
+        within_band = sum(_pairs(parse.size, parse.half_width) for parse in self.parses)
+        return within_band, sum(parse.size * (parse.size - 1) for parse in self.parses)
 
     def _prior(self) -> Tensor:
         """Return the fraction of pairs with each relation in the gold trees, [R]."""

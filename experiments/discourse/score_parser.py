@@ -57,7 +57,7 @@ def score_parser(arguments: list[str]) -> None:
     if options.out is not None:
         folder = Path(str(options.out))
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "scores.json").write_text(json.dumps(plain(result), ensure_ascii=False, indent=1) + "\n")
+        (folder / "scores.json").write_text(json.dumps(to_json_values(result), ensure_ascii=False, indent=1) + "\n")
         (folder / "scores.md").write_text(text + "\n", encoding="utf-8")
         reliability_plot(metrics).savefig(folder / "reliability.png", format="png", dpi=120)
     print(text, flush=True)
@@ -68,11 +68,11 @@ def _parser() -> ArgumentParser:
     parser.add_argument("treebank", type=Path, help="file or folder of gold trees")
     parser.add_argument("--parser", type=str, default="default", help=f"{', '.join(PARSERS)}, or a parser's run folder")
     parser.add_argument("--out", type=Path | None, default=None, help="folder for scores.json, scores.md, a plot")
-    parser.add_argument("--rows", type=Literal["side", "nucleus"], default="side", help="reading of the LDD")
-    parser.add_argument("--band", type=int, default=512, help="EDUs to each side over which the LDD is compared")
-    parser.add_argument("--bins", type=int, default=BINS, help="of calibration errors")
-    parser.add_argument("--end_to_end", type=bool, default=True, help="whether to score parses of the text alone, too")
-    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="of the bootstrap over documents")
+    parser.add_argument("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
+    parser.add_argument("--band", type=int, default=512, help="half-width of the band for comparing LDDs, in EDUs")
+    parser.add_argument("--bins", type=int, default=BINS, help="number of bins of calibration errors")
+    parser.add_argument("--end_to_end", type=bool, default=True, help="also score parses from the text only")
+    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="resamples of the bootstrap over documents")
     return parser
 
 
@@ -84,14 +84,14 @@ def _check(options: Namespace) -> None:
         raise CorpusError(f"--out {options.out}: a file; name a folder")
 
 
-def plain(value: Any) -> Any:
+def to_json_values(value: Any) -> Any:
     """Convert a value for JSON: intervals to objects, NaN to null."""
     if isinstance(value, Interval):
-        return {"value": plain(value.mean), "low": plain(value.low), "high": plain(value.high)}
+        return to_json_values({"value": value.mean, "low": value.low, "high": value.high})
     if isinstance(value, dict):
-        return {name: plain(inner) for name, inner in value.items()}
+        return {name: to_json_values(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
+        return [to_json_values(inner) for inner in value]
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -112,11 +112,13 @@ def gold_documents(
         CorpusError: if a document has no tree, or relations are not in an inventory.
     """
     documents = read_treebank(path)
-    if bare := [document.id for document in documents if document.tree is None]:
-        more = f" and {len(bare) - 1} more have" if len(bare) > 1 else " has"
-        raise CorpusError(f"{path}: {bare[0]}{more} no tree; a parser is scored on gold trees, leave others out")
+    if without_tree := [document.id for document in documents if document.tree is None]:
+        more = f" and {len(without_tree) - 1} more have" if len(without_tree) > 1 else " has"
+        message = f"{without_tree[0]}{more} no tree; a parser is scored on gold trees, leave others out"
+        raise CorpusError(f"{path}: {message}")
     if inventory is None:
-        inventory = next((one for one in INVENTORIES.values() if set(one.coarse) == set(relations)), None)
+        matching = (candidate for candidate in INVENTORIES.values() if set(candidate.coarse) == set(relations))
+        inventory = next(matching, None)
     if inventory is None:
         raise CorpusError(f"the parser's relations ({', '.join(relations)}) are none of {', '.join(INVENTORIES)}")
     coarse = coarsened(documents, inventory, where=str(path))
@@ -131,20 +133,23 @@ def from_text(document: TreebankDocument) -> TreebankDocument:
 
 def request_of(document: TreebankDocument, edus: bool = True) -> ParseRequest:
     """Return the parse request of a document, with or without its EDUs."""
-    given = tuple(document.edus) if edus else None
-    return ParseRequest(document.id, document.text, tuple(document.sentences), tuple(document.paragraphs), given)
+    edu_spans = tuple(document.edus) if edus else None
+    sentences, paragraphs = tuple(document.sentences), tuple(document.paragraphs)
+    return ParseRequest(
+        id=document.id, text=document.text, sentences=sentences, paragraphs=paragraphs, edus=edu_spans
+    )
 
 
 @torch.no_grad()
-def parsed(parser: LightningModule, requests: Sequence[ParseRequest], what: str) -> list[DiscourseParse]:
+def parsed(parser: LightningModule, requests: Sequence[ParseRequest], description: str) -> list[DiscourseParse]:
     """Parse requests one by one, with a progress bar on terminals."""
-    return [parser.predict_step([request], number)[0] for number, request in enumerate(watched(requests, what))]
+    return [parser.predict_step([request], number)[0] for number, request in enumerate(watched(requests, description))]
 
 
-def watched(items: Sequence, what: str) -> Iterator:
+def watched(items: Sequence, description: str) -> Iterator:
     """Iterate with a progress bar on terminals."""
     console = Console(stderr=True)
-    return track(items, what, console=console, transient=True) if console.is_terminal else iter(items)
+    return track(items, description, console=console, transient=True) if console.is_terminal else iter(items)
 
 
 # Scores ----------------------------------------------------------------------------------------------------------
@@ -158,7 +163,7 @@ def score(options: Namespace) -> tuple[dict[str, Any], dict]:
     documents = gold_documents(path, parser.relations, getattr(parser, "inventory", None))
     parses = parsed(parser, [request_of(document) for document in documents], "gold EDUs")
     name, gold = name_of(options.parser), [document.tree for document in documents]
-    trees = {name: [found.best_tree() for found in parses]}
+    trees = {name: [parse.best_tree() for parse in parses]}
     trees |= other_decodings(parser, documents)
     trees[BASELINE] = baseline(documents, baseline_labels(gold, parser.relations))
     result: dict[str, Any] = {
@@ -166,11 +171,12 @@ def score(options: Namespace) -> tuple[dict[str, Any], dict]:
         "edus": sum(len(document.edus) for document in documents), "relations": len(parser.relations),
         "level": LEVEL, "resamples": options.resamples, "rows": options.rows, "bins": options.bins, "floor": FLOOR,
         "decoding": getattr(getattr(parser, "reader", None), "decoding", None),
-        "gold_edus": {system: parseval(found, gold, resamples=options.resamples) for system, found in trees.items()},
     }  # fmt: skip
+    resamples = options.resamples
+    result["gold_edus"] = {system: parseval(predicted, gold, None, resamples) for system, predicted in trees.items()}
     chosen = {system: trees[system] for system in (name, BASELINE)}
-    result["places"] = {system: by_place(found, documents, options.resamples) for system, found in chosen.items()}
-    result["genres"] = {system: by_genre(found, documents) for system, found in chosen.items()}
+    result["places"] = {system: by_place(predicted, documents, resamples) for system, predicted in chosen.items()}
+    result["genres"] = {system: by_genre(predicted, documents) for system, predicted in chosen.items()}
     if options.end_to_end:
         result["end_to_end"] = end_to_end(parser, documents, name, options.resamples)
     result["calibration"], metrics = calibrated(parses, documents, trees[BASELINE], options)
@@ -203,11 +209,13 @@ def end_to_end(
     """Return Parseval and segmentation scores from the text alone; the baseline has the predicted EDUs."""
     texts = [from_text(document) for document in documents]
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
-    starts = [(found.edus[:, 0].tolist(), edu_starts(document)) for found, document in zip(parses, documents)]
-    own = [replace(text, edus=[tuple(e) for e in found.edus.tolist()], tree=None) for text, found in zip(texts, parses)]
+    starts = [(parse.edus[:, 0].tolist(), edu_starts(document)) for parse, document in zip(parses, documents)]
+    segmented = [
+        replace(text, edus=[tuple(edu) for edu in parse.edus.tolist()], tree=None) for text, parse in zip(texts, parses)
+    ]
     gold = [document.tree for document in documents]
     labels = baseline_labels(gold, parser.relations)
-    systems = {name: [found.best_tree() for found in parses], BASELINE: baseline(own, labels)}
+    systems = {name: [parse.best_tree() for parse in parses], BASELINE: baseline(segmented, labels)}
     return {
         "segmentation_f1": segmentation(parses, documents, resamples),
         "parseval": {system: parseval(trees, gold, starts, resamples) for system, trees in systems.items()},
@@ -218,21 +226,21 @@ def calibrated(
     parses: Sequence[DiscourseParse], documents: Sequence[TreebankDocument], branching: Sequence[Tree],
     options: Namespace,
 ) -> tuple[dict[str, Any], dict]:  # fmt: skip
-    """Calibration of the LDD, of its best tree's, of that one smoothed, of the prior, of the right-branching tree's."""
+    """Return the calibration of the LDD, its best tree, the smoothed best tree, the prior, the right-branching tree."""
     forecasts = Forecasts(parses, documents, options.rows)
-    others = [nodes_of(tree, parse.relations) for tree, parse in zip(branching, parses)]
+    branching_nodes = [nodes_of(tree, parse.relations) for tree, parse in zip(branching, parses)]
     systems = {
         "LDD": forecasts.distribution,
         "1-best tree": forecasts.best,
         "1-best tree, smoothed": forecasts.smoothed,
         "prior of the relations": forecasts.constant,
-        BASELINE: lambda number: forecasts.tree(number, others[number]),
+        BASELINE: lambda number: forecasts.tree(number, branching_nodes[number]),
     }
     table, metrics = calibration(systems, forecasts, options.bins, options.resamples)
-    held, pairs = forecasts.pairs()
+    within_band, pairs = forecasts.pairs()
     return {
         "epsilon": forecasts.epsilon, "prior": dict(zip(parses[0].relations, forecasts.prior.tolist())),
-        "pairs": held, "pairs_too_far_apart": pairs - held, "systems": table,
+        "pairs": within_band, "pairs_too_far_apart": pairs - within_band, "systems": table,
         "reliability": {
             system: {kind: metric.reliability(kind).tolist() for kind in ("labelled", "summed")}
             for system, metric in metrics.items()
@@ -254,15 +262,15 @@ def other_decodings(parser: LightningModule, documents: Sequence[TreebankDocumen
     if not isinstance(parser, DiscourseParser):
         return {}
     scorers, before = parser.scorers[:1], parser.reader
-    which = "" if len(parser.scorers) == 1 else f"scorer 1 of {len(parser.scorers)}, "
+    scorer = "" if len(parser.scorers) == 1 else f"scorer 1 of {len(parser.scorers)}, "
     readers = {"mbr_spans": ChartReader(parser.scorers, before.classes, "mbr_spans", before.temperature)}
     for decoding in ("mbr", "cky"):
-        readers[f"{which}{decoding}"] = ChartReader(scorers, before.classes, decoding, before.temperature)
+        readers[f"{scorer}{decoding}"] = ChartReader(scorers, before.classes, decoding, before.temperature)
     trees: dict[str, list[Tree]] = {name: [] for name in readers}
     try:
         for document in watched(documents, "decodings"):
-            for name, found in _decoded(parser, document, readers).items():
-                trees[name].append(found)
+            for name, tree in _decoded(parser, document, readers).items():
+                trees[name].append(tree)
     finally:
         parser.reader = before
     return trees

@@ -28,7 +28,7 @@ class SegmenterCLI(LightningCLI):
         parser.link_arguments("model.encoder", "data.encoder")
 
     def after_fit(self) -> None:
-        """Saves the weights in half precision."""
+        """Save the weights in half precision."""
         self.model.save(self.config[self.subcommand].out)
 
 
@@ -41,7 +41,7 @@ def begins(model: EduSegmenter, documents: list[TreebankDocument], sentences: st
 
 
 def scores(places: list[Places]) -> dict[str, float]:
-    """Precision, recall and F1 over documents, with sentence-initial boundaries and (inner) without."""
+    """Return precision, recall and F1 over documents, of all boundaries and of inner (not sentence-initial) ones."""
     metric = BoundaryF1()
     for document in places:
         metric.update(*document)
@@ -49,7 +49,7 @@ def scores(places: list[Places]) -> dict[str, float]:
 
 
 def interval(places: list[Places], name: str, draws: int = 1000, seed: int = 0) -> tuple[float, float]:
-    """95 % interval of a score by bootstrap over documents."""
+    """Return the 95 % bootstrap interval of a score over documents."""
     rng = random.Random(seed)
     values = sorted(scores(rng.choices(places, k=len(places)))[name] for _ in range(draws))
     return values[int(0.025 * draws)], values[int(0.975 * draws) - 1]
@@ -59,10 +59,10 @@ def score(arguments: list[str]) -> None:
     """Print the scores of a segmenter on a treebank, overall and by genre."""
     parser = argparse.ArgumentParser(prog="python -m experiments.discourse.segmenter score")
     parser.add_argument("weights", help="minilm or small, or a folder that `fit` wrote")
-    parser.add_argument("treebank", type=Path, help="with gold EDUs and sentences")
-    given = parser.parse_args(arguments)
-    documents, model = read_treebank(given.treebank), EduSegmenter.load(given.weights)
-    print(f"| {given.weights}, {len(documents)} documents | " + " | ".join(NAMES) + " | 95 % of f1 |")
+    parser.add_argument("treebank", type=Path, help="treebank with gold EDUs and sentences")
+    options = parser.parse_args(arguments)
+    documents, model = read_treebank(options.treebank), EduSegmenter.load(options.weights)
+    print(f"| {options.weights}, {len(documents)} documents | " + " | ".join(NAMES) + " | 95 % of f1 |")
     print("|---" * (len(NAMES) + 2) + "|")
     for sentences in ("gold", "own"):
         places = begins(model, documents, sentences)

@@ -42,16 +42,16 @@ def compare(arguments: list[str]) -> None:
     parser.add_argument("--baseline", type=Path | None, default=None, help="the run (or system) to compare to")
     parser.add_argument(
         "--split", type=Literal["test", "val", "predict"] | None, default=None,
-        help="which predictions of the runs; if not given, the first of these that all of them have",
+        help="split of the predictions; by default the first of these that all runs have",
     )  # fmt: skip
     parser.add_argument("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} if not given")
-    parser.add_argument("--html", type=Path | None, default=None, help="write a page, one file that needs no network")
-    parser.add_argument("--documents", type=PositiveInt, default=1000, help="shown in the page, at most")
+    parser.add_argument("--html", type=Path | None, default=None, help="write a self-contained page")
+    parser.add_argument("--documents", type=PositiveInt, default=1000, help="maximal number of documents in the page")
     parser.add_argument(
-        "--sources", type=bool, default=True, help="show the documents themselves in the page, from a run's corpus"
+        "--sources", type=bool, default=True, help="show source texts in the page, from the corpus of a run"
     )
-    parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="of the bootstrap")
-    parser.add_argument("--seed", type=int, default=0, help="of their draws")
+    parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
     paths = [Path(str(run)) for run in options.runs]
@@ -77,15 +77,15 @@ def compare_runs(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Comparison:
-    """Return the comparison of systems that are given by their folders or files.
+    """Return the comparison of systems, which are read from their folders or files.
 
     Args:
         paths: run folders, sweep folders, files of predictions.
-        baseline: a run, or the name of a system; the first system if not given.
-        metrics: measures with commas between them; those of `DEFAULT` if not given.
-        split: `test`, `val` or `predict`; the first that all runs have if not given.
+        baseline: a run, or the name of a system; by default the first system.
+        metrics: comma-separated measures; by default those of `DEFAULT`.
+        split: `test`, `val` or `predict`; by default the first that all runs have.
         resamples: number of resamples of the bootstrap.
-        seed: of their draws.
+        seed: seed of the resamples.
 
     Raises:
         CorpusError: if the runs cannot be compared.
@@ -109,20 +109,20 @@ def source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
 
     run, split = runs[0], SPLITS.get(comparison.split or "test", comparison.split or "test")
     folder = run.path if run.path.is_dir() else run.path.parent
-    wanted = {str(row["id"]) for row in run.rows}
+    ids = {str(row["id"]) for row in run.rows}
     try:
-        texts = {row["id"]: as_document(row).text for row in run_documents(folder, split) if row["id"] in wanted}
+        texts = {row["id"]: as_document(row).text for row in run_documents(folder, split) if row["id"] in ids}
     except (CorpusError, ArgumentError, ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         return {}, f"{folder}: its documents are not shown in the page ({reason})"
-    if len(texts) == len(wanted):
+    if len(texts) == len(ids):
         return texts, None
-    missing = f"{len(wanted) - len(texts)} of {len(wanted)} documents are not in the {split} split of its corpus"
+    missing = f"{len(ids) - len(texts)} of {len(ids)} documents are not in the {split} split of its corpus"
     return texts, f"{folder}: {missing}; the page shows them without their text"
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """A comparison for machines."""
+    """Return a comparison as JSON."""
     systems = []
     for system, row in zip(comparison.systems, comparison.cells):
         runs = [{"path": str(run.path), "seed": run.seed} for run in system.runs]
@@ -139,7 +139,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def show(comparison: Comparison, how: list[str], console: Console) -> None:
-    """Print the table, a column for each measure; where that is wider than the terminal, a row for each measure."""
+    """Print the table with a column for each measure, or with a row for each measure if that is too wide."""
     table = Table(show_lines=True)
     for name in ("system", "seeds", *comparison.measures):
         table.add_column(Text(name), justify="left" if name == "system" else "right")

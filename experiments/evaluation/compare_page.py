@@ -55,7 +55,7 @@ def page_data(comparison: Comparison, how: Sequence[str], documents: int, source
         "how": list(how),
         "curves": curves(comparison.systems),
         "distributions": {name: distribution(comparison, name) for name in comparison.measures},
-        "differences": {key: [_plain(value) for value in values] for key, values in differing.items()},
+        "differences": {key: [_as_text(value) for value in values] for key, values in differing.items()},
         "documents": document_data(comparison, documents, sources),
         "allDocuments": comparison.documents,
     }
@@ -66,7 +66,7 @@ def _run_data(run: RunRecord) -> dict[str, Any]:
     return {"path": str(run.path), "seed": run.seed} | {key: run.environment.get(key) for key in keys}
 
 
-def _plain(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -77,16 +77,16 @@ def curves(systems: Sequence[System]) -> dict[str, list[dict[str, Any]]]:
         for run in system.runs:
             for name, points in run.curves().items():
                 finite = [(step, value) for step, value in points if np.isfinite(value)]
-                kept = np.unique(np.linspace(0, len(finite) - 1, min(len(finite), MOST_POINTS)).round().astype(int))
-                curve = {"system": index, "seed": run.seed, "points": [finite[place] for place in kept]}
+                count = min(len(finite), MOST_POINTS)
+                subsample = np.unique(np.linspace(0, len(finite) - 1, count).round().astype(int))
+                curve = {"system": index, "seed": run.seed, "points": [finite[place] for place in subsample]}
                 if finite:
                     by_name.setdefault(name, []).append(curve)
     return by_name
 
 
 def distribution(comparison: Comparison, measure: str) -> dict[str, Any]:
-    """Shares of documents in bins of equal width that all systems have in common: scores, and differences to the
-    baseline."""
+    """Return histograms of scores, and of differences to the baseline, as shares of documents in common bins."""
     scores = [system.scores(measure) for system in comparison.systems]
     minus = [table - scores[comparison.baseline] for table in scores]
     return {"scores": _histograms(scores), "differences": _histograms(minus)}
@@ -141,5 +141,5 @@ def _shortened(text: str) -> str:
 
 
 def _number(value: float) -> float | None:
-    """Round a score for the page; None if there is none."""
+    """Round a score for the page; None for missing scores."""
     return round(float(value), 2) if np.isfinite(value) else None

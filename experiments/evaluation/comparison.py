@@ -93,7 +93,13 @@ def compare_systems(
             spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
             row.append(Cell(*map(float, interval), spread, **tests.get((index, column), {})))
         cells.append(row)
-    return Comparison(list(systems), baseline, list(measures), cells, notes_on(systems, measures))
+    return Comparison(
+        systems=list(systems),
+        baseline=baseline,
+        measures=list(measures),
+        cells=cells,
+        notes=notes_on(systems, measures),
+    )
 
 
 def _test_differences(
@@ -105,10 +111,10 @@ def _test_differences(
     seed: int,
 ) -> dict[tuple[int, int], dict[str, Any]]:
     """Return the fields of `Cell` that compare a system with the baseline, by the indices of system and measure."""
-    others = [index for index in range(len(systems)) if index != baseline]
-    differences, p_bootstrap, p_seeds = (np.full((len(others), len(measures)), np.nan) for _ in range(3))
-    no_seeds = np.full((len(others), 1), False)
-    for row, index in enumerate(others):
+    compared = [index for index in range(len(systems)) if index != baseline]
+    differences, p_bootstrap, p_seeds = (np.full((len(compared), len(measures)), np.nan) for _ in range(3))
+    no_seeds = np.full((len(compared), 1), False)
+    for row, index in enumerate(compared):
         pair, fixed = (scores[index], scores[baseline]), (systems[index].is_fixed, systems[baseline].is_fixed)
         differences[row] = column_means(pair[0].mean(0) - pair[1].mean(0))
         p_bootstrap[row] = hierarchical_bootstrap(*pair, resamples, seed)
@@ -128,7 +134,7 @@ def _test_differences(
             "corrected": bool(tested[column]),
             "significant": bool(significant[row, column]),
         }
-        for row, index in enumerate(others)
+        for row, index in enumerate(compared)
         for column in range(len(measures))
     }
 
@@ -162,9 +168,9 @@ def notes_on(systems: Sequence[System], measures: Sequence[str]) -> list[str]:
         run_of = {run.signatures[name]: run for run in runs if name in run.signatures}
         ways = {signature.partition("|precis:")[0]: run for signature, run in run_of.items()}
         if len(ways) > 1:
-            (one, first), (other, second), *_ = ways.items()
+            (first_way, first), (second_way, second), *_ = ways.items()
             raise CorpusError(
-                f"{second.path}: {name} was computed as {other}, in {first.path} as {one}; "
+                f"{second.path}: {name} was computed as {second_way}, in {first.path} as {first_way}; "
                 "run `precis test` on both with one version of the suite"
             )
         if len(run_of) > 1:
@@ -172,17 +178,17 @@ def notes_on(systems: Sequence[System], measures: Sequence[str]) -> list[str]:
             notes.append(f"{name} was computed by several versions of the suite: {versions}")
     counts = {system.name: len(system.runs) for system in systems}
     if len(set(counts.values())) > 1:
-        said = ", ".join(f"{name} {count}" for name, count in counts.items())
-        notes.append(f"systems have different numbers of seeds: {said}")
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        notes.append(f"systems have different numbers of seeds: {listed}")
     return notes + _seed_notes(systems)
 
 
 def _seed_notes(systems: Sequence[System]) -> list[str]:
     """Return warnings about systems whose seeds are too few, or unknown, for the seed-level test."""
     notes = []
-    few = [system for system in systems if not system.is_fixed and len(system.runs) < ENOUGH_SEEDS]
-    if few and len(systems) > 1:
-        listed = ", ".join(f"{system.name} {len(system.runs)}" for system in few)
+    with_few_seeds = [system for system in systems if not system.is_fixed and len(system.runs) < ENOUGH_SEEDS]
+    if with_few_seeds and len(systems) > 1:
+        listed = ", ".join(f"{system.name} {len(system.runs)}" for system in with_few_seeds)
         notes.append(
             f"fewer than three seeds: {listed}; another seed can change a difference, and with a single seed none is "
             "called significant: train more (`seeds: [1, 2, 3]` in a sweep)"
@@ -193,7 +199,7 @@ def _seed_notes(systems: Sequence[System]) -> list[str]:
     return notes
 
 
-def choose_measures(systems: Sequence[System], wanted: str | None) -> list[str]:
+def choose_measures(systems: Sequence[System], requested: str | None) -> list[str]:
     """Return the measures to compare.
 
     Raises:
@@ -201,7 +207,7 @@ def choose_measures(systems: Sequence[System], wanted: str | None) -> list[str]:
     """
     runs = [run for system in systems for run in system.runs]
     shared = [name for name in runs[0].measures if all(name in run.measures for run in runs)]
-    names = [name.strip() for name in wanted.split(",") if name.strip()] if wanted else list(DEFAULT)
+    names = [name.strip() for name in requested.split(",") if name.strip()] if requested else list(DEFAULT)
     for name in names:
         if name not in shared:
             lacking = next(run for run in runs if name not in run.measures)
@@ -212,19 +218,20 @@ def choose_measures(systems: Sequence[System], wanted: str | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def choose_baseline(systems: Sequence[System], given: Path | None) -> int:
+def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
     """Return the index of a system by its name or one of its runs; the first by default.
 
     Raises:
         CorpusError: if no system has it.
     """
-    if given is None:
+    if requested is None:
         return 0
     for index, system in enumerate(systems):
-        if system.name == str(given) or any(run.path.resolve() == given.resolve() for run in system.runs):
+        if system.name == str(requested) or any(run.path.resolve() == requested.resolve() for run in system.runs):
             return index
     names = ", ".join(repr(system.name) for system in systems)
-    raise CorpusError(f"--baseline {given}: none of the runs that are compared; give one of them, or one of {names}")
+    remedy = f"give one of them, or one of {names}"
+    raise CorpusError(f"--baseline {requested}: none of the runs that are compared; {remedy}")
 
 
 def cell_lines(cell: Cell) -> list[str]:
@@ -262,13 +269,13 @@ def how_computed(comparison: Comparison, resamples: int, seed: int) -> list[str]
     ]
     tested = [name for name in comparison.measures if name not in DESCRIPTIVE]
     untested = [name for name in comparison.measures if name in DESCRIPTIVE]
-    others = len(comparison.systems) - 1
-    if others and tested:
+    comparisons = len(comparison.systems) - 1
+    if comparisons and tested:
         lines.append(
             f"differences to {comparison.systems[comparison.baseline].name!r}; p of a bootstrap over seeds and "
             "documents, and of Welch's t-test over seeds (where there are at least two), each corrected for "
-            f"{others * len(tested)} comparisons (Holm); * where both are below {SIGNIFICANT}"
+            f"{comparisons * len(tested)} comparisons (Holm); * where both are below {SIGNIFICANT}"
         )
-    if others and untested:
+    if comparisons and untested:
         lines.append(f"{' and '.join(untested)}: p in parentheses, not corrected and without *")
     return lines + [f"note: {note}" for note in comparison.notes]

@@ -37,15 +37,16 @@ from experiments.evaluation.statistics import (
 
 
 def evaluate(arguments: list[str]) -> None:
-    """`precis evaluate FILE`: scores of the outputs in a file, the suite's or a foreign one's.
+    """`precis evaluate FILE`: score the summaries in a file, of the suite or of other systems.
 
-    The file holds records (JSON Lines with id, summary, references and perhaps document; also CSV or Parquet), or plain
-    text, an output a line, with --references FILE. Scores of every document are written beside it.
+    The file has records (JSON Lines with id, summary, references and optionally document; also CSV or Parquet), or is
+    plain text with one summary per line, with --references FILE. The scores of all documents are written to a file in
+    the same folder.
     """
     options = _parser().parse_args(arguments)
     path = Path(options.file)
     target = Path(options.out) if options.out else scores_path(path)
-    if not os.access(target.parent, os.W_OK):  # known before an hour of scoring
+    if not os.access(target.parent, os.W_OK):  # checked before scoring, which may take an hour
         raise CorpusError(f"{target}: cannot be written there; name another file with --out")
     predictions = _read(options, path)
     how = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
@@ -98,10 +99,10 @@ def evaluate_predictions(
 
     Args:
         predictions: the outputs.
-        metrics: names with commas between them; None for all that can be computed.
-        options: how the measures are computed.
+        metrics: comma-separated names; None for all that can be computed.
+        options: options of the measures.
         resamples: number of resamples of the bootstrap.
-        seed: of the bootstrap.
+        seed: seed of the bootstrap.
 
     Raises:
         CorpusError: for an unknown metric, or one that cannot be computed.
@@ -113,27 +114,33 @@ def evaluate_predictions(
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="precis evaluate", description=evaluate.__doc__, exit_on_error=False)
-    parser.add_argument("file", type=str, help="the outputs, such as RUN/predictions.jsonl")
+    parser.add_argument("file", type=str, help="file with summaries, such as RUN/predictions.jsonl")
     parser.add_argument(
         "--metrics", type=str | None, default=None,
-        help=f"of {', '.join(METRICS)}, with commas between them; by default all that need nothing more",
+        help=f"comma-separated, out of {', '.join(METRICS)}; by default all that can be computed",
     )  # fmt: skip
-    parser.add_argument("--references", type=str, nargs="+", default=[], help="further files, instead of the field")
-    parser.add_argument("--documents", type=str | None, default=None, help="a file with the sources")
-    parser.add_argument("--run", type=str | None, default=None, help="a run folder, whose corpus has the sources")
-    parser.add_argument("--split", type=str, default="test", help="the split of the run's corpus")
-    parser.add_argument("--human", type=str, default="", help="fields with people's judgements, commas between them")
+    parser.add_argument(
+        "--references", type=str, nargs="+", default=[], help="files with references, instead of the field"
+    )
+    parser.add_argument("--documents", type=str | None, default=None, help="file with source documents")
+    parser.add_argument(
+        "--run", type=str | None, default=None, help="run folder, whose corpus has the source documents"
+    )
+    parser.add_argument("--split", type=str, default="test", help="split of that corpus")
+    parser.add_argument("--human", type=str, default="", help="comma-separated fields with human judgements")
     parser.add_argument("--fields", type=FieldNames, default=FieldNames())
     parser.add_argument(
         "--splitter", type=Splitter, default="auto",
-        help="how strings become sentences: lines takes each line as one, as rouge-score does; auto does so where a "
-        "string has several, and else looks which of the other two to take",
+        help="sentence splitter for strings: lines takes each line as a sentence, as rouge-score does; auto is lines "
+        "for strings with several lines, and otherwise detects which of the other two applies",
     )  # fmt: skip
-    parser.add_argument("--separator", type=str | None, default=None, help="what parts a string's sentences, as <q>")
+    parser.add_argument(
+        "--separator", type=str | None, default=None, help="separator of the sentences in a string, such as <q>"
+    )
     parser.add_class_arguments(ScoreOptions, None)
     parser.add_argument("--resamples", type=int, default=RESAMPLES, help="of the bootstrap")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
-    parser.add_argument("--out", type=str | None, default=None, help="where scores of every document go")
+    parser.add_argument("--out", type=str | None, default=None, help="file for the scores of each document")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     return parser
 
@@ -157,59 +164,62 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
 
 
 def choose(
-    wanted: str | None, predictions: Sequence[Prediction], options: ScoreOptions
+    requested: str | None, predictions: Sequence[Prediction], options: ScoreOptions
 ) -> tuple[list[str], dict[str, str]]:
-    """The metrics to compute, and by name why others are left out.
+    """Return the metrics to compute, and the reason for each that is left out.
 
     Args:
-        wanted: names with commas between them; None for all that can be computed.
+        requested: comma-separated names; None for all that can be computed.
 
     Raises:
         CorpusError: for an unknown name, or one that cannot be computed.
     """
-    names = list(METRICS) if wanted is None else _names(wanted)
+    names = list(METRICS) if requested is None else _names(requested)
     for name in names:
         if name not in METRICS:
             raise CorpusError(f"no metric {name!r}; there are {', '.join(METRICS)}")
     reasons = {name: reason for name in names if (reason := lacking(name, predictions, options))}
-    if wanted is not None and reasons:
+    if requested is not None and reasons:
         name, reason = next(iter(reasons.items()))
         raise CorpusError(f"{name} cannot be computed: {reason}")
     return [name for name in names if name not in reasons], reasons
 
 
 def counts(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """How many outputs, documents and systems there are, and how many outputs are empty."""
+    """Return the numbers of outputs, documents and empty outputs, and the names of the systems."""
     return {
         "summaries": len(predictions),
-        "documents": len({one.id for one in predictions}),
-        "systems": list(dict.fromkeys(one.system for one in predictions if one.system is not None)),
-        "empty_predictions": sum(not one.summary for one in predictions),
+        "documents": len({prediction.id for prediction in predictions}),
+        "systems": list(dict.fromkeys(p.system for p in predictions if p.system is not None)),
+        "empty_predictions": sum(not prediction.summary for prediction in predictions),
     }
 
 
 def means(
     predictions: Sequence[Prediction], scores: Mapping[str, Scores], resamples: int, seed: int
 ) -> list[dict[str, Any]]:
-    """A row a system and measure: `system`, `measure`, `mean`, `low`, `high`, `documents` (those with a score),
-    `signature`. Of a measure with a score for a whole set, such as BLEU, that score stands in `mean`."""
+    """Return a row for each system and measure.
+
+    Its keys are `system`, `measure`, `mean`, `low`, `high`, `documents` (the number of documents with a score) and
+    `signature`. For corpus-level measures such as BLEU, `mean` is the score of the corpus.
+    """
     rows = []
-    for system in dict.fromkeys(one.system for one in predictions):
-        its = [index for index, one in enumerate(predictions) if one.system == system]
-        table = np.stack([result.values[its] for result in scores.values()], axis=1)  # [N, M]
+    for system in dict.fromkeys(prediction.system for prediction in predictions):
+        indices = [index for index, prediction in enumerate(predictions) if prediction.system == system]
+        table = np.stack([result.values[indices] for result in scores.values()], axis=1)  # [N, M]
         intervals = zip(*bootstrap_interval(table, LEVEL, resamples, seed))
         for (measure, result), interval in zip(scores.items(), intervals):
             if result.corpus is not None:
-                interval = corpus_interval(result, its, resamples, seed)
+                interval = corpus_interval(result, indices, resamples, seed)
             numbers = dict(zip(("mean", "low", "high"), map(_number, interval)))
-            documents = int((~np.isnan(result.values[its])).sum())
+            documents = int((~np.isnan(result.values[indices])).sum())
             row = {"system": system, "measure": measure, **numbers, "documents": documents}
             rows.append(row | {"signature": result.signature})
     return rows
 
 
 def corpus_interval(scores: Scores, documents: Sequence[int], resamples: int, seed: int) -> Interval:
-    """The score of a set of documents and its percentile bootstrap interval."""
+    """Return the score of a set of documents and its percentile bootstrap interval."""
     statistics = scores.corpus.statistics[documents]
     drawn = [scores.corpus.score(sums) for sums in resampled_sums(statistics, resamples, seed).tolist()]
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -217,30 +227,32 @@ def corpus_interval(scores: Scores, documents: Sequence[int], resamples: int, se
 
 
 def document_rows(predictions: Sequence[Prediction], scores: Mapping[str, Scores]) -> list[dict[str, Any]]:
-    """The lines of the file of scores: `id`, `system` and `human` where there are such, and `scores` by measure."""
+    """Return the records of the file of scores: `id`, `scores` by measure, and `system` and `human` if available."""
     rows = []
-    for index, one in enumerate(predictions):
-        row: dict[str, Any] = {"id": one.id} | ({"system": one.system} if one.system is not None else {})
+    for index, prediction in enumerate(predictions):
+        row: dict[str, Any] = {"id": prediction.id}
+        if prediction.system is not None:
+            row["system"] = prediction.system
         row["scores"] = {measure: _number(result.values[index]) for measure, result in scores.items()}
-        rows.append(row | ({"human": one.human} if one.human else {}))
+        rows.append(row | ({"human": prediction.human} if prediction.human else {}))
     return rows
 
 
 def show(result: Mapping[str, Any], console: Console) -> None:
-    """Prints what `evaluate` found, as tables."""
+    """Print the results of `evaluate` as tables."""
     empty = result["empty_predictions"]
     for system in result["systems"] or [None]:
         rows = [row for row in result["scores"] if row["system"] == system]
         console.print(_score_table(rows, system or result["file"]))
-    said = f"{result['summaries']:,} summaries of {result['documents']:,} documents"
-    console.print(f"{said}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
+    counted = f"{result['summaries']:,} summaries of {result['documents']:,} documents"
+    console.print(f"{counted}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
     intervals = f"{100 * result['level']:.0f} % intervals: percentile bootstrap over documents"
     console.print(f"{intervals}, {result['resamples']:,} resamples, seed {result['seed']}", highlight=False)
     for (judgement, level), rows in _grouped(result["human"], "judgement", "level").items():
         console.print(_human_table(rows, f"{judgement}, {level} level: {rows[0]['definition']}"))
     if result["human"] and not any(row["level"] == "system" for row in result["human"]):
-        console.print("no system level: it takes three systems or more, named in the field `system`", highlight=False)
-    # Plain lines, not rich's: a signature is to be copied, and must not be wrapped.
+        console.print("no system level: it needs at least three systems, named in the field `system`", highlight=False)
+    # Printed without rich, which would wrap signatures; users copy them.
     print("signatures", *_short_signatures(result["scores"]), sep="\n  ")
     for name, reason in result["left_out"].items():
         print(f"left out: {name}: {reason}")
@@ -268,7 +280,7 @@ def _human_table(rows: list[dict[str, Any]], title: str) -> Table:
 
 
 def _short_signatures(rows: list[dict[str, Any]]) -> list[str]:
-    """Signatures that say the same of several measures once."""
+    """Return the signatures, with a common one for measures that only differ in the name."""
     measures: dict[str, list[str]] = {}
     for row in rows:
         names = measures.setdefault(row["signature"].partition("|")[2], [])
@@ -284,12 +296,12 @@ def _grouped(rows: list[dict[str, Any]], *names: str) -> dict[tuple, list[dict[s
     return groups
 
 
-def _names(given: str) -> list[str]:
-    return list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+def _names(text: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def _number(value: float) -> float | None:
-    """A plain number; None for nan, which JSON does not have."""
+    """Return a Python float; None for NaN, which JSON cannot represent."""
     return None if np.isnan(value) else float(value)
 
 

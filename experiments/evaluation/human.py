@@ -31,7 +31,7 @@ def correlations(predictions: Sequence[Prediction], measures: Mapping[str, Array
     """
     rows = []
     for judgement in predictions[0].human:
-        human = np.array([one.human[judgement] for one in predictions])
+        human = np.array([prediction.human[judgement] for prediction in predictions])
         for level, correlate in (("summary", _summary_level), ("system", _system_level)):
             for measure, scores in measures.items():
                 coefficients = correlate(predictions, scores, human)
@@ -42,11 +42,11 @@ def correlations(predictions: Sequence[Prediction], measures: Mapping[str, Array
 
 def _summary_level(predictions: Sequence[Prediction], scores: Array, human: Array) -> dict[str, Any]:
     by_document = defaultdict(list)
-    for index, one in enumerate(predictions):
-        by_document[one.id].append(index)
+    for index, prediction in enumerate(predictions):
+        by_document[prediction.id].append(index)
     if max(map(len, by_document.values())) < 2:
-        there = ~np.isnan(scores)
-        return _row("over all summaries", there.sum(), len(scores), _one(scores[there], human[there]))
+        scored = ~np.isnan(scores)
+        return _row("over all summaries", scored.sum(), len(scores), _correlate(scores[scored], human[scored]))
     # Documents with as many systems make one matrix.
     groups = defaultdict(list)
     for indices in by_document.values():
@@ -63,17 +63,17 @@ def _summary_level(predictions: Sequence[Prediction], scores: Array, human: Arra
 
 def _system_level(predictions: Sequence[Prediction], scores: Array, human: Array) -> dict[str, Any] | None:
     by_system = defaultdict(list)
-    for index, one in enumerate(predictions):
+    for index, prediction in enumerate(predictions):
         if not np.isnan(scores[index]):
-            by_system[one.system].append(index)
-    systems = len({one.system for one in predictions})
+            by_system[prediction.system].append(index)
+    systems = len({prediction.system for prediction in predictions})
     if systems < FEWEST_SYSTEMS:
         return None
     x, y = (np.array([values[indices].mean() for indices in by_system.values()]) for values in (scores, human))
-    return _row("over the systems' means", len(x), systems, _one(x, y) if len(x) >= FEWEST_SYSTEMS else {})
+    return _row("over the systems' means", len(x), systems, _correlate(x, y) if len(x) >= FEWEST_SYSTEMS else {})
 
 
-def _one(x: Array, y: Array) -> dict[str, float]:
+def _correlate(x: Array, y: Array) -> dict[str, float]:
     return {name: float(correlation(x, y)) for name, correlation in CORRELATIONS.items()} if len(x) > 1 else {}
 
 

@@ -96,8 +96,8 @@ def read_references(row: Row, where: str, names: FieldNames) -> list[str | list[
     texts = [value] if isinstance(value, str) else value
     for number, text in enumerate(texts, start=1):
         if not "".join(text).strip():
-            which = "the reference" if len(texts) == 1 else f"reference {number} of {len(texts)}"
-            raise bad_record(where, f"{which} is empty", "give it text, or leave the record out")
+            name = "the reference" if len(texts) == 1 else f"reference {number} of {len(texts)}"
+            raise bad_record(where, f"{name} is empty", "give it text, or leave the record out")
     return texts
 
 
@@ -119,7 +119,7 @@ def read_document(row: Row, where: str, names: FieldNames) -> list[str] | None:
 
 
 def source_sentences(part: str | list[str]) -> list[str]:
-    """Sentences of a source's text: blank lines end one, other line breaks are whitespace, as in a corpus."""
+    """Return the sentences of a source text; blank lines end a sentence, other line breaks are whitespace."""
     if isinstance(part, str):
         return [sentence for block in part.split("\n\n") for sentence in split_sentences(block)]
     return [sentence.strip() for sentence in part if sentence.strip()]
@@ -152,7 +152,7 @@ def read_judgement(row: Row, where: str, name: str) -> float:
         number = math.nan
     if not math.isfinite(number):
         problem = f"is missing (there are: {_fields(row)})" if value is None else f"is {value!r}, not a number"
-        raise bad_record(where, f"the judgement {name!r} {problem}", "mend it, or leave the record out")
+        raise bad_record(where, f"the judgement {name!r} {problem}", "fix it, or leave the record out")
     return number
 
 
@@ -161,9 +161,9 @@ def _value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable
         remedy = f"name the right one with --fields.{flag}"
         raise bad_record(where, f"it has nothing in field {name!r} (there are: {_fields(row)})", remedy)
     if not fits(row[name]):
-        raise bad_record(where, f"field {name!r} is not {kind}", f"mend it, or name another with --fields.{flag}")
+        raise bad_record(where, f"field {name!r} is not {kind}", f"fix it, or name another with --fields.{flag}")
     if not _is_utf8(row[name]):
-        raise bad_record(where, f"field {name!r} holds half of a surrogate pair, which is no text", "mend it")
+        raise bad_record(where, f"field {name!r} holds half of a surrogate pair, which is no text", "fix it")
     return row[name]
 
 

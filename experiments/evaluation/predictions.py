@@ -53,7 +53,7 @@ def read_predictions(
     references: Sequence[Path] = (),
     documents: Path | None = None,
     names: FieldNames | None = None,
-    cut: Cutter | None = None,
+    splitter: Cutter | None = None,
     human: Sequence[str] = (),
 ) -> list[Prediction]:
     """Read the outputs of a file with references, sources and judgements.
@@ -66,33 +66,33 @@ def read_predictions(
         references: files with references, instead of the field; matched by id, or by line number in plain text.
         documents: files with sources, likewise.
         names: names of fields.
-        cut: splitter of strings into sentences.
+        splitter: splits strings into sentences.
         human: names of fields with judgements.
 
     Raises:
         CorpusError: with file and line, for an unreadable record, a missing or duplicate id, an empty reference or
             document, an invalid judgement, or files of different lengths.
     """
-    names, cut = names or FieldNames(), cut or Cutter()
+    names, splitter = names or FieldNames(), splitter or Cutter()
     if not path.is_file():
         raise CorpusError(f"{path}: no such file; give one with summaries, such as RUN/predictions.jsonl")
-    read = _read_records if is_records(path) else _read_plain
-    if read is _read_plain and (human or not references):
-        lack = "judgements; put them into records" if human else "references; add --references FILE, one a line"
-        raise CorpusError(f"{path}: plain text has no {lack} (records are in files named .jsonl, .csv or .parquet)")
-    predictions = read(path, names, cut, human)
+    read_file = _read_records if is_records(path) else _read_plain
+    if read_file is _read_plain and (human or not references):
+        missing = "judgements; put them into records" if human else "references; add --references FILE, one a line"
+        raise CorpusError(f"{path}: plain text has no {missing} (records are in files named .jsonl, .csv or .parquet)")
+    predictions = read_file(path, names, splitter, human)
     if not predictions:
         raise CorpusError(f"{path}: no summary in it; give a file with a record or a line a summary")
     _check_systems(predictions)
     _check_ids(predictions)
-    for number, other in enumerate(references):
-        columns = _beside(other, path, predictions, names, _reference_of_line, read_references)
+    for number, file in enumerate(references):
+        columns = _values_of_other_file(file, path, predictions, names, _reference_of_line, read_references)
         for index, texts in enumerate(columns):
             before = predictions[index].references if number else []
-            split = cut.name if any(isinstance(text, str) for text in texts) else predictions[index].split
-            predictions[index] = replace(predictions[index], references=[*before, *map(cut, texts)], split=split)
+            split = splitter.name if any(isinstance(text, str) for text in texts) else predictions[index].split
+            predictions[index] = replace(predictions[index], references=[*before, *map(splitter, texts)], split=split)
     if documents is not None:
-        texts = _beside(documents, path, predictions, names, _document_of_line, _document_of_record)
+        texts = _values_of_other_file(documents, path, predictions, names, _document_of_line, _document_of_record)
         predictions = with_documents(predictions, texts)
     _check_texts(predictions)
     return predictions
@@ -100,7 +100,7 @@ def read_predictions(
 
 def with_documents(predictions: list[Prediction], documents: Sequence[list[str]]) -> list[Prediction]:
     """Add the sentences of sources to outputs."""
-    return [replace(one, document=document) for one, document in zip(predictions, documents)]
+    return [replace(prediction, document=document) for prediction, document in zip(predictions, documents)]
 
 
 def by_id(predictions: list[Prediction], values: Mapping[str, Any], where: str) -> list[Any]:
@@ -109,10 +109,11 @@ def by_id(predictions: list[Prediction], values: Mapping[str, Any], where: str) 
     Raises:
         CorpusError: if it lacks an id.
     """
-    for one in predictions:
-        if one.id not in values:
-            raise bad_record(one.where, f"{where} has no document with this id", "give the one that was summarized")
-    return [values[one.id] for one in predictions]
+    for prediction in predictions:
+        if prediction.id not in values:
+            problem = f"{where} has no document with this id"
+            raise bad_record(prediction.where, problem, "give the one that was summarized")
+    return [values[prediction.id] for prediction in predictions]
 
 
 def scores_path(path: Path) -> Path:
@@ -141,12 +142,14 @@ def read_lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
-def _read_plain(path: Path, names: FieldNames, cut: Cutter, human: Sequence[str]) -> list[Prediction]:
-    lines = enumerate(read_lines(path), start=1)
-    return [Prediction(str(number), f"{path}:{number}", cut(line), [], split=cut.name) for number, line in lines]
+def _read_plain(path: Path, names: FieldNames, splitter: Cutter, human: Sequence[str]) -> list[Prediction]:
+    return [
+        Prediction(str(number), f"{path}:{number}", splitter(line), [], split=splitter.name)
+        for number, line in enumerate(read_lines(path), start=1)
+    ]
 
 
-def _read_records(path: Path, names: FieldNames, cut: Cutter, human: Sequence[str]) -> list[Prediction]:
+def _read_records(path: Path, names: FieldNames, splitter: Cutter, human: Sequence[str]) -> list[Prediction]:
     predictions = []
     for where, row in _rows(path, names, human):
         name = read_id(row, where, names)
@@ -156,14 +159,14 @@ def _read_records(path: Path, names: FieldNames, cut: Cutter, human: Sequence[st
         references = read_references(row, where, names) if row.get(names.references) is not None else []
         predictions.append(
             Prediction(
-                name,
-                where,
-                cut(summary),
-                [cut(text) for text in references],
-                read_document(row, where, names),
-                read_system(row, where, names),
-                {judgement: read_judgement(row, where, judgement) for judgement in human},
-                cut.name if any(isinstance(text, str) for text in (summary, *references)) else "given",
+                id=name,
+                where=where,
+                summary=splitter(summary),
+                references=[splitter(text) for text in references],
+                document=read_document(row, where, names),
+                system=read_system(row, where, names),
+                human={judgement: read_judgement(row, where, judgement) for judgement in human},
+                split=splitter.name if any(isinstance(text, str) for text in (summary, *references)) else "given",
             )
         )
     return predictions
@@ -171,14 +174,14 @@ def _read_records(path: Path, names: FieldNames, cut: Cutter, human: Sequence[st
 
 def _rows(path: Path, names: FieldNames, human: Sequence[str] = ()) -> Iterator[tuple[str, Row]]:
     """Yield the records of a file with file and line."""
-    wanted = [names.id, names.summary, names.references, names.document, "documents", names.system]
-    for number, row in read_rows(path, [*wanted, *human, *(name.split(".")[0] for name in human)]):
+    fields = [names.id, names.summary, names.references, names.document, "documents", names.system]
+    for number, row in read_rows(path, [*fields, *human, *(name.split(".")[0] for name in human)]):
         if isinstance(row, BadRecord):
-            raise bad_record(row.where, row.problem, "mend the file: UTF-8, and a record a line")
+            raise bad_record(row.where, row.problem, "fix the file: UTF-8, and a record a line")
         yield f"{path}:{number}", row
 
 
-def _beside(
+def _values_of_other_file(
     path: Path,
     predicted: Path,
     predictions: list[Prediction],
@@ -192,7 +195,7 @@ def _beside(
         for where, row in _rows(path, names):
             name = read_id(row, where, names)
             if name in values:
-                raise bad_record(where, f"id {name!r} is there twice", "give each record an id of its own")
+                raise bad_record(where, f"id {name!r} occurs twice", "give each record a unique id")
             values[name] = of_record(row, f"{where} (id {name!r})", names)
         return by_id(predictions, values, str(path))
     lines = read_lines(path)
@@ -226,29 +229,30 @@ def _document_of_record(row: Row, where: str, names: FieldNames) -> list[str]:
 
 def _check_systems(predictions: list[Prediction]) -> None:
     """Raise an error unless all records name a system, or none does."""
-    named = [one for one in predictions if one.system is not None]
+    named = [prediction for prediction in predictions if prediction.system is not None]
     if named and len(named) < len(predictions):
-        other = next(one for one in predictions if one.system is None)
-        raise bad_record(other.where, f"it names no system, but {named[0].where} does", "name it in all or in none")
+        unnamed = next(prediction for prediction in predictions if prediction.system is None)
+        raise bad_record(unnamed.where, f"it names no system, but {named[0].where} does", "name it in all or in none")
 
 
 def _check_ids(predictions: list[Prediction]) -> None:
     """Raise an error for duplicate ids of one system."""
-    places: dict[tuple[str | None, str], str] = {}
-    for one in predictions:
-        key = (one.system, one.id)
-        if key in places:
+    first_seen: dict[tuple[str | None, str], str] = {}
+    for prediction in predictions:
+        key = (prediction.system, prediction.id)
+        if key in first_seen:
             remedy = "give each its own; where several systems summarize a document, name them in the field `system`"
-            raise bad_record(one.where, f"the id is that of {places[key]} too", remedy)
-        places[key] = one.where.partition(" (id ")[0]
+            raise bad_record(prediction.where, f"the id is that of {first_seen[key]} too", remedy)
+        first_seen[key] = prediction.where.partition(" (id ")[0]
 
 
 def _check_texts(predictions: list[Prediction]) -> None:
     """Raise an error if a reference is empty, or if only some records have a document."""
-    for one in predictions:
-        if not all(one.references):
-            raise bad_record(one.where, "a reference is empty", "give it text, or leave the record out")
-    having = [one for one in predictions if one.document is not None]
-    if having and len(having) < len(predictions):
-        other = next(one for one in predictions if one.document is None)
-        raise bad_record(other.where, f"it has no document, but {having[0].where} has", "give those of all or of none")
+    for prediction in predictions:
+        if not all(prediction.references):
+            raise bad_record(prediction.where, "a reference is empty", "give it text, or leave the record out")
+    with_document = [prediction for prediction in predictions if prediction.document is not None]
+    if with_document and len(with_document) < len(predictions):
+        without_document = next(prediction for prediction in predictions if prediction.document is None)
+        problem = f"it has no document, but {with_document[0].where} has"
+        raise bad_record(without_document.where, problem, "give documents to all records or to none")

@@ -83,7 +83,7 @@ class Scores(NamedTuple):
 
 def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOptions) -> str | None:
     """Return what a metric lacks and how to provide it; None if it can be computed."""
-    if metric in NEED_REFERENCES and not any(one.references for one in predictions):
+    if metric in NEED_REFERENCES and not any(prediction.references for prediction in predictions):
         return "there are no references: add --references FILE, or name their field with --fields.references"
     if metric in NEED_DOCUMENTS and predictions[0].document is None:
         return "there are no documents: add --documents FILE or --run RUN"
@@ -114,9 +114,10 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
     """
     metrics, scores = list(metrics), {}
     if any(metric in NEED_REFERENCES for metric in metrics):
-        for one in predictions:
-            if not one.references:
-                raise CorpusError(f"{one.where}: it has no reference, but others have; give it one or leave it out")
+        for prediction in predictions:
+            if not prediction.references:
+                message = "it has no reference, but others have; give it one or leave it out"
+                raise CorpusError(f"{prediction.where}: {message}")
     with progress_bar() as progress:
         for metric in progress.track(metrics, description="metrics"):
             scores |= METRICS[metric](predictions, options)
@@ -142,26 +143,26 @@ def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str
 
 
 def _novelty(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    return _shares(predictions, [novelty(one.summary, one.document) for one in predictions])
+    return _shares(predictions, [novelty(prediction.summary, prediction.document) for prediction in predictions])
 
 
 def _repetition(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    return _shares(predictions, [repetition(one.summary) for one in predictions])
+    return _shares(predictions, [repetition(prediction.summary) for prediction in predictions])
 
 
 def _fragments(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    cuts = [extraction(one.summary, one.document) for one in predictions]
+    fragments = [extraction(prediction.summary, prediction.document) for prediction in predictions]
     columns = {
-        "coverage": [100 * cut.coverage if cut else None for cut in cuts],
-        "density": [cut.density if cut else None for cut in cuts],
-        "compression": [cut.compression if cut else None for cut in cuts],
+        "coverage": [100 * statistics.coverage if statistics else None for statistics in fragments],
+        "density": [statistics.density if statistics else None for statistics in fragments],
+        "compression": [statistics.compression if statistics else None for statistics in fragments],
     }
-    return {name: _own(name, values, predictions, "tok:unicode") for name, values in columns.items()}
+    return {name: _our_scores(name, values, predictions, "tok:unicode") for name, values in columns.items()}
 
 
 def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    words = [sum(len(sentence.split()) for sentence in one.summary) for one in predictions]
-    return {"words": _own("words", words, predictions, "tok:whitespace")}
+    words = [sum(len(sentence.split()) for sentence in prediction.summary) for prediction in predictions]
+    return {"words": _our_scores("words", words, predictions, "tok:whitespace")}
 
 
 def _bleu(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
@@ -179,11 +180,12 @@ def _chrf(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str,
 
 def _sacrebleu(name: str, of_corpus: Any, of_document: Any, predictions: Sequence[Prediction]) -> Scores:
     """Return scores of documents and corpus, and statistics for the bootstrap, from the same counts."""
-    texts, targets = ([" ".join(one.summary) for one in predictions], [_joined(one.references) for one in predictions])
+    texts = [" ".join(prediction.summary) for prediction in predictions]
+    targets = [_joined(prediction.references) for prediction in predictions]
     counts: list[list[int]] = []
     for start in range(0, len(texts), 500):  # sacrebleu keeps the n-grams of all its references
-        some = slice(start, start + 500)
-        counts += of_corpus._extract_corpus_statistics(texts[some], _streams(targets[some]))
+        chunk = slice(start, start + 500)
+        counts += of_corpus._extract_corpus_statistics(texts[chunk], _streams(targets[chunk]))
     values = [of_document._compute_score_from_stats(row).score for row in counts]
 
     def corpus(sums: Sequence[float]) -> float:
@@ -198,8 +200,8 @@ def _sacrebleu(name: str, of_corpus: Any, of_document: Any, predictions: Sequenc
 
 def _streams(targets: Sequence[list[str]]) -> list[list[str | None]]:
     """Return references in the order of sacrebleu: the first of all documents, then the second; None if missing."""
-    most = max(map(len, targets))
-    return [[target[number] if number < len(target) else None for target in targets] for number in range(most)]
+    numbers = range(max(map(len, targets)))
+    return [[target[number] if number < len(target) else None for target in targets] for number in numbers]
 
 
 def _meteor(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
@@ -227,10 +229,11 @@ def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
     with progress_bar() as progress:
         # A few documents at a time: their sentence pairs are batched together, and many millions would be held.
         for start in progress.track(range(0, len(predictions), 64), description="summac"):
-            some = predictions[start : start + 64]
-            values += metric.scores([one.summary for one in some], [one.document for one in some])
+            chunk = predictions[start : start + 64]
+            summaries = [prediction.summary for prediction in chunk]
+            values += metric.scores(summaries, [prediction.document for prediction in chunk])
     how = f"model:{options.summac_model}|kind:{f'conv({options.summac_conv})' if options.summac_conv else 'zs'}"
-    return {"summac": _own("summac", [100 * value for value in values], predictions, how)}
+    return {"summac": _our_scores("summac", [100 * value for value in values], predictions, how)}
 
 
 METRICS: dict[str, Callable[[Sequence[Prediction], ScoreOptions], dict[str, Scores]]] = {
@@ -251,7 +254,7 @@ NEED_PACKAGES = {"bleu": ("sacrebleu", "bleu"), "chrf": ("sacrebleu", "bleu"), "
 
 
 def _texts(predictions: Sequence[Prediction]) -> tuple[list[list[str]], list[list[list[str]]]]:
-    return [one.summary for one in predictions], [one.references for one in predictions]
+    return [prediction.summary for prediction in predictions], [prediction.references for prediction in predictions]
 
 
 def _joined(references: list[list[str]]) -> list[str]:
@@ -259,12 +262,12 @@ def _joined(references: list[list[str]]) -> list[str]:
 
 
 def _shares(predictions: Sequence[Prediction], rows: list[dict[str, float | None]]) -> dict[str, Scores]:
-    """Columns of shares, x 100."""
+    """Return shares as percentages, with NaN for missing ones."""
     columns = {name: [None if row[name] is None else 100 * row[name] for row in rows] for name in rows[0]}
-    return {name: _own(name, values, predictions, "tok:unicode") for name, values in columns.items()}
+    return {name: _our_scores(name, values, predictions, "tok:unicode") for name, values in columns.items()}
 
 
-def _own(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], how: str) -> Scores:
+def _our_scores(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], how: str) -> Scores:
     """Return scores of one of our measures, with NaN for None."""
     try:
         version = metadata.version("precis-suite")
@@ -276,7 +279,7 @@ def _own(name: str, values: Sequence[float | None], predictions: Sequence[Predic
 
 def _splitter(predictions: Sequence[Prediction]) -> str:
     """Return the name of the sentence splitter of outputs and references."""
-    return "+".join(sorted({one.split for one in predictions}))
+    return "+".join(sorted({prediction.split for prediction in predictions}))
 
 
 def _device(options: ScoreOptions) -> str:

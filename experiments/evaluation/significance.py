@@ -110,18 +110,19 @@ def seed_test(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (False,
     from scipy import stats  # slow to import, and every command imports this module
 
     scores, baseline = keep_shared(scores, baseline)
-    means, others = (np.stack([column_means(run) for run in system]) for system in (scores, baseline))  # [R, M], [Q, M]
-    trained = [system for system, is_fixed in zip((means, others), fixed) if not is_fixed]
+    means = np.stack([column_means(run) for run in scores])  # [R, M]
+    baseline_means = np.stack([column_means(run) for run in baseline])  # [Q, M]
+    trained = [system for system, is_fixed in zip((means, baseline_means), fixed) if not is_fixed]
     if not trained or any(len(system) < 2 for system in trained):
         return np.full(means.shape[1], np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # runs that are all equal have no variance
         if fixed[0] or fixed[1]:
-            (varying,), constant = trained, (means if fixed[0] else others).mean(0)
+            (varying,), constant = trained, (means if fixed[0] else baseline_means).mean(0)
             p_values = stats.ttest_1samp(varying, constant, axis=0).pvalue
         else:
-            p_values = stats.ttest_ind(means, others, axis=0, equal_var=False).pvalue
-    equal = means.mean(0) == others.mean(0)
+            p_values = stats.ttest_ind(means, baseline_means, axis=0, equal_var=False).pvalue
+    equal = means.mean(0) == baseline_means.mean(0)
     return np.where(equal & np.isnan(p_values), 1.0, p_values)
 
 

@@ -47,10 +47,10 @@ def bootstrap_interval(
 def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
     """Return means over bootstrap samples of documents without NaN, [N, M] -> [resamples, M]; NaN if none is left."""
     table, _ = _table(scores)
-    there = ~np.isnan(table)
-    if there.all():
+    present = ~np.isnan(table)
+    if present.all():
         return resampled_sums(table, resamples, seed) / len(table)
-    sums = resampled_sums(np.hstack([np.where(there, table, 0), there]), resamples, seed)
+    sums = resampled_sums(np.hstack([np.where(present, table, 0), present]), resamples, seed)
     totals, counts = np.hsplit(sums, 2)
     return np.divide(totals, counts, out=np.full_like(totals, np.nan), where=counts > 0)
 
@@ -90,18 +90,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Raises:
         ValueError: if a p-value is outside [0, 1].
     """
-    given = np.asarray(p_values, dtype=np.float64)
-    if not ((given >= 0) & (given <= 1)).all():
+    values = np.asarray(p_values, dtype=np.float64)
+    if not ((values >= 0) & (values <= 1)).all():
         raise ValueError(f"p lies between 0 and 1; got {list(p_values)}")
-    order = np.argsort(given, kind="stable")
-    adjusted = np.empty_like(given)
-    steps = np.minimum(1, (len(given) - np.arange(len(given))) * given[order])
+    order = np.argsort(values, kind="stable")
+    adjusted = np.empty_like(values)
+    steps = np.minimum(1, (len(values) - np.arange(len(values))) * values[order])
     adjusted[order] = np.maximum.accumulate(steps)
     return adjusted.tolist()
 
 
 def pearson(x: ArrayLike, y: ArrayLike) -> Array:
-    """Pearson's r along the last axis, [..., N] -> [...]; nan where x or y is constant."""
+    """Return Pearson's r along the last axis, [..., N] -> [...]; NaN where x or y is constant."""
     x, y = (np.asarray(values, dtype=np.float64) for values in (x, y))
     # Constant by value: rounding in the mean can leave a constant with some variance.
     constant = (np.ptp(x, axis=-1) == 0) | (np.ptp(y, axis=-1) == 0)
@@ -113,12 +113,12 @@ def pearson(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> Array:
-    """Spearman's rho, Pearson's r of the ranks (equals share their mean rank), [..., N] -> [...]."""
+    """Return Spearman's rho, Pearson's r of the ranks (ties have their mean rank), [..., N] -> [...]."""
     return pearson(ranks(x), ranks(y))
 
 
 def kendall(x: ArrayLike, y: ArrayLike) -> Array:
-    """Kendall's tau-b along the last axis, [..., N] -> [...]; nan where x or y is constant.
+    """Return Kendall's tau-b along the last axis, [..., N] -> [...]; NaN where x or y is constant.
 
     Over all pairs, sum sgn(x_i - x_j) sgn(y_i - y_j) / sqrt(pairs untied in x * pairs untied in y).
     """
@@ -134,7 +134,7 @@ def kendall(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def ranks(values: ArrayLike) -> Array:
-    """Ranks from 1 along the last axis, equals with the mean of theirs, [..., N] -> [..., N]; nan among nan."""
+    """Return ranks from 1 along the last axis; ties have their mean rank; NaN if any value is, [..., N] -> [..., N]."""
     from scipy import stats  # slow to import, and every command imports this module
 
     return stats.rankdata(values, axis=-1, nan_policy="propagate")
@@ -156,7 +156,7 @@ def _table(scores: ArrayLike) -> tuple[Array, bool]:
 
 
 def _blocks(documents: int, resamples: int) -> Iterator[int]:
-    """Sizes of blocks of resamples that fit in memory."""
+    """Yield sizes of blocks of resamples that fit in memory."""
     if resamples < 1:
         raise ValueError(f"at least one resample is needed; got {resamples}")
     size = max(1, _BLOCK // documents)

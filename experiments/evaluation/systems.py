@@ -140,12 +140,12 @@ class System:
 
 
 def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]:
-    """Return runs, the runs of sweep folders, and files of predictions, each once, in their order.
+    """Return the runs in run folders, sweep folders and files of predictions, in order and without duplicates.
 
     Args:
         paths: run folders, sweep folders and files of predictions.
-        split: which predictions of a run to read, `test`, `val` or `predict`; if not given, the first of these that all
-            runs have.
+        split: split of the predictions to read, `test`, `val` or `predict`; by default the first of these that all runs
+            have.
 
     Raises:
         CorpusError: for a path that is none of these, or lacks predictions; or if there are predictions of two splits.
@@ -155,13 +155,13 @@ def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]
     runs: dict[Path, RunRecord] = {}
     for path in paths:
         places = [place for place in named if place[2] == path]
-        kept = [place for place in places if place[0] == path or _has_predictions(place[0], split)]
-        if not kept:
+        with_predictions = [place for place in places if place[0] == path or _has_predictions(place[0], split)]
+        if not with_predictions:
             raise CorpusError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
-        if len(kept) < len(places):
-            lacking = f"{len(places) - len(kept)} of {len(places)} points have no predictions yet, left out"
+        if len(with_predictions) < len(places):
+            lacking = f"{len(places) - len(with_predictions)} of {len(places)} points have no predictions yet, left out"
             print(f"{path}: {lacking}", file=sys.stderr)
-        for place, label, _ in kept:
+        for place, label, _ in with_predictions:
             runs.setdefault(place.resolve(), read_run(place, label, split))
     _refuse_two_splits(list(runs.values()))
     return list(runs.values())
@@ -194,18 +194,18 @@ def _shared_split(folders: Sequence[Path]) -> str:
 def _refuse_two_splits(runs: Sequence[RunRecord]) -> None:
     recorded = {run.split: run for run in runs if run.split is not None}
     if len(recorded) > 1:
-        (one, first), (other, second), *_ = recorded.items()
+        (first_split, first), (second_split, second), *_ = recorded.items()
         raise CorpusError(
-            f"{first.path} holds predictions of the {one} split, {second.path} of the {other} split; compare one "
-            "split, with --split"
+            f"{first.path} holds predictions of the {first_split} split, {second.path} of the {second_split} split; "
+            "compare one split, with --split"
         )
 
 
 def read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
-    """Return a run folder, or a file of predictions: of a run, or such as `precis baseline` writes.
+    """Read a run folder, or a file of predictions of a run or of `precis baseline`.
 
     Raises:
-        CorpusError: if there is none, or its predictions cannot be read.
+        CorpusError: if it does not exist, or its predictions cannot be read.
     """
     if not path.exists():
         raise CorpusError(f"{path}: no such folder; give a run, a sweep or a file of predictions")
@@ -220,21 +220,21 @@ def read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
     rows, signatures = read_rows(predictions), predictions.with_suffix(".signatures.json")
     recorded = read_json(signatures) if signatures.is_file() else {}
     return RunRecord(
-        path,
-        dict(_flat(config)) if config else {},
-        read_json(environment) if config and environment.is_file() else {},
-        rows,
-        _add_evaluated(predictions, rows, recorded),
-        recorded_split(predictions),
-        label,
+        path=path,
+        config=dict(_flat(config)) if config else {},
+        environment=read_json(environment) if config and environment.is_file() else {},
+        rows=rows,
+        signatures=_add_evaluated(predictions, rows, recorded),
+        split=recorded_split(predictions),
+        label=label,
     )
 
 
 def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, str]) -> dict[str, str]:
-    """Add the scores that `precis evaluate` wrote beside the predictions, and return all signatures.
+    """Add the scores that `precis evaluate` wrote for the predictions, and return all signatures.
 
-    Scores in the predictions themselves are kept if it is recorded how they were computed. A file of scores that is
-    older than the predictions belongs to earlier ones.
+    Scores in the file of predictions are kept if their signatures are recorded. A file of scores that is older than the
+    predictions is ignored.
     """
     scores_file = scores_path(path)
     if not scores_file.is_file() or scores_file.stat().st_mtime < path.stat().st_mtime:
@@ -253,14 +253,14 @@ def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, s
             message = f"{scores_file}:{number}: no record with id and scores; run `precis evaluate` again"
             raise CorpusError(message) from None
         if row is not None:
-            own = row.get("scores", {})
-            wanted = (name for name in numbers if name not in own or name not in recorded)
-            row["scores"] = own | {name: numbers[name] for name in wanted}
+            recorded_scores = row.get("scores", {})
+            missing = (name for name in numbers if name not in recorded_scores or name not in recorded)
+            row["scores"] = recorded_scores | {name: numbers[name] for name in missing}
     return evaluated | recorded
 
 
 def _flat(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys with their values; lists stay whole."""
+    """Return nested values with dotted keys; lists are not flattened."""
     if isinstance(config, dict) and config:
         for key, value in config.items():
             yield from _flat(value, f"{prefix}.{key}" if prefix else key)
@@ -288,8 +288,8 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
         groups.setdefault(key, []).append(run)
     systems = []
     for group in groups.values():
-        alone = len({run.seed for run in group}) < len(group)
-        systems += [System("", [run]) for run in group] if alone else [System("", group)]
+        same_seed_twice = len({run.seed for run in group}) < len(group)
+        systems += [System("", [run]) for run in group] if same_seed_twice else [System("", group)]
     for system, name in zip(systems, _names(systems)):
         system.name = name
     return systems
@@ -297,25 +297,26 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
 
 def _align(first: RunRecord, run: RunRecord) -> None:
     """Sort the rows of a run in the order of the first run."""
-    by_id, wanted = {row["id"]: row for row in run.rows}, {row["id"] for row in first.rows}
+    by_id, ids = {row["id"]: row for row in run.rows}, {row["id"] for row in first.rows}
     remedy = "they cannot be compared; test all runs on the same documents"
-    for name, holder, other in ((wanted - set(by_id), first, run), (set(by_id) - wanted, run, first)):
-        if name:
-            some = f"{len(name)} documents, such as {min(name, key=str)!r},"
-            raise CorpusError(f"{other.path}: {some} of {holder.path} are not in its predictions; {remedy}")
+    for missing, complete, lacking in ((ids - set(by_id), first, run), (set(by_id) - ids, run, first)):
+        if missing:
+            examples = f"{len(missing)} documents, such as {min(missing, key=str)!r},"
+            raise CorpusError(f"{lacking.path}: {examples} of {complete.path} are not in its predictions; {remedy}")
     run.rows = [by_id[row["id"]] for row in first.rows]
     run.__dict__.pop("measures", None)
-    for one, other in zip(first.rows, run.rows):
-        if one["references"] != other["references"]:
-            raise CorpusError(f"{run.path}: document {one['id']!r} has other references than in {first.path}; {remedy}")
+    for first_row, row in zip(first.rows, run.rows):
+        if first_row["references"] != row["references"]:
+            name = first_row["id"]
+            raise CorpusError(f"{run.path}: document {name!r} has other references than in {first.path}; {remedy}")
 
 
 def config_differences(systems: Sequence[System]) -> dict[str, list[Any]]:
     """Return config keys in which systems differ, with the value of each system; None for missing keys and configs."""
     settings = [system.runs[0].setting for system in systems]
-    known = [setting for setting in settings if setting]
-    keys = dict.fromkeys(key for setting in known for key in setting)
-    differing = [key for key in keys if any(setting.get(key) != known[0].get(key) for setting in known)]
+    with_config = [setting for setting in settings if setting]
+    keys = dict.fromkeys(key for setting in with_config for key in setting)
+    differing = [key for key in keys if any(setting.get(key) != with_config[0].get(key) for setting in with_config)]
     return {key: [setting.get(key) for setting in settings] for key in differing}
 
 

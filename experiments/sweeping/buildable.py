@@ -15,9 +15,9 @@ from pytorch_lightning import Callback
 from datamodules.documents import CorpusError
 from datamodules.text.subwords import MINILM, encoder_path
 from experiments.run_folder import build
-from experiments.value_checks import PRETRAINED, REFUSALS, check_ranges, explain_refusal, no_model
+from experiments.value_checks import PRETRAINED, REFUSALS, check_ranges, explain_refusal, missing_model_message
 
-_FROM_SCRATCH = ("small", "graph", "hierarchical", "flat")  # kinds of encoders, and no pretrained ones
+_FROM_SCRATCH = ("small", "graph", "hierarchical", "flat")  # encoders without pretrained weights
 
 
 def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
@@ -31,7 +31,7 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
     Raises:
         CorpusError: if a value is refused; the message has label and key.
     """
-    seen = set()
+    checked = set()
     for label, config in configs:
         try:
             check_ranges(config)
@@ -41,9 +41,9 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
         parts = {"model": config["model"], "data": config["data"]}
         callbacks = (config.get("trainer") or {}).get("callbacks")
         key = json.dumps([parts, callbacks], sort_keys=True, default=str)
-        if key in seen:  # points that differ in their seeds alone
+        if key in checked:  # points that differ in their seeds alone
             continue
-        seen.add(key)
+        checked.add(key)
         try:
             _check_callbacks(callbacks)
             if not _is_pretrained(config["model"]):
@@ -59,7 +59,7 @@ def _build_without_weights(parts: dict[str, Any]) -> None:
         with torch.device("meta"):
             build(parts)
     except Exception:
-        build(parts)  # whatever went wrong: in earnest, the error is the constructor's own
+        build(parts)  # with weights, so that an error is that of the constructor, not of the meta device
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -82,7 +82,7 @@ def _is_pretrained(model: dict[str, Any]) -> bool:
         elif Path(name).is_dir():
             continue
         elif name.count("/") > 1 or name.startswith((".", "/", "~")):
-            raise CorpusError(f"model.{key}: {no_model(name)}")
+            raise CorpusError(f"model.{key}: {missing_model_message(name)}")
         elif not isinstance(try_to_load_from_cache(name, "config.json"), str):
             warnings.warn(f"model.{key}: {name} is not on this machine; a run will download it", stacklevel=2)
     return bool(names)

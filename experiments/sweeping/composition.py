@@ -1,6 +1,6 @@
-"""The points of a sweep file as configs that `precis fit` accepts.
+"""Compose the points of a sweep file into configs that `precis fit` accepts.
 
-Composing takes the parser of `precis fit`, and so torch and Lightning; `grid.py` reads the file without them.
+This needs the parser of `precis fit`, which imports torch and Lightning; `grid.py` reads the file without them.
 """
 
 import hashlib
@@ -16,19 +16,19 @@ from experiments.linked_arguments import check_linked
 from experiments.parse_errors import explain
 from experiments.sweeping.grid import SEED, Point, Sweep, flags, points_of
 from experiments.training import fit_parser
-from experiments.trust import check_named
+from experiments.trust import check_permitted_names
 
 
 def compose(sweep: Sweep) -> list[Point]:
-    """All points of a sweep with their configs, each parsed as `precis fit` would parse it.
+    """Return all points of a sweep with their configs, as parsed by `precis fit`.
 
     Raises:
-        CorpusError: with the point and the key that is wrong, or the two points that are the same.
+        CorpusError: if a key or value is wrong, or two points are equal; the message names the points.
     """
     parser = fit_parser()
-    defaults = _plain(parser, parser.get_defaults())
-    seen: dict[str, Point] = {}
-    parsed: dict[str, dict[str, Any]] = {}  # points that differ in one of the file's `seeds` alone are parsed once
+    defaults = _as_dict(parser, parser.get_defaults())
+    by_digest: dict[str, Point] = {}
+    parsed: dict[str, dict[str, Any]] = {}  # points that only differ in their seed are parsed once
     for point in points_of(sweep):
         seed = {SEED: point.overrides[SEED]} if sweep.seeds else {}
         without_seed = json.dumps({key: value for key, value in point.overrides.items() if key not in seed})
@@ -36,24 +36,24 @@ def compose(sweep: Sweep) -> list[Point]:
             if without_seed not in parsed:
                 parsed[without_seed] = _parse(parser, sweep.base, point.overrides)
         except ArgumentError as error:
-            raise CorpusError(_what_is_wrong(parser, sweep, point, error)) from None
+            raise CorpusError(_explain_first_error(parser, sweep, point, error)) from None
         except CorpusError as error:
             raise CorpusError(f"{sweep.path}: point {point.label!r}: {error}") from None
         config = parsed[without_seed] | seed
-        # what equals a default is left out of the digest: an option that a later version adds renames no run
+        # The digest has no values that equal their defaults, so that a new option in a later version renames no run.
         chosen = json.dumps(_without(config, defaults), sort_keys=True)
         digest = hashlib.sha256(chosen.encode()).hexdigest()[:8]
-        if digest in seen:
-            raise CorpusError(f"{sweep.path}: {_same(seen[digest], point)}; take one of the two out")
-        seen[digest] = Point(point.label, point.overrides, config, f"{_slug(point.label)}_{digest}")
-    return list(seen.values())
+        if digest in by_digest:
+            raise CorpusError(f"{sweep.path}: {_same_run(by_digest[digest], point)}; remove one of them")
+        by_digest[digest] = Point(point.label, point.overrides, config, f"{_slug(point.label)}_{digest}")
+    return list(by_digest.values())
 
 
-def _same(one: Point, other: Point) -> str:
-    """What is to be said of two points with one config."""
-    without_effect = [key for key, value in other.overrides.items() if one.overrides.get(key, value) != value]
+def _same_run(first: Point, second: Point) -> str:
+    """Return the message on two points with the same config."""
+    without_effect = [key for key, value in second.overrides.items() if first.overrides.get(key, value) != value]
     why = f" ({', '.join(without_effect)} changes nothing)" if without_effect else ""
-    return f"the points {one.label!r} and {other.label!r} are the same run{why}"
+    return f"the points {first.label!r} and {second.label!r} are the same run{why}"
 
 
 def _slug(label: str) -> str:
@@ -65,12 +65,12 @@ def _slug(label: str) -> str:
 def _parse(parser: ArgumentParser, base: Path, overrides: dict[str, Any]) -> dict[str, Any]:
     arguments = [f"--config={base}", *flags(overrides)]
     config = parser.parse_args(arguments)
-    check_named(config)
+    check_permitted_names(config)
     check_linked(arguments, config)
-    return _plain(parser, config)
+    return _as_dict(parser, config)
 
 
-def _plain(parser: ArgumentParser, config: Namespace) -> dict[str, Any]:
+def _as_dict(parser: ArgumentParser, config: Namespace) -> dict[str, Any]:
     # JSON is parsed many times faster than YAML
     return json.loads(parser.dump(config, format="json", skip_validation=True, skip_unset=False))
 
@@ -87,7 +87,7 @@ def _without(config: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]
     return remaining
 
 
-def _what_is_wrong(parser: ArgumentParser, sweep: Sweep, point: Point, error: ArgumentError) -> str:
+def _explain_first_error(parser: ArgumentParser, sweep: Sweep, point: Point, error: ArgumentError) -> str:
     """Return a message on the first override, in the order of the command line, that the parser rejects."""
     overrides: dict[str, Any] = {}
     for key, value in [("", None), *point.overrides.items()]:
@@ -98,6 +98,6 @@ def _what_is_wrong(parser: ArgumentParser, sweep: Sweep, point: Point, error: Ar
             explanation = explain(str(first_error), "fit")
             if not key:
                 return f"{sweep.base}: {explanation}"
-            where = "" if explanation.startswith(f"{key}:") else f"{key}: "
-            return f"{sweep.path}: point {point.label!r}: {where}{explanation}"
+            prefix = "" if explanation.startswith(f"{key}:") else f"{key}: "
+            return f"{sweep.path}: point {point.label!r}: {prefix}{explanation}"
     return f"{sweep.path}: point {point.label!r}: {explain(str(error), 'fit')}"

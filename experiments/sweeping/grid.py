@@ -1,16 +1,16 @@
-"""A grid over config keys: from a sweep file to points, each with a config that `precis fit` accepts.
+"""Read a sweep file and expand it to points, which override keys of a base config.
 
-    base: pointer_generator/docstrings                            # of the suite; or a path from here, or from this file
+    base: pointer_generator/docstrings                            # config of the suite, or a path
     set: {trainer.max_epochs: 2}                                  # the same in every point
-    grid: {model.coverage: [true, false]}                         # products
-    zip: {data.max_source: [50, 100], data.batch_size: [32, 16]}  # lists taken side by side
-    points:                                                       # rows by hand, with a name or without
+    grid: {model.coverage: [true, false]}                         # Cartesian product
+    zip: {data.max_source: [50, 100], data.batch_size: [32, 16]}  # the n-th values of all lists together
+    points:                                                       # explicit points, with or without a name
       - {name: attention, model.pointer: false, trainer.callbacks: null}
     random: {budget: 20, keys: {model.dropout: {uniform: [0, 0.5]}}}  # random search, see random_search.py
-    seeds: [1, 2, 3]                                              # of weights and draws: seed_everything
+    seeds: [1, 2, 3]                                              # values of seed_everything
     after: [test]                                                 # commands after fit; {run} is the run folder
 
-The sweep's points are grid x zip x points x random x seeds. Keys are those of the command line.
+The points are the product of grid, zip, points, random and seeds. Keys are those of the command line.
 """
 
 import itertools
@@ -27,18 +27,18 @@ from experiments.shipped import CONFIGS, find_shipped
 from experiments.sweeping.random_search import check_random, draws
 from experiments.yaml_files import read_yaml
 
-OWN_KEYS = ("run_dir", "resume", "ckpt_path")  # what the sweep itself gives to a run
+RESERVED_KEYS = ("run_dir", "resume", "ckpt_path")  # set by the sweep for each run
 SEED = "seed_everything"
 
 
 @dataclass
 class Sweep:
-    """A sweep file; its fields are the file's keys (see the module).
+    """Content of a sweep file; the fields are its keys (see the module).
 
     Attributes:
-        path: of the file.
-        rows: the file's `points`, each a name (or nothing) and its overrides.
-        random: the file's, as it stands there; empty if it has none.
+        path: path of the file.
+        rows: `points` of the file, each a name (may be empty) and its overrides.
+        random: section `random` of the file; empty without one.
     """
 
     path: Path
@@ -57,10 +57,10 @@ class Point:
     """One run of a sweep.
 
     Attributes:
-        label: what varies and how, for people.
-        overrides: keys and values that the base does not have, seed included.
-        config: the composed config, every argument; empty before `compose`.
-        name: of the run folder: what varies, and the first digits of the composed config's digest.
+        label: readable name: the keys that vary, with their values.
+        overrides: keys and values that differ from the base, including the seed.
+        config: composed config with all arguments; empty before `compose`.
+        name: name of the run folder: the label, and the first digits of the digest of the composed config.
     """
 
     label: str
@@ -73,34 +73,40 @@ class Point:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Reads a sweep file.
+    """Read a sweep file.
 
     Raises:
-        CorpusError: if it is not there or no YAML, has an unknown key, an empty list, lists of different lengths in
-            `zip`, or a key in two places.
+        CorpusError: if the file does not exist or is not YAML, has an unknown key, an empty list, lists of different
+            lengths in `zip`, or a key in two places.
     """
-    given = _load(path)
-    known = {"base": str, "set": dict, "grid": dict, "zip": dict, "points": list, "random": dict}
-    known |= {"seeds": list, "after": list}
-    for key, value in given.items():
-        if key not in known:
-            raise CorpusError(f"{path}: unknown key {key!r}; a sweep file has {', '.join(known)}")
-        if not isinstance(value, known[key]) or (not value and key != "after"):
-            kind = {str: "a path", dict: "keys with values", list: "a list"}[known[key]]
+    content = _load(path)
+    types = {"base": str, "set": dict, "grid": dict, "zip": dict, "points": list, "random": dict}
+    types |= {"seeds": list, "after": list}
+    for key, value in content.items():
+        if key not in types:
+            raise CorpusError(f"{path}: unknown key {key!r}; a sweep file has {', '.join(types)}")
+        if not isinstance(value, types[key]) or (not value and key != "after"):
+            kind = {str: "a path", dict: "keys with values", list: "a list"}[types[key]]
             raise CorpusError(f"{path}: {key} must be {kind}, not empty; got {value!r}; give some or leave it out")
-    if "base" not in given:
+    if "base" not in content:
         raise CorpusError(f"{path}: no base; name the config that the points are made from, base: CONFIG.yaml")
-    grid, zipped = ({k: _list(path, part, k, v) for k, v in given.get(part, {}).items()} for part in ("grid", "zip"))
+    grid, zipped = ({k: _list(path, part, k, v) for k, v in content.get(part, {}).items()} for part in ("grid", "zip"))
     if len(lengths := {key: len(values) for key, values in zipped.items()}) and len(set(lengths.values())) > 1:
-        raise CorpusError(f"{path}: lists of different lengths in zip, {lengths}; they are taken side by side")
-    seeds = given.get("seeds", [])
+        raise CorpusError(f"{path}: lists of different lengths in zip, {lengths}; they must be equal")
+    seeds = content.get("seeds", [])
     if any(isinstance(seed, bool) or not isinstance(seed, int) for seed in seeds):
         raise CorpusError(f"{path}: seeds must be whole numbers; got {seeds}")
     sweep = Sweep(
-        path, _base(path, given["base"]), given.get("set", {}), grid, zipped,
-        [_row(path, number, row) for number, row in enumerate(given.get("points", []), 1)],
-        given.get("random", {}), seeds, [str(command) for command in given.get("after", ["test"])],
-    )  # fmt: skip
+        path=path,
+        base=_base(path, content["base"]),
+        fixed=content.get("set", {}),
+        grid=grid,
+        zipped=zipped,
+        rows=[_row(path, number, row) for number, row in enumerate(content.get("points", []), 1)],
+        random=content.get("random", {}),
+        seeds=seeds,
+        after=[str(command) for command in content.get("after", ["test"])],
+    )
     if sweep.random:
         check_random(path, sweep.random)
     _check_keys(sweep)
@@ -127,8 +133,8 @@ def _base(path: Path, name: str) -> Path:
     try:
         return find_shipped(name, CONFIGS)
     except CorpusError as error:
-        remedy = "it is there neither from the sweep file's folder nor from the working folder"
-        raise CorpusError(f"{path}: base {error}; {remedy}") from None
+        searched = "it is neither in the folder of the sweep file nor in the working folder"
+        raise CorpusError(f"{path}: base {error}; {searched}") from None
 
 
 def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
@@ -142,20 +148,20 @@ def _check_keys(sweep: Sweep) -> None:
     drawn = sweep.random.get("keys", {})
     varying = [*sweep.grid, *sweep.zipped, *in_rows, *drawn, *([SEED] if sweep.seeds else [])]
     for key in [*varying, *sweep.fixed]:
-        if key in OWN_KEYS:
-            raise CorpusError(f"{sweep.path}: {key} is what a sweep gives to its runs; leave it out")
+        if key in RESERVED_KEYS:
+            raise CorpusError(f"{sweep.path}: {key} is set by the sweep for each run; leave it out")
         if varying.count(key) > 1:
             raise CorpusError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, random, seeds")
     for command in sweep.after:
         if (command.split() or [""])[0] not in {*TRAINING, *COMMANDS} - {"fit", "sweep"}:
-            raise CorpusError(f"{sweep.path}: after: {command!r} is no command; take test, for example")
+            raise CorpusError(f"{sweep.path}: after: {command!r} is no command; for example, use test")
 
 
 # The points ----------------------------------------------------------------------------------------------------------
 
 
 def points_of(sweep: Sweep) -> list[Point]:
-    """The points that a file describes, grid x zip x points x random x seeds, seeds fastest; not checked yet."""
+    """Return the unchecked points of a sweep: the product of grid, zip, points, random and seeds, seeds fastest."""
     grid = [dict(zip(sweep.grid, values)) for values in itertools.product(*sweep.grid.values())]
     zipped = [dict(zip(sweep.zipped, values)) for values in zip(*sweep.zipped.values())] or [{}]
     drawn = draws(sweep.random) if sweep.random else [{}]
@@ -163,13 +169,13 @@ def points_of(sweep: Sweep) -> list[Point]:
     keys = {*sweep.grid, *sweep.zipped, *drawn[0], *(key for _, row in sweep.rows for key in row)}
     points = []
     rows = sweep.rows or [("", {})]
-    for product, side, (name, row), draw, seed in itertools.product(grid, zipped, rows, drawn, seeds):
-        varying = {**(product | side), **({} if name else row), **draw}
+    for grid_values, zipped_values, (name, row), draw, seed in itertools.product(grid, zipped, rows, drawn, seeds):
+        varying = {**(grid_values | zipped_values), **({} if name else row), **draw}
         words = [name] if name else []
         words += [f"{short_key(key, keys)}={format_value(value)}" for key, value in varying.items()]
         words += [f"seed={value}" for value in seed.values()]
         label = " ".join(words)
-        points.append(Point(label or sweep.path.stem, sweep.fixed | product | side | row | draw | seed))
+        points.append(Point(label or sweep.path.stem, sweep.fixed | grid_values | zipped_values | row | draw | seed))
     return points
 
 

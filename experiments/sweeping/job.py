@@ -38,7 +38,7 @@ class Job:
 
     def stages(self) -> list[tuple[str, list[str]]]:
         """Return names and arguments of the commands, in order."""
-        # a log file has no use for a progress bar
+        # without a progress bar, since the output is a log file
         fit = ["fit", f"--config={self.folder}/point.yaml", f"--run_dir={self.folder}", "--resume=auto"]
         stages = [("fit", [*fit, "--trainer.enable_progress_bar=false"])]
         for command in self.after:
@@ -61,7 +61,7 @@ class Job:
         atomic_write(self.folder / "point.yaml", yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True))
 
 
-# What is known of a run ------------------------------------------------------------------------------------------
+# State of a run --------------------------------------------------------------------------------------------------
 
 
 def read_status(folder: Path) -> dict[str, Any]:
@@ -130,8 +130,8 @@ class Running:
         self.state, self.stage, self.stopping = "running", "", False
         self.process: subprocess.Popen | None = None
         job.folder.mkdir(parents=True, exist_ok=True)
-        # The lock goes on to the run's own process: where a launcher was killed and its runs live on, a second launch
-        # does not start them beside themselves.
+        # The process of the run inherits the lock: if the launcher is killed and its runs continue, a second launch
+        # does not start them again.
         self.lock = take_lock(job.folder / ".lock")
         if self.lock is None:
             self.state = "elsewhere"
@@ -159,7 +159,7 @@ class Running:
             )  # fmt: skip
 
     def poll(self) -> bool:
-        """Goes on to the next command where one has ended; whether the run is still at work."""
+        """Start the next command if the current one has ended; return whether the run is still active."""
         status = self.process.poll() if self.state == "running" else None
         if status == 0:
             self.done.append(self.stage)

@@ -13,7 +13,7 @@ from experiments.sweeping.progress import Progress, last_line, last_metrics
 
 def run_environment(slot: int, slots: int) -> dict[str, str]:
     """Return the environment of a run that shares the machine: its cores and GPUs, and this installation."""
-    # in an allocation of SLURM too these are no tasks of its job
+    # Inside a SLURM allocation, the runs must not take themselves for tasks of its job.
     environment = {name: value for name, value in same_suite(os.environ).items() if not name.startswith("SLURM_")}
     if slots > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // slots)))
@@ -31,7 +31,7 @@ def _visible_gpus() -> list[str]:
     return [str(number) for number in range(torch.cuda.device_count())]
 
 
-# All of them -----------------------------------------------------------------------------------------------------
+# Launching -------------------------------------------------------------------------------------------------------
 
 
 class _Signals:
@@ -68,7 +68,7 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
     for job, _ in ended:
         progress.say(job.label, "finished before")
     with _Signals() as signals, progress:
-        told = 0
+        sent_signals = 0
         while running or (waiting and not signals.count):
             if waiting and len(running) < slots and not signals.count:
                 slot = min(set(range(slots)) - set(running))
@@ -77,18 +77,18 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
                 if not run.poll():
                     del running[slot]
                     ended.append((run.job, run.state))
-                progress.say(run.job.label, *_said(run))
-            if told < min(signals.count, 2):
-                told = min(signals.count, 2)
+                progress.say(run.job.label, *_describe(run))
+            if sent_signals < min(signals.count, 2):
+                sent_signals = min(signals.count, 2)
                 for run in running.values():
-                    run.stop() if told == 1 else run.kill()
+                    run.stop() if sent_signals == 1 else run.kill()
             if len(running) == slots or not waiting or signals.count:
                 time.sleep(0.1)
     _conclude(ended, jobs, bool(signals.count))
 
 
-def _said(run: Running) -> tuple[str, str]:
-    """State and detail of a run in the progress table."""
+def _describe(run: Running) -> tuple[str, str]:
+    """Return state and detail of a run for the progress table."""
     if run.state == "failed":
         return "failed", f"{last_line(run.job.log)} ({run.job.log})"
     if run.state == "running":
@@ -101,16 +101,16 @@ def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) 
     for job, state in ended:
         by_state.setdefault(state, []).append(job)
     if len(ended) < len(jobs):
-        by_state["waiting"] = [job for job in jobs if all(job is not other for other, _ in ended)]
+        by_state["waiting"] = [job for job in jobs if all(job is not ended_job for ended_job, _ in ended)]
     counts = ", ".join(f"{len(jobs_in_state)} {state}" for state, jobs_in_state in by_state.items())
     print(f"{len(jobs)} points: {counts}")
     if stopped:
-        print("stopped; the same command goes on")
+        print("stopped; the same command continues")
         raise SystemExit(130)
     if failed := by_state.get("failed"):
         raise CorpusError(
             f"{len(failed)} of {len(jobs)} points failed; the first is {failed[0].label!r}, see {failed[0].log}; "
-            "the same command runs what is missing"
+            "the same command runs the missing points"
         )
     if elsewhere := by_state.get("elsewhere"):
         raise CorpusError(f"{elsewhere[0].folder}: another launch is at work on this run; wait until it has ended")

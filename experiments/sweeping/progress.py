@@ -11,7 +11,7 @@ from rich.text import Text
 from datamodules.text.printable import printable_line
 
 STYLES = {"finished": "green", "finished before": "green", "failed": "red", "stopped": "yellow", "elsewhere": "yellow"}
-AT_MOST = 30  # rows of the moving table; a grid of hundreds would not fit a terminal
+MAX_ROWS = 30  # rows of the live table, so that it fits a terminal
 
 
 def last_line(path: Path) -> str:
@@ -39,13 +39,13 @@ class Progress:
     """States of named runs.
 
     Args:
-        names: of all runs, in their order.
+        names: names of all runs, in their order.
     """
 
     def __init__(self, names: list[str]) -> None:
         self.rows = {name: ("waiting", "") for name in names}
-        self.since: dict[str, float] = {}
-        self.took: dict[str, float] = {}
+        self.started: dict[str, float] = {}
+        self.durations: dict[str, float] = {}
         self.console = Console()
         self.live = Live(console=self.console, get_renderable=self.table, refresh_per_second=1)
 
@@ -63,7 +63,7 @@ class Progress:
         before = self.rows[name][0]
         self.rows[name] = (state, detail)
         now = monotonic()
-        self.took[name] = now - self.since.setdefault(name, now)
+        self.durations[name] = now - self.started.setdefault(name, now)
         if state != before and not self.console.is_terminal:
             line = f"{name}: {state}" + (f": {detail}" if detail else "")
             self.console.print(Text(printable_line(line)), soft_wrap=True)
@@ -77,11 +77,11 @@ class Progress:
         for name in ("point", "state", "time", ""):
             table.add_column(name, justify="right" if name == "time" else "left")
         order = {"failed": 0, "waiting": 2, "finished": 3, "finished before": 3}
-        shown = sorted(self.rows, key=lambda name: order.get(self.rows[name][0], 1))[:AT_MOST]
+        shown = sorted(self.rows, key=lambda name: order.get(self.rows[name][0], 1))[:MAX_ROWS]
         for name in (name for name in self.rows if name in shown):
             state, detail = self.rows[name]
-            minutes, seconds = divmod(round(self.took.get(name, 0)), 60)
-            time = f"{minutes}:{seconds:02d}" if self.took.get(name) else ""
+            minutes, seconds = divmod(round(self.durations.get(name, 0)), 60)
+            time = f"{minutes}:{seconds:02d}" if self.durations.get(name) else ""
             style = STYLES.get(state, "")
             table.add_row(Text(printable_line(name)), Text(state, style=style), time, Text(printable_line(detail)))
         return table

@@ -1,8 +1,8 @@
-"""Random search: random values of config keys, as many as the budget.
+"""Random search: a number (budget) of draws of values for config keys.
 
 random:
-  budget: 20                                     # draws; more of them leave the first ones as they are
-  seed: 0                                        # of the draws; 0 if not given
+  budget: 20                                     # number of draws; a larger one does not change the first ones
+  seed: 0                                        # seed of the draws; 0 by default
   keys:
     model.dropout: {uniform: [0.0, 0.5]}
     optimizer.lr: {log_uniform: [0.0001, 0.01]}
@@ -30,21 +30,21 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 
-def check_random(path: Path, given: dict[str, Any]) -> None:
+def check_random(path: Path, section: dict[str, Any]) -> None:
     """Check the section `random` of a sweep file.
 
     Raises:
         CorpusError: for unknown keys or distributions, a missing budget, an empty list, or invalid limits.
     """
     where = f"{path}: random"
-    if unknown := sorted(given.keys() - {"budget", "seed", "keys"}):
+    if unknown := sorted(section.keys() - {"budget", "seed", "keys"}):
         raise CorpusError(f"{where}: unknown key {unknown[0]!r}; it has budget, seed, keys")
-    for name, least in (("budget", 1), ("seed", 0)):
-        value = given.get(name, 0 if name == "seed" else None)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise CorpusError(f"{where}: {name} must be a whole number, at least {least}; got {value!r}")
-    if not isinstance(keys := given.get("keys"), dict) or not keys:
-        raise CorpusError(f"{where}: keys must be keys with what to draw, not empty; got {keys!r}")
+    for name, minimum in (("budget", 1), ("seed", 0)):
+        value = section.get(name, 0 if name == "seed" else None)
+        if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+            raise CorpusError(f"{where}: {name} must be a whole number, at least {minimum}; got {value!r}")
+    if not isinstance(keys := section.get("keys"), dict) or not keys:
+        raise CorpusError(f"{where}: keys must map config keys to distributions; got {keys!r}")
     for key, space in keys.items():
         _check_space(f"{where}: {key}", space)
 
@@ -65,14 +65,17 @@ def _check_space(where: str, space: Any) -> None:
         raise CorpusError(f"{where}: integer needs whole numbers; got {limits!r}")
 
 
-def draws(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """Overrides of each draw. Draw n depends on the seed, on n and on its key alone: a greater budget adds draws, a new
-    key changes no other. What is drawn twice is there once."""
+def draws(section: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the overrides of each draw, without duplicates.
+
+    A value depends only on seed, number of the draw, and key. So a larger budget adds draws, and a new key does not
+    change the values of others.
+    """
     points: list[dict[str, Any]] = []
-    for number in range(given["budget"]):
+    for number in range(section["budget"]):
         drawn = {}
-        for key, space in given["keys"].items():
-            source = random.Random(f"{given.get('seed', 0)} {number} {key}")
+        for key, space in section["keys"].items():
+            source = random.Random(f"{section.get('seed', 0)} {number} {key}")
             if isinstance(space, list):
                 drawn[key] = source.choice(space)
             else:

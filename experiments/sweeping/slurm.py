@@ -68,14 +68,15 @@ def check_devices(profile: Profile, jobs: Iterable[Job]) -> None:
 
     for job in jobs:
         trainer = job.config.get("trainer") or {}
-        wanted = {"devices": number_of_devices(trainer), "num_nodes": trainer.get("num_nodes", 1)}
-        asked = {"devices": profile.tasks_per_node, "num_nodes": profile.nodes}
+        in_config = {"devices": number_of_devices(trainer), "num_nodes": trainer.get("num_nodes", 1)}
+        in_profile = {"devices": profile.tasks_per_node, "num_nodes": profile.nodes}
         names = {"devices": "tasks_per_node", "num_nodes": "nodes"}
-        for key, number in asked.items():
-            if wanted[key] is not None and wanted[key] != number:
+        for key, number in in_profile.items():
+            needed = in_config[key]
+            if needed is not None and needed != number:
                 raise CorpusError(
-                    f"point {job.label!r}: trainer.{key} is {wanted[key]}, but the profile has {names[key]} {number}; "
-                    f"give --profile.{names[key]} {wanted[key]}, or trainer.{key}: {number} in the sweep"
+                    f"point {job.label!r}: trainer.{key} is {needed}, but the profile has {names[key]} {number}; "
+                    f"give --profile.{names[key]} {needed}, or trainer.{key}: {number} in the sweep"
                 )
 
 
@@ -136,7 +137,7 @@ def _parameters(profile: Profile, name: str) -> dict[str, Any]:
     """Return the parameters with the names of submitit."""
     root = Path(__file__).parents[2]
     path = f"export PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
-    # `signal`: SIGUSR1 to all tasks; `requeue`: or the job could not be put back into the queue
+    # `signal` sends SIGUSR1 to all tasks; `requeue` permits requeueing of the job.
     more = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
     return {
         "job_name": name,
@@ -168,28 +169,28 @@ def queue(jobs: Iterable[str]) -> dict[str, Queued]:
     Raises:
         CorpusError: if SLURM does not answer, so that the state of jobs is unknown.
     """
-    wanted = {job for job in jobs if job}
-    if not wanted:
+    ids = {job for job in jobs if job}
+    if not ids:
         return {}
     command = ["squeue", "--noheader", "--array", "--me", "--format=%i|%T|%r"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=120)
     except FileNotFoundError:
         return {}
     except subprocess.TimeoutExpired:
         raise CorpusError("SLURM's queue does not answer (squeue); try again later") from None
-    if done.returncode:
-        raise CorpusError(f"SLURM's queue does not answer: {_short(done.stderr)}; try again later")
-    rows = (line.split("|", 2) for line in done.stdout.splitlines())
-    return {job: Queued(state, reason) for job, state, reason in rows if job in wanted}
+    if process.returncode:
+        raise CorpusError(f"SLURM's queue does not answer: {_short(process.stderr)}; try again later")
+    rows = (line.split("|", 2) for line in process.stdout.splitlines())
+    return {job: Queued(state, reason) for job, state, reason in rows if job in ids}
 
 
 def cancel(jobs: Sequence[str]) -> None:
-    """Cancels jobs: those that run are told to save first.
+    """Cancel jobs; running ones are signalled, so that they save first.
 
     Raises:
         CorpusError: if SLURM refuses.
     """
-    done = subprocess.run(["scancel", *jobs], capture_output=True, text=True)
-    if done.returncode:
-        raise CorpusError(f"SLURM does not cancel: {_short(done.stderr)}")
+    process = subprocess.run(["scancel", *jobs], capture_output=True, text=True)
+    if process.returncode:
+        raise CorpusError(f"SLURM does not cancel: {_short(process.stderr)}")

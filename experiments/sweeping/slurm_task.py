@@ -13,9 +13,9 @@ from pathlib import Path
 from experiments.requeue import requeue
 from experiments.sweeping.job import COMMAND, Job, Running, read_status, same_suite
 
-SIGNALS = (signal.SIGUSR1, signal.SIGTERM)  # before the time limit, and at a preemption
-TOGETHER = ("fit", "validate", "test", "predict")  # commands of all tasks
-WITHIN = 2.0  # seconds in which a signal that ended a command reaches this process too
+SIGNALS = (signal.SIGUSR1, signal.SIGTERM)  # sent before the time limit, and at a preemption
+MULTI_TASK_COMMANDS = ("fit", "validate", "test", "predict")  # run by all tasks
+SIGNAL_WAIT_SECONDS = 2.0  # a signal that ended a command reaches this process within this time
 
 
 def work(job: Job) -> str:
@@ -29,11 +29,11 @@ def work(job: Job) -> str:
         signal.signal(number, lambda number, _: received.append(number))
     signal.signal(signal.SIGCONT, signal.SIG_IGN)
     rank = int(os.environ.get("SLURM_PROCID", "0"))
-    return _lead(job, received) if rank == 0 else _follow(job, rank, received)
+    return _run_first_task(job, received) if rank == 0 else _run_other_task(job, rank, received)
 
 
 def _environment() -> dict[str, str]:
-    # this process puts the job back into the queue, its commands do not
+    # This process requeues the job; its commands must not do so.
     environment = same_suite(os.environ) | {"PRECIS_REQUEUE": "off"}
     if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):
         environment.setdefault("OMP_NUM_THREADS", cpus)
@@ -46,57 +46,57 @@ def _failure(job: Job, rank: int | str) -> Path:
     return job.folder / f".failed.{start}.rank{rank}"
 
 
-def _lead(job: Job, received: list[int]) -> str:
+def _run_first_task(job: Job, received: list[int]) -> str:
     run = Running(job, _environment(), COMMAND, own_session=False)
-    other = ""  # a task that failed
+    failed_task = ""
     while run.state == "running":
         if run.process.poll() in {*(-number for number in SIGNALS), *(128 + number for number in SIGNALS)}:
             _wait_for(received)
         if received and not run.stopping:
             run.stop(received[0])
-        if not run.stopping and not other:
-            other = _failed_task(job)
-            if other:
+        if not run.stopping and not failed_task:
+            failed_task = _failed_task(job)
+            if failed_task:
                 run.kill()
         run.poll()
         time.sleep(0.1)
     if run.state == "stopped":
         return "requeued" if requeue(job.folder) else "stopped"
     if run.state != "finished":
-        where = job.folder / f"log.{other}.txt" if other else job.log
+        where = job.folder / f"log.{failed_task}.txt" if failed_task else job.log
         raise RuntimeError(f"{job.label}: {run.stage or 'the run'} {run.state}, see {where}")
     return run.state
 
 
 def _failed_task(job: Job) -> str:
     """Return the name of a failed task, such as rank1; empty if there is none."""
-    others = sorted(job.folder.glob(_failure(job, "*").name))
-    for path in others:
+    markers = sorted(job.folder.glob(_failure(job, "*").name))
+    for path in markers:
         path.unlink(missing_ok=True)
-    return others[0].name.rpartition(".")[2] if others else ""
+    return markers[0].name.rpartition(".")[2] if markers else ""
 
 
 def _wait_for(received: list[int]) -> None:
-    until = time.monotonic() + WITHIN
+    until = time.monotonic() + SIGNAL_WAIT_SECONDS
     while not received and time.monotonic() < until:
         time.sleep(0.05)
 
 
-def _follow(job: Job, rank: int, received: list[int]) -> str:
+def _run_other_task(job: Job, rank: int, received: list[int]) -> str:
     """Run commands as a task other than 0; never raises, because srun would kill task 0 before it reports."""
-    done = read_status(job.folder)["done"]
+    finished_stages = read_status(job.folder)["done"]
     for name, arguments in job.stages():
-        if name in done or arguments[0] not in TOGETHER:
+        if name in finished_stages or arguments[0] not in MULTI_TASK_COMMANDS:
             continue
         with (job.folder / f"log.rank{rank}.txt").open("a", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [*COMMAND, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=_environment()
             )
-            told = False
+            signalled = False
             while process.poll() is None:
-                if received and not told:
+                if received and not signalled:
                     process.send_signal(received[0])
-                    told = True
+                    signalled = True
                 time.sleep(0.1)
         if process.returncode:
             _wait_for(received)

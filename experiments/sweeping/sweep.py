@@ -1,4 +1,4 @@
-"""`precis sweep FILE`: every point of a grid checked before any starts, then run where it is missing."""
+"""`precis sweep FILE`: check every point of a grid, then run those that are not finished."""
 import json
 import os
 import shlex
@@ -23,12 +23,12 @@ from experiments.sweeping.sweep_folder import LOCK, TO_RETRY, read_launch, state
 
 
 def jobs_of(sweep: Sweep, points: list[Point], out: Path) -> list[Job]:
-    """What is to be run for each point."""
+    """Return the job of each point."""
     return [Job(point.label, out / point.name, point.config, tuple(sweep.after)) for point in points]
 
 
 def record(sweep: Sweep, points: list[Point], out: Path) -> None:
-    """Writes sweep.yaml, the file as it was given, and points.json, the points that it makes."""
+    """Write sweep.yaml, a copy of the sweep file, and points.json with its points."""
     out.mkdir(parents=True, exist_ok=True)
     rows = [
         {"run": point.name, "label": point.label, "overrides": point.overrides, "config": point.config}
@@ -40,23 +40,23 @@ def record(sweep: Sweep, points: list[Point], out: Path) -> None:
 
 
 def dry_run(sweep: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]:
-    """The commands of each point, as they can be typed, and the count."""
+    """Yield the commands of each point, as they can be typed, and the number of points."""
     for point, job in zip(points, jobs):
-        # the output may go to a shell: a label is one line, whatever its values hold
+        # The output may be piped to a shell, so that a label must not contain line breaks.
         yield f"# {printable_line(point.label)}" + (" (finished)" if is_finished(job) else "")
         fit = ["precis", "fit", f"--config={sweep.base}", *flags(point.overrides), f"--run_dir={job.folder}"]
         yield shlex.join(fit)
         yield from (shlex.join(["precis", *arguments]) for _, arguments in job.stages()[1:])
-    done = sum(map(is_finished, jobs))
-    yield f"{len(jobs)} points: {done} finished, {len(jobs) - done} to run"
+    num_finished = sum(map(is_finished, jobs))
+    yield f"{len(jobs)} points: {num_finished} finished, {len(jobs) - num_finished} to run"
 
 
 def sweep(arguments: list[str]) -> None:
-    """`precis sweep FILE`: checks every point of a grid, then runs those that are missing, some at a time.
+    """`precis sweep FILE`: check every point of a grid, then run those that are not finished, some at a time.
 
-    On this machine, stopped by Ctrl-C or SIGTERM, it lets its runs save; the same command goes on. With --launcher
-    slurm it submits one job array and returns; with --detach it returns here too. `precis sweep status FOLDER` says how
-    far the points are; `logs`, `cancel` and `retry` FOLDER are the other commands."""
+    The local launcher lets its runs save on Ctrl-C or SIGTERM; the same command continues them. With --launcher slurm,
+    the command submits one job array and returns; --detach returns too, with local runs in the background.
+    `precis sweep status FOLDER` shows the state of the points; `logs`, `cancel` and `retry` FOLDER also exist."""
     name = arguments[0] if arguments else ""
     if name in COMMANDS:
         COMMANDS[name](arguments[1:])
@@ -71,8 +71,8 @@ def start(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis sweep", description=sweep.__doc__, exit_on_error=False)
     parser.add_argument("file", type=Path, help="a sweep file, or the short name of one of the suite, such as "
                         "pointer_generator_rows")  # fmt: skip
-    parser.add_argument("--out", type=Path | None, default=None, help="the sweep folder; runs/NAME of FILE if none")
-    parser.add_argument("--dry-run", action="store_true", help="print commands and count, start nothing")
+    parser.add_argument("--out", type=Path | None, default=None, help="sweep folder; by default runs/NAME of FILE")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands and their number, start nothing")
     _add_launcher(parser, "local")
     options = parser.parse_args(arguments)
     file = read_sweep(find_shipped(str(options.file), SWEEPS))
@@ -93,21 +93,21 @@ def start(arguments: list[str]) -> None:
 
 
 def retry(arguments: list[str]) -> None:
-    """`precis sweep retry FOLDER`: runs the points that failed, were interrupted or are missing; nothing is repeated.
+    """`precis sweep retry FOLDER`: run the points that failed, were interrupted or were never started.
 
-    It launches as the sweep was launched last, unless it is told otherwise."""
+    Launcher and profile are those of the last launch by default."""
     parser = ArgumentParser(prog="precis sweep retry", description=retry.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
     _add_launcher(parser, None)
     options = parser.parse_args(arguments)
     out = Path(str(options.folder))
-    found, before = states(out), read_launch(out)
-    chosen = [point.job for point in found if point.state in TO_RETRY]
+    points, last_launch = states(out), read_launch(out)
+    chosen = [point.job for point in points if point.state in TO_RETRY]
     labels = [f"  {printable_line(job.label)}" for job in chosen]
-    print("\n".join([f"{len(found)} points, {len(chosen)} to run", *labels]), flush=True)
-    options.launcher = options.launcher or before["launcher"] or "local"
-    if not any(word.startswith("--profile") for word in arguments) and "profile" in before:
-        options.profile = Namespace(before["profile"])
+    print("\n".join([f"{len(points)} points, {len(chosen)} to run", *labels]), flush=True)
+    options.launcher = options.launcher or last_launch["launcher"] or "local"
+    if not any(word.startswith("--profile") for word in arguments) and "profile" in last_launch:
+        options.profile = Namespace(last_launch["profile"])
     if options.launcher == "slurm":
         check_devices(_profile(options), chosen)
     if chosen:
@@ -115,11 +115,11 @@ def retry(arguments: list[str]) -> None:
 
 
 def _add_launcher(parser: ArgumentParser, default: str | None) -> None:
-    where = "processes of this machine, or a job array"
-    parser.add_argument("--launcher", type=Literal["local", "slurm"] | None, default=default, help=where)
-    parser.add_argument("--jobs", type=PositiveInt, default=1, help="local: runs at a time")
-    parser.add_argument("--detach", action="store_true", help="local: go on in the background, return at once")
-    parser.add_argument("--profile", type=Profile, default=Profile(), help="slurm: what a job asks for")
+    kinds = "processes of this machine, or a SLURM job array"
+    parser.add_argument("--launcher", type=Literal["local", "slurm"] | None, default=default, help=kinds)
+    parser.add_argument("--jobs", type=PositiveInt, default=1, help="local: number of runs at a time")
+    parser.add_argument("--detach", action="store_true", help="local: run in the background and return at once")
+    parser.add_argument("--profile", type=Profile, default=Profile(), help="slurm: resources of a job")
 
 
 def _profile(options: Namespace) -> Profile:
@@ -138,18 +138,18 @@ def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
 
 
 def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
-    """One array of the points that are neither finished nor in the queue."""
-    wanted = {job.folder.name for job in jobs}
-    missing = [p for p in states(out) if p.job.folder.name in wanted and p.state in TO_RETRY]
+    """Submit one array of the points that are neither finished nor in the queue."""
+    names = {job.folder.name for job in jobs}
+    missing = [p for p in states(out) if p.job.folder.name in names and p.state in TO_RETRY]
     if missing:
         absolute = [Job(p.job.label, p.job.folder.resolve(), p.job.config, p.job.after) for p in missing]
         numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)
-        write_launch(out, "slurm", numbers, profile=_plain(profile))
+        write_launch(out, "slurm", numbers, profile=_as_dict(profile))
         print(f"submitted {len(missing)} points as job {_first(numbers)}, {profile.concurrency} at a time")
-    print(f"{len(jobs)} points, {len(missing)} submitted; precis sweep status {out} says how far they are")
+    print(f"{len(jobs)} points, {len(missing)} submitted; precis sweep status {out} shows their state")
 
 
-def _plain(profile: Profile) -> dict[str, Any]:
+def _as_dict(profile: Profile) -> dict[str, Any]:
     return {name: getattr(profile, name) for name in Profile.__dataclass_fields__}
 
 
@@ -158,7 +158,7 @@ def _first(numbers: dict[str, str]) -> str:
 
 
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
-    lock = take_lock(out / LOCK)  # held while this process lives: by it others see that the points wait for someone
+    lock = take_lock(out / LOCK)  # held while this process lives, so that `status` shows its points as waiting
     if lock is None:
         raise CorpusError(f"{out}: another launcher is at work on this sweep; precis sweep status {out} shows it")
     try:
@@ -169,7 +169,7 @@ def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
 
 
 def _detach(out: Path, slots: int) -> None:
-    """Goes on as `precis sweep retry` in a session of its own."""
+    """Run `precis sweep retry` in a separate session."""
     command = [*COMMAND, "sweep", "retry", str(out), "--launcher=local", f"--jobs={slots}"]
     with (out / "launcher.log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(
@@ -180,4 +180,4 @@ def _detach(out: Path, slots: int) -> None:
             env=same_suite(os.environ),
             start_new_session=True,
         )
-    print(f"process {process.pid} runs the points; precis sweep status {out} says how far they are")
+    print(f"process {process.pid} runs the points; precis sweep status {out} shows their state")

@@ -64,8 +64,8 @@ def logs(arguments: list[str]) -> None:
     """`precis sweep logs FOLDER [POINT ...]`: the last lines that points wrote."""
     parser = ArgumentParser(prog="precis sweep logs", description=logs.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
-    parser.add_argument("points", nargs="*", type=str, help="words of their labels; all points if none")
-    parser.add_argument("--lines", type=PositiveInt, default=10, help="of each")
+    parser.add_argument("points", nargs="*", type=str, help="words in labels of points; all points by default")
+    parser.add_argument("--lines", type=PositiveInt, default=10, help="number of lines per point")
     parser.add_argument("--rank", type=NonNegativeInt, default=0, help="the process whose log is shown")
     options = parser.parse_args(arguments)
     folder = Path(str(options.folder))
@@ -83,7 +83,7 @@ def cancel(arguments: list[str]) -> None:
     """`precis sweep cancel FOLDER [POINT ...]`: stop running and waiting points; runs save first, `retry` continues."""
     parser = ArgumentParser(prog="precis sweep cancel", description=cancel.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
-    parser.add_argument("points", nargs="*", type=str, help="words of their labels; all points if none")
+    parser.add_argument("points", nargs="*", type=str, help="words in labels of points; all points by default")
     options = parser.parse_args(arguments)
     folder = Path(str(options.folder))
     points = chosen(states(folder), options.points, folder)
@@ -95,7 +95,7 @@ def cancel(arguments: list[str]) -> None:
     if launched["launcher"] == "local" and is_locked(folder / LOCK):
         _stop_launcher(folder, launched, options.points)
     elif not numbers:
-        print("nothing runs or waits")
+        print("no point is running or waiting")
 
 
 def _stop_launcher(folder: Path, launched: dict, points: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ def _stop_launcher(folder: Path, launched: dict, points: Sequence[str]) -> None:
     if launched["host"] != socket.gethostname():
         raise CorpusError(f"{folder}: its launcher is on {launched['host']}; cancel it there")
     os.kill(launched["pid"], signal.SIGTERM)
-    print(f"told process {launched['pid']} to let its runs save, and to end")
+    print(f"told process {launched['pid']} to save its runs and to exit")
 
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {"status": status, "logs": logs, "cancel": cancel}

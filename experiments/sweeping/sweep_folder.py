@@ -64,8 +64,8 @@ def read_launch(out: Path) -> dict[str, Any]:
 
 def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) -> None:
     """Record a launch; `jobs` are merged with those of earlier launches."""
-    known = read_launch(out)["jobs"]
-    content = {"launcher": launcher, "host": socket.gethostname(), "jobs": known | jobs, **more}
+    earlier = read_launch(out)["jobs"]
+    content = {"launcher": launcher, "host": socket.gethostname(), "jobs": earlier | jobs, **more}
     atomic_write(Path(out) / "launch.json", json.dumps(content, indent=1) + "\n")
 
 

@@ -67,7 +67,7 @@ class _Search:
 
         Args:
             ids: token of each column, see `Step`, [B, K, C].
-            log_probs: of the continuations, [B, K, C].
+            log_probs: log-probabilities of the continuations, [B, K, C].
             stop: the end symbol.
 
         Returns:
@@ -121,7 +121,7 @@ class _Search:
         tokens = torch.cat([old.tokens, padded], 1)[rows, order]
         self.finished = Hypotheses(tokens, torch.cat([old.lengths, lengths], 1).gather(-1, order), scores)
 
-    def close_done(self) -> Tensor:
+    def close_final(self) -> Tensor:
         """End the search of documents whose result is final.
 
         Returns:
@@ -129,13 +129,13 @@ class _Search:
         """
         options, worst, best = self.options, self.finished.scores[:, -1], self.sums[:, 0]
         if options.early_stopping:
-            done = ~worst.isneginf() | best.isneginf()
+            final = ~worst.isneginf() | best.isneginf()
         else:
             length = self.tokens.shape[-1]
             # Log-probabilities only fall, so the best attainable score divides by the largest penalty to come.
-            done = best / max(options.penalty(length + 1), options.penalty(options.max_length)) <= worst
-        self.sums = self.sums.masked_fill(done.unsqueeze(1), float("-inf"))
-        return done
+            final = best / max(options.penalty(length + 1), options.penalty(options.max_length)) <= worst
+        self.sums = self.sums.masked_fill(final.unsqueeze(1), float("-inf"))
+        return final
 
     def narrow(self, active: Tensor) -> None:
         """Store the results of documents that are done and continue with those at the indices `active`."""
@@ -206,7 +206,7 @@ def beam_search(
             break
         state = reorder(state, parent)
         # continue with the documents whose search is not over
-        open_ = (~search.close_done()).nonzero().squeeze(1)
+        open_ = (~search.close_final()).nonzero().squeeze(1)
         if len(open_) == 0:
             break
         if len(open_) <= 0.75 * len(search.rows):  # narrowing copies the memory, so only if it saves enough

@@ -152,12 +152,12 @@ def _forbid_blocked(
     """Set log-probabilities [b, K, C] to -inf where a constraint forbids a token.
 
     Args:
-        log_probs: of the next tokens, [b, K, C].
+        log_probs: log-probabilities of the next tokens, [b, K, C].
         ids: token of each column, [b, K, C]; None if column i is token i.
         length: number of tokens sampled so far.
         drawn: these tokens, [b, K, length].
         stop: the end symbol, forbidden before `min_length`.
-        options: of sampling.
+        options: options of sampling.
         forbidden: tokens that are never generated.
     """
     blocked = [*forbidden, stop] if length < options.min_length else list(forbidden)

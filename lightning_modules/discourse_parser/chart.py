@@ -24,7 +24,7 @@ class Chart(NamedTuple):
 
     @classmethod
     def zeros(cls, like: Tensor) -> "Chart":
-        """An empty chart for scores [B, E, E]."""
+        """Return an empty chart for scores [B, E, E]."""
         return cls(torch.zeros_like(like), torch.zeros_like(like))
 
     @classmethod
@@ -45,7 +45,7 @@ class Chart(NamedTuple):
         )
 
     def splits(self, width: int, starts: int) -> tuple[Tensor, Tensor]:
-        """Values of the left and right parts of all spans of `width` + 1 EDUs, both [B, starts, width, ...]."""
+        """Return the values of left and right parts of all spans of `width` + 1 EDUs, both [B, starts, width, ...]."""
         size = self.left.shape[1]
         return self.left[:, :starts, :width], self.right[:, width : width + starts, size - width :]
 
@@ -68,8 +68,10 @@ class Potentials(NamedTuple):
     fits: Chart | None = None
 
     def splits(self, chart: Chart, width: int, starts: int) -> Tensor:
-        """I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j) of all splits of all spans of `width` + 1 EDUs,
-        [B, starts, width]."""
+        """Return I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j) for all splits of all spans of `width` + 1 EDUs.
+
+        The shape is [B, starts, width].
+        """
         left, right = chart.splits(width, starts)
         if self.fits is None:
             return left + right
@@ -83,7 +85,7 @@ def _widths(size: int) -> list[tuple[int, int]]:
 
 
 def inside(potentials: Potentials) -> Chart:
-    """Inside algorithm: log of the summed weights of all trees over every span.
+    """Compute the log of the summed weights of all trees over every span (inside algorithm).
 
     I(i, j) = s(i, j) + log sum_k exp(I(i, k) + I(k + 1, j) + u(i, k) . v(k + 1, j)),    I(i, i) = 0.
     """
@@ -100,11 +102,11 @@ def roots(chart: Chart, sizes: Tensor) -> Tensor:
 
 
 def split_marginals(potentials: Potentials, chart: Chart, sizes: Tensor):
-    """Outside pass: posterior probabilities of nodes and splits, widest spans first.
+    """Yield posterior probabilities of nodes and splits (outside algorithm), widest spans first.
 
     Args:
         potentials: the scores.
-        chart: their `inside`.
+        chart: their result of `inside`.
         sizes: number of EDUs of each document, [B].
 
     Yields:
@@ -152,8 +154,8 @@ class _LogPartition(torch.autograd.Function):
             marginals.diagonal(width, 1, 2).copy_(nodes)
             if fits:
                 u, v = potentials.fits.splits(width, nodes.shape[1])
-                for fit_grad, other in zip(Chart(*fit_grads).splits(width, nodes.shape[1]), (v, u)):
-                    fit_grad.addcmul_(splits.unsqueeze(-1), other)
+                for fit_grad, sibling_fit in zip(Chart(*fit_grads).splits(width, nodes.shape[1]), (v, u)):
+                    fit_grad.addcmul_(splits.unsqueeze(-1), sibling_fit)
         # chain rule: each document's gradient is scaled by the gradient of its log Z
         scaled = [local * grad.view(-1, *[1] * (local.dim() - 1)) for local in (marginals, *fit_grads)]
         return None, *scaled
@@ -218,7 +220,8 @@ def node_marginals(
         by_width.append((document, start, start + part, start + width, splits[document, start, part]))
     if not by_width:  # documents of one EDU have no node
         none = sizes.new_empty(0)
-        return SplitPosterior(none, none, none, none, potentials.spans.new_empty(0))
+        no_probability = potentials.spans.new_empty(0)
+        return SplitPosterior(document=none, start=none, split=none, end=none, probability=no_probability)
     return SplitPosterior(*(torch.cat(column) for column in zip(*by_width)))
 
 
@@ -246,7 +249,7 @@ def best_trees(potentials: Potentials, sizes: Tensor) -> list[Tensor]:
 
 
 def _backtrack(choice, size: int) -> Tensor:
-    """Return the nodes of the tree that a table of best splits stands for, in pre-order."""
+    """Return the nodes of the tree with the splits of a table, in pre-order."""
     nodes, pending = [], [(0, size - 1)]
     while pending:
         start, end = pending.pop()

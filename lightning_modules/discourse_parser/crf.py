@@ -39,7 +39,7 @@ class LinearChainCRF(nn.Module):
         return self.start_transitions[tags[:, 0]] + scores.sum(1) + moves.sum(1) + self.end_transitions[last]
 
     def _normalizer(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """Forward algorithm: log of the summed exp(s(x, y)) over all tag sequences y, [C]."""
+        """Return log sum_y exp(s(x, y)) over all tag sequences y (forward algorithm), [C]."""
         alpha = self.start_transitions + emissions[:, 0]                                     # [C, K]
         for t in range(1, emissions.shape[1]):
             extended = torch.logsumexp(alpha.unsqueeze(2) + self.transitions, 1) + emissions[:, t]

@@ -139,7 +139,7 @@ class ChartReader:
         self.scorers: Sequence[DiscourseScorer] = scorers
         self.classes, self.decoding, self.temperature = classes, decoding, temperature
 
-    def read(
+    def compute_charts(
         self,
         vectors: Tensor,
         layout: Layout,
@@ -150,11 +150,11 @@ class ChartReader:
         """Compute the charts of documents.
 
         Args:
-            vectors: of the EDUs, [B, E, D].
+            vectors: vectors of the EDUs, [B, E, D].
             layout: sentences and paragraphs of the documents.
             chunks: chunks of each document, see `chunk_bounds`.
-            with_nodes: compute distributions too, not only best trees.
-            min_prob: probability above which a node's own classes are scored; 0 for all, which is exact and slow.
+            with_nodes: whether to compute distributions, and not only best trees.
+            min_prob: probability above which the classes of a node are scored; 0 scores all, exactly but slowly.
 
         Returns:
             For each document, the charts of its chunks and, if there are several, the chart over the chunks.
@@ -260,7 +260,9 @@ class ChartReader:
         chart, first, last = is_span.nonzero(as_tuple=True)
         # classes of the most probable node over each span
         best = most_probable_splits(potentials, inside_chart)[chart, first, last]
-        most_probable = SplitPosterior(chart, first, best, last, potentials.spans[chart, first, last])
+        most_probable = SplitPosterior(
+            document=chart, start=first, split=best, end=last, probability=potentials.spans[chart, first, last]
+        )
         classes = self._labels(scorer, state, layout, units, most_probable)          # [spans, C]
         # a span's classes: the mean over its scored nodes, weighted by probability, where the most probable node has a
         # tiny weight, so that it decides where no node was scored

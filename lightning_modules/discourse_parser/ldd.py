@@ -108,8 +108,9 @@ def _span_table(nodes: SplitPosterior, mass: Tensor, size: int) -> Tensor:
 
 def _sum_over_enclosing(spans: Tensor) -> Tensor:
     """Sum over the spans that contain both a and b, in either order: [E (i), E (j), R] -> [E (a), E (b), R]."""
-    both = spans.cumsum(0).flip(1).cumsum(1).flip(1)                                 # i <= first, j >= last
-    upper = both * torch.ones(both.shape[:2], dtype=both.dtype, device=both.device).triu(1).unsqueeze(-1)
+    enclosing = spans.cumsum(0).flip(1).cumsum(1).flip(1)                            # i <= first, j >= last
+    is_upper = torch.ones(enclosing.shape[:2], dtype=enclosing.dtype, device=enclosing.device).triu(1)
+    upper = enclosing * is_upper.unsqueeze(-1)
     return upper + upper.transpose(0, 1)
 
 
@@ -199,7 +200,7 @@ def nucleus_leaves(nodes: SplitPosterior, labels: Tensor, classes: LabelClasses,
 def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, share: Tensor, side: str, size: int) -> Tensor:
     """Sum mu(i, k, j, l) nu(part of a, a) over the nodes whose other part contains b: [N, R] -> [E (a), E (b), R]."""
     parts = (nodes.start, nodes.split), (nodes.split + 1, nodes.end)
-    nucleus, other = parts if side == "left" else parts[::-1]
+    nucleus, satellite = parts if side == "left" else parts[::-1]
     relations = mass.shape[1]
     steps = mass.new_zeros(size + 1, size * relations)                               # differences along b
     rows_at_once = max(1, 2**22 // max(1, size * relations))
@@ -207,7 +208,7 @@ def _nucleus_triangle(nodes: SplitPosterior, mass: Tensor, share: Tensor, side: 
         chunk = slice(begin, begin + rows_at_once)
         leaf = share[nucleus[0][chunk], nucleus[1][chunk]]                                     # [n, E]
         weight = (leaf.unsqueeze(2) * mass[chunk].unsqueeze(1)).flatten(1)            # [n, E R]
-        steps.index_add_(0, other[0][chunk], weight).index_add_(0, other[1][chunk] + 1, weight, alpha=-1)
+        steps.index_add_(0, satellite[0][chunk], weight).index_add_(0, satellite[1][chunk] + 1, weight, alpha=-1)
     return steps.cumsum(0)[:size].unflatten(1, (size, relations)).transpose(0, 1)
 
 

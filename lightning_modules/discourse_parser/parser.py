@@ -132,7 +132,13 @@ class DiscourseParser(LightningModule):
         relation_ids = [self.relations.index(name) for name in names]
         classes = LabelClasses.of(list(nuclearities), relation_ids, len(self.relations))
         self.scorers = nn.ModuleList(
-            DiscourseScorer(3 * self.encoder.size, hidden_size, len(self.classes), dropout, fit_size)
+            DiscourseScorer(
+                input_size=3 * self.encoder.size,
+                hidden_size=hidden_size,
+                classes=len(self.classes),
+                dropout=dropout,
+                fit_size=fit_size,
+            )
             for _ in range(members)
         )
         self.reader = ChartReader(self.scorers, classes, decoding, class_temperature)
@@ -226,7 +232,7 @@ class DiscourseParser(LightningModule):
         ]
         # nodes below the threshold are approximated with `side`, but lost with `nucleus`
         min_prob = self.min_prob if self.rows == "side" else min(self.min_prob, _NUCLEUS_MIN_PROB)
-        return self.reader.read(vectors, layout, chunks, with_nodes, min_prob)
+        return self.reader.compute_charts(vectors, layout, chunks, with_nodes, min_prob)
 
     @torch.no_grad()
     def predict_step(self, batch: Sequence[ParseRequest], batch_idx: int = 0) -> list[DiscourseParse]:

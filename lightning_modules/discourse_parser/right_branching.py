@@ -52,7 +52,11 @@ class RightBranchingParser(LightningModule):
         """
         edus = list(request.edus) if request.edus is not None else segment(request)
         document = TreebankDocument(
-            request.id, request.text, edus, list(request.sentences), list(request.paragraphs)
+            id=request.id,
+            text=request.text,
+            edus=edus,
+            sentences=list(request.sentences),
+            paragraphs=list(request.paragraphs),
         )
         tree = nodes_of(right_branching(document), self.relations) if edus else torch.empty(0, 5)
         band = min(self.band, max(0, len(edus) - 1))

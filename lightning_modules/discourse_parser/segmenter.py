@@ -85,7 +85,9 @@ class EduSegmenter(LightningModule):
                 encoder_path(encoder), self.subwords.special, layers=layers, frozen=frozen, window=window,
                 pad_id=self.subwords.pad_id,
             )  # fmt: skip
-        self.network = SegmentationNetwork(self.encoder.size, LAYOUT, projection, hidden_size, dropout)
+        self.network = SegmentationNetwork(
+            size=self.encoder.size, layout=LAYOUT, projection=projection, hidden_size=hidden_size, dropout=dropout
+        )
         self.crf = LinearChainCRF(2) if crf == "precis" else AllenNLPCRF(2)
         self.f1 = nn.ModuleDict({stage: BoundaryF1() for stage in ("val", "test")})
         self._vector_cache: dict[str, Tensor] = {}  # word vectors of a frozen encoder, by the digest of a text
@@ -179,7 +181,7 @@ class EduSegmenter(LightningModule):
 
     @staticmethod
     def _edus(text: str, features: EduFeatures, tags: Tensor) -> list[Span]:
-        """Return the EDUs that tags stand for; an EDU at the start of a sentence begins at its first character."""
+        """Return the EDUs for tags; an EDU at the start of a sentence begins at its first character."""
         inner = ((tags == BEGIN).cpu() & ~features.begins).nonzero().squeeze(1).tolist()
         starts = sorted({*features.starts, *(features.offsets[i][0] for i in inner)})
         spans = zip(starts, [*starts[1:], len(text)])

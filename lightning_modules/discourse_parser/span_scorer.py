@@ -45,7 +45,7 @@ class Layout(NamedTuple):
         return first, last | final
 
     def of_edus(self) -> Tensor:
-        """Features of EDUs: first or last of sentence and paragraph, length, position in the text, [B, E, 8]."""
+        """Return features of EDUs, [B, E, 8]: first or last of sentence and paragraph, length, position in the text."""
         position = torch.arange(self.sentence.shape[1], device=self.sentence.device).expand_as(self.sentence)
         sizes = self.sizes.unsqueeze(1)
         place = (position + 0.5) / sizes

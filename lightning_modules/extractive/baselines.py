@@ -25,7 +25,7 @@ def lead(document: Document, k: int = 3) -> list[int]:
 
 
 def random_k(document: Document, k: int = 3, seed: int = 0) -> list[int]:
-    """k sentences drawn without replacement; a function of the seed and the document's id alone."""
+    """Select k random sentences without replacement; they depend on the seed and the id of the document only."""
     size = len(document.sentences)
     return sorted(random.Random(f"{seed} {document.id}").sample(range(size), min(_checked(k), size)))
 
@@ -49,7 +49,7 @@ def oracle(document: Document, k: int | None = None, stem: bool | str = True) ->
 
 
 def textrank(document: Document, k: int = 3, damping: float = 0.85) -> list[int]:
-    """PageRank over sentences that share words (Mihalcea and Tarau 2004).
+    """Select by PageRank over sentences that share words (Mihalcea and Tarau 2004).
 
     Similarity is the number of shared stems over log |S_i| + log |S_j|, with lengths in words.
     """
@@ -78,12 +78,12 @@ def lexrank(document: Document, k: int = 3, threshold: float | None = 0.1, dampi
 
 
 def mmr(document: Document, k: int = 3, trade_off: float = 0.7) -> list[int]:
-    """Maximal marginal relevance (Carbonell and Goldstein 1998) over tf-idf vectors, the whole document as the query.
+    """Select by maximal marginal relevance (Carbonell and Goldstein 1998) over tf-idf, with the document as the query.
 
-    Each step takes the sentence with the highest  l cos(s, D) - (1 - l) max_t cos(s, t)  over the sentences t taken.
+    Each step selects the sentence s with the highest l cos(s, D) - (1 - l) max_t cos(s, t), over selected sentences t.
 
     Args:
-        trade_off: l, in [0, 1]; 1 asks for relevance alone.
+        trade_off: l, in [0, 1]; 1 for relevance only.
     """
     vectors = tf_idf(document)
     size = min(_checked(k), len(vectors))
@@ -110,7 +110,7 @@ def zero_shot(
     mmr_form: str = "classic",
     trade_off: float = 0.7,
 ) -> list[int]:
-    """Sentence vectors of any encoder or tf-idf, scored and selected: see `ZeroShot` and `SelectionOptions`."""
+    """Select by sentence vectors of an encoder or tf-idf, see `ZeroShot` and `SelectionOptions`."""
     from lightning_modules.extractive.selection import SelectionOptions
 
     options = SelectionOptions(selector, _checked(k), mmr_form, trade_off)
@@ -138,15 +138,15 @@ BASELINES: dict[str, Callable[..., list[int]]] = {
 def predictions(
     documents: Iterable[Document], baseline: str | Callable[..., list[int]], **options: Any
 ) -> Iterator[dict[str, Any]]:
-    """Records as models write them: `{"id", "summary": sentences, "references": lists of sentences}`.
+    """Yield predictions in the format of models: `{"id", "summary": sentences, "references": lists of sentences}`.
 
     Args:
-        documents: of any corpus.
-        baseline: a name in `BASELINES`, or a function like them.
-        options: for it, such as k.
+        documents: documents of any corpus.
+        baseline: name of a baseline in `BASELINES`, or a function with the same signature.
+        options: options of the baseline, such as k.
 
     Raises:
-        ValueError: for an unknown name.
+        ValueError: if there is no baseline of that name.
     """
     if isinstance(baseline, str) and baseline not in BASELINES:
         raise ValueError(f"unknown baseline {baseline!r}; take one of {', '.join(BASELINES)}")
@@ -163,7 +163,7 @@ def _checked(k: int) -> int:
 
 
 def _pagerank(weights: Matrix, damping: float, tolerance: float = 1e-10) -> NDArray[np.float64]:
-    """Stationary distribution of a walk along weighted links, [L, L] -> [L]; a row without links leads anywhere."""
+    """Return the stationary distribution of a random walk, [L, L] -> [L]; rows without links jump uniformly."""
     size = len(weights)
     totals = weights.sum(1, keepdims=True)
     steps = np.divide(weights, totals, out=np.full_like(weights, 1 / max(size, 1)), where=totals > 0)
@@ -176,6 +176,6 @@ def _pagerank(weights: Matrix, damping: float, tolerance: float = 1e-10) -> NDAr
 
 
 def _highest(scores: NDArray[np.float64], k: int) -> list[int]:
-    """Indices of the k highest scores, in order; of equals the first. Rounded: symmetry must not hang on a last bit."""
+    """Return indices of the k highest scores, in order; ties, up to rounding errors, go to the first sentence."""
     rounded = np.round(scores, 9).tolist()
     return sorted(heapq.nsmallest(_checked(k), range(len(rounded)), key=lambda index: (-rounded[index], index)))

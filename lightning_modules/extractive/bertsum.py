@@ -123,14 +123,14 @@ class BertSum(EncoderSummarizer):
 
     # Training ----------------------------------------------------------------------------------------------------
 
-    def score(self, batch: ExtractiveBatch, whole: bool = False) -> ScoredSentences:
+    def score(self, batch: ExtractiveBatch, with_document: bool = False) -> ScoredSentences:
         """Return logits and vectors of the sentences of a batch."""
         return self.network(
-            batch.tokens, batch.lengths, batch.owner, batch.heads, batch.starts, batch.mask, whole
+            batch.tokens, batch.lengths, batch.owner, batch.heads, batch.starts, batch.mask, with_document
         )
 
     def loss_terms(self, batch: ExtractiveBatch) -> dict[str, Tensor]:
-        """`extraction`: mean over the sentences that may be selected, then over the documents."""
+        """Return `extraction`: the mean over the sentences that may be selected, then over the documents."""
         return {"extraction": self.extraction_loss(upcast_half(self.score(batch).logits), batch)}
 
     def extraction_loss(self, logits: Tensor, batch: ExtractiveBatch) -> Tensor:
@@ -161,14 +161,14 @@ class BertSum(EncoderSummarizer):
     def summarize(self, batch: ExtractiveBatch) -> list[ExtractiveSummary]:
         """Return the selected sentences of each document; an empty summary for a document without sentences."""
         with evaluating(self):
-            scored = self.score(batch, whole=self.selection.selector == "triangle")
+            scored = self.score(batch, with_document=self.selection.selector == "triangle")
             scores, relations = upcast_half(scored.logits).sigmoid(), self.relations(scored, batch)
         return extract(
             batch.ids, batch.references, batch.sentences, scores, batch.candidates, relations, self.selection
         )
 
     def sentence_attention(self, batch: ExtractiveBatch) -> list[np.ndarray]:
-        """Attention between each document's sentences in the last inter-sentence layer, [L, L]; nothing without one."""
+        """Return the attention between sentences in the last inter-sentence layer, [L, L] each; none without layers."""
         with evaluating(self):
             weights = self.network.attention(self.score(batch).vectors, batch.mask)
         if weights is None:

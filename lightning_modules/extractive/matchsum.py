@@ -21,7 +21,7 @@ _CHUNK = 4096  # tokens, padding included, that are read together
 
 
 class MatchSum(EncoderSummarizer):
-    """The candidate summary whose vector is nearest to the document's: s_c = cos(v(D), v(c)), one tied encoder.
+    """Selection of the candidate summary that is most similar to the document: s_c = cos(v(D), v(c)), with one encoder.
 
     Loss terms, averaged over documents, for candidates sorted by their mean ROUGE-1, -2 and -L F against the reference,
     best first:
@@ -95,9 +95,12 @@ class MatchSum(EncoderSummarizer):
     # Matching ----------------------------------------------------------------------------------------------------
 
     def vectors(self, rows: Tensor, sizes: Tensor, text: Tensor, count: int) -> Tensor:
-        """Vectors of texts, the means of their rows' vectors: rows [N, T] of `count` texts -> [count, H]."""
+        """Return vectors of texts, the mean vectors of their rows: [N, T] rows of `count` texts -> [count, H]."""
         # rows of like length are read together: candidates of one sentence and of two differ much
-        passages = [Passage(number, 0, size, 0, size) for number, size in enumerate(sizes.tolist())]
+        passages = [
+            Passage(document=number, start=0, size=size, first=0, last=size)
+            for number, size in enumerate(sizes.tolist())
+        ]
         states = self.reader.encode_passages(rows, passages, chunk=_CHUNK)                              # [N, T, H]
         mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device)                # [N, T]
         heads = torch.zeros_like(mask)
@@ -116,7 +119,7 @@ class MatchSum(EncoderSummarizer):
         return candidates, (texts[batch.gold] * documents).sum(-1)
 
     def loss_terms(self, batch: MatchSumBatch) -> dict[str, Tensor]:
-        """`candidates` and `gold`, see the class."""
+        """Return `candidates` and `gold`, see the class."""
         scores, gold = self.match(batch)
         gains = batch.gains.to(scores)
         real = batch.mask & batch.has_gold.unsqueeze(1)
@@ -181,10 +184,10 @@ def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> T
         [B]; 0 for a document with fewer than two candidates.
     """
     order = gains.masked_fill(~mask, float("-inf")).argsort(dim=1, descending=True, stable=True)
-    ranked, there = scores.gather(1, order), mask.gather(1, order)                           # [B, C]
+    ranked, is_candidate = scores.gather(1, order), mask.gather(1, order)                    # [B, C]
     place = torch.arange(scores.shape[1], device=scores.device)
     gap = place.unsqueeze(0) - place.unsqueeze(1)                                            # [j, j + i] -> i
-    pairs = there.unsqueeze(1) & there.unsqueeze(2) & (gap > 0)                              # [B, C, C]
+    pairs = is_candidate.unsqueeze(1) & is_candidate.unsqueeze(2) & (gap > 0)                # [B, C, C]
     over = (ranked.unsqueeze(1) - ranked.unsqueeze(2) + margin * gap).clamp_min(0)
     count = (mask.sum(1)[:, None, None] - gap).clamp_min(1)                                  # pairs with this gap
     return (over / count).masked_fill(~pairs, 0).sum((1, 2))

@@ -58,8 +58,9 @@ class Pooler(nn.Module):
         weights = states.new_ones(group.shape)                                       # [B, T]
         if self.query is not None:
             energy = (states @ self.query * H**-0.5).to(states.dtype)                # [B, T]
-            most = energy.new_zeros(B, groups + 1).scatter_reduce(1, group, energy.detach(), "amax", include_self=False)
-            weights = (energy - most.gather(1, group)).exp()
+            maxima = energy.new_zeros(B, groups + 1)
+            maxima = maxima.scatter_reduce(1, group, energy.detach(), "amax", include_self=False)
+            weights = (energy - maxima.gather(1, group)).exp()
         totals = states.new_zeros(B, groups + 1).scatter_add(1, group, weights)      # [B, L + 1]
         rows = group + torch.arange(B, device=group.device).unsqueeze(1) * (groups + 1)
         sums = states.new_zeros(B * (groups + 1), H)
@@ -68,13 +69,13 @@ class Pooler(nn.Module):
         return (sums.view(B, groups + 1, H) / denominators)[:, :groups]
 
 
-def cosines(vectors: Tensor, others: Tensor) -> Tensor:
+def cosines(vectors: Tensor, other_vectors: Tensor) -> Tensor:
     """Return the cosines of [..., L, H] and [..., M, H], [..., L, M]; 0 for zero vectors."""
-    return F.normalize(vectors, dim=-1) @ F.normalize(others, dim=-1).transpose(-1, -2)
+    return F.normalize(vectors, dim=-1) @ F.normalize(other_vectors, dim=-1).transpose(-1, -2)
 
 
 def document_cosine(sentences: Tensor, document: Tensor) -> Tensor:
-    """cos(e_i, D): sentences [B, L, H] and documents [B, H] -> [B, L]."""
+    """Return cos(e_i, D) of sentences [B, L, H] and documents [B, H], [B, L]."""
     return cosines(sentences, document.unsqueeze(1)).squeeze(-1)
 
 
@@ -85,9 +86,9 @@ def centrality(sentences: Tensor, mask: Tensor) -> Tensor:
         sentences: vectors of sentences, [B, L, H].
         mask: True at sentences, [B, L].
     """
-    both = mask.unsqueeze(1) & mask.unsqueeze(2)                                     # [B, L, L]
-    both = (both & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)).to(sentences.dtype)
-    return (cosines(sentences, sentences) * both).sum(-1) / both.sum(-1).clamp_min(1)
+    pairs = mask.unsqueeze(1) & mask.unsqueeze(2)                                    # [B, L, L]
+    pairs = (pairs & ~torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)).to(sentences.dtype)
+    return (cosines(sentences, sentences) * pairs).sum(-1) / pairs.sum(-1).clamp_min(1)
 
 
 class SentenceScorer(nn.Module):

@@ -48,7 +48,7 @@ class Relations(NamedTuple):
 
 
 def angular_distance(cosine: Tensor) -> Tensor:
-    """d = arccos(cos) / pi, in [0, 1]: a metric on directions, unlike 1 - cos."""
+    """Return d = arccos(cos) / pi, in [0, 1]; unlike 1 - cos, it is a metric on directions."""
     return cosine.clamp(-1, 1).arccos() / torch.pi
 
 
@@ -71,15 +71,15 @@ def shared_way(similarity: Tensor, to_document: Tensor) -> Tensor:
         g, [B, L, L].
     """
     radius = angular_distance(to_document)                                           # [B, L]
-    one, other = radius.unsqueeze(2), radius.unsqueeze(1)
-    product = (one + other - angular_distance(similarity)) / 2                       # [B, L, L]
-    least = torch.minimum(one, other)
+    radius_i, radius_j = radius.unsqueeze(2), radius.unsqueeze(1)
+    product = (radius_i + radius_j - angular_distance(similarity)) / 2               # [B, L, L]
+    smaller = torch.minimum(radius_i, radius_j)
     # rounding may leave the bounds by a little
-    return torch.where(least > 1e-6, product / least.clamp_min(1e-6), torch.ones_like(product)).clamp(0, 1)
+    return torch.where(smaller > 1e-6, product / smaller.clamp_min(1e-6), torch.ones_like(product)).clamp(0, 1)
 
 
 def select(scores: Tensor, mask: Tensor, relations: Relations | None, options: SelectionOptions) -> Tensor:
-    """Greedy selection of at most k sentences of each document.
+    """Select at most k sentences of each document greedily.
 
     Each step takes the allowed sentence with the highest gain; ties go to the first.
 
@@ -104,19 +104,19 @@ def select(scores: Tensor, mask: Tensor, relations: Relations | None, options: S
     redundancy = torch.zeros_like(scores)
     overlap = _overlap(relations, options)
     rows = torch.arange(len(scores), device=scores.device)
-    taken = []
+    selected = []
     for _ in range(min(options.k, scores.shape[1])):
         gain = _gain(scores, redundancy, options).masked_fill(~allowed, float("-inf"))
         best = gain.argmax(1)                                                        # [B]
-        there = allowed.any(1)
-        taken.append(best.masked_fill(~there, -1))
+        found_one = allowed.any(1)
+        selected.append(best.masked_fill(~found_one, -1))
         allowed[rows, best] = False
         if options.selector == "trigram_blocking":
-            allowed &= ~(overlap[rows, best] & there.unsqueeze(1))
+            allowed &= ~(overlap[rows, best] & found_one.unsqueeze(1))
         elif overlap is not None:
-            now = overlap[rows, best]                                                # [B, L]
-            redundancy = now if len(taken) == 1 else torch.maximum(redundancy, now)
-    return torch.stack(taken, 1) if taken else mask.new_zeros(len(mask), 0, dtype=torch.long)
+            overlap_with_best = overlap[rows, best]                                  # [B, L]
+            redundancy = overlap_with_best if len(selected) == 1 else torch.maximum(redundancy, overlap_with_best)
+    return torch.stack(selected, 1) if selected else mask.new_zeros(len(mask), 0, dtype=torch.long)
 
 
 def _overlap(relations: Relations | None, options: SelectionOptions) -> Tensor | None:

@@ -21,11 +21,11 @@ class ScoredSentences(NamedTuple):
     document: Tensor  # the documents' vectors, [B, H]
 
     def similarity(self) -> Tensor:
-        """Cosines between sentences, [B, L, L]."""
+        """Return the cosines between sentences, [B, L, L]."""
         return cosines(self.vectors, self.vectors)
 
     def to_document(self) -> Tensor:
-        """Cosines of sentences and document, [B, L]."""
+        """Return the cosines of sentences and document, [B, L]."""
         return document_cosine(self.vectors, self.document)
 
 
@@ -98,13 +98,13 @@ class SentenceNetwork(nn.Module):
         heads: Tensor,
         starts: Sequence[Sequence[int]],
         mask: Tensor,
-        whole: bool = False,
+        with_document: bool = False,
     ) -> ScoredSentences:
         """Return the scores of sentences.
 
         Args:
             tokens, lengths, owner, heads, starts, mask: as in `ExtractiveBatch`.
-            whole: whether vectors of documents are needed, which take another pass with `separate`.
+            with_document: whether vectors of documents are needed, which take another pass with `separate`.
 
         Returns:
             Logits, pooled vectors of sentences, and vectors of documents (zeros if not needed).
@@ -112,7 +112,7 @@ class SentenceNetwork(nn.Module):
         L, apart = mask.shape[1], self.encoding == "separate"
         states = self.states(tokens, lengths, owner, starts if apart else None)              # [B, T, H]
         vectors = self.pooler(states, owner, heads, L)                                       # [B, L, H]
-        if not apart or whole or self.scorer.kind == "document_cosine":
+        if not apart or with_document or self.scorer.kind == "document_cosine":
             full = self.states(tokens, lengths, owner, None) if apart else states
             document = self.document(full, owner)
         else:
@@ -120,7 +120,7 @@ class SentenceNetwork(nn.Module):
         return ScoredSentences(self.scorer(self.between(vectors, mask), document, mask), vectors, document)
 
     def document(self, states: Tensor, owner: Tensor) -> Tensor:
-        """H_D pooled as a sentence is, with the document's first token as its only head: [B, T, H] -> [B, H]."""
+        """Pool the document like a sentence whose only head token is the first one: [B, T, H] -> [B, H]."""
         group = torch.where(owner >= 0, 0, -1)
         heads = torch.zeros_like(owner, dtype=torch.bool)
         heads[:, 0] = True
@@ -130,22 +130,25 @@ class SentenceNetwork(nn.Module):
         """Apply the inter-sentence layers, [B, L, H] -> [B, L, H]."""
         if self.norm is None:
             return vectors
-        x, seen = self.placed(vectors), attention_mask(mask)
+        x, key_mask = self.placed(vectors), attention_mask(mask)
         for layer in self.layers:
-            x = layer(x, seen)
+            x = layer(x, key_mask)
         return self.norm(x)
 
     def placed(self, vectors: Tensor) -> Tensor:
-        """Sentence vectors with their positions, [B, L, H]."""
+        """Add position embeddings to sentence vectors, [B, L, H]."""
         return vectors + sinusoidal(vectors.shape[1], vectors.shape[2], vectors.device).to(vectors.dtype)
 
     def attention(self, vectors: Tensor, mask: Tensor) -> Tensor | None:
-        """Attention between sentences in the last inter-sentence layer, mean of its heads: [B, L, L]; None without."""
+        """Return the attention between sentences in the last inter-sentence layer, averaged over heads, [B, L, L].
+
+        None without such layers.
+        """
         if self.norm is None:
             return None
-        x, seen = self.placed(vectors), attention_mask(mask)
+        x, key_mask = self.placed(vectors), attention_mask(mask)
         for layer in self.layers[:-1]:
-            x = layer(x, seen)
+            x = layer(x, key_mask)
         last = self.layers[-1]
         x = last.around_attention.norm(x)  # these layers normalise first
-        return last.attention.weights(x, x, seen).mean(1)
+        return last.attention.weights(x, x, key_mask).mean(1)

@@ -58,9 +58,9 @@ def extract(
         candidates: True at sentences that may be selected, [B, L].
         relations, options: as in `select`.
     """
-    taken = select(scores, candidates, relations, options).tolist()
+    selected = select(scores, candidates, relations, options).tolist()
     summaries = []
-    for number, (row, values) in enumerate(zip(taken, scores.tolist())):
+    for number, (row, values) in enumerate(zip(selected, scores.tolist())):
         positions = [index for index in row if index >= 0]
         positions = sorted(positions) if options.order == "document" else positions
         sentences = documents[number]

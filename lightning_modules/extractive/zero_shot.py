@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.batch import alike, pools
+from datamodules.batch import groups_by_length, pools
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.subwords import encoder_path
@@ -55,7 +55,17 @@ class ZeroShot:
         if encoder != TF_IDF:
             self.tokenizer = EncoderTokenizer.of_checkpoint(encoder)
             reader = Reader.pretrained(encoder_path(encoder))
-            self.network = SentenceNetwork(reader, encoding, pooling, "centrality", 0, 1, 1, 0.0, False).eval()
+            self.network = SentenceNetwork(
+                reader=reader,
+                encoding=encoding,
+                pooling=pooling,
+                scoring="centrality",
+                layers=0,
+                heads=1,
+                feed_forward=1,
+                dropout=0.0,
+                interval_segments=False,
+            ).eval()
             self.network.to("cuda" if torch.cuda.is_available() else "cpu")
             settings += [encoding, pooling]
         self.fingerprint = hashlib.sha256(repr(settings).encode()).hexdigest()
@@ -77,35 +87,35 @@ class ZeroShot:
             shared = torch.zeros_like(similarity, dtype=torch.bool)
             if options.selector == "trigram_blocking":
                 for row, index in enumerate(group):
-                    for one, other in sharing([tokenize(text) for text in documents[index].sentences]):
-                        shared[row, one, other] = shared[row, other, one] = True
-            taken = select(scores, mask, Relations(similarity, near, shared), options)
-            for index, row in zip(group, taken.tolist()):
+                    for i, j in sharing([tokenize(text) for text in documents[index].sentences]):
+                        shared[row, i, j] = shared[row, j, i] = True
+            rows = select(scores, mask, Relations(similarity, near, shared), options)
+            for index, row in zip(group, rows.tolist()):
                 chosen = [sentence for sentence in row if sentence >= 0]
                 selected[index] = sorted(chosen) if options.order == "document" else chosen
         return selected
 
     @torch.no_grad()
     def _scored(self, documents: list[Document]) -> Iterator[tuple[list[int], Tensor, Tensor, tuple[Tensor, Tensor]]]:
-        """Batches: documents, scores [B, L], mask [B, L], cosines between sentences and with the document."""
-        for group, vectors, whole, mask in self._vectors(documents):
-            near = document_cosine(vectors, whole)
-            scores = near if self.scoring == "document_cosine" else centrality(vectors, mask)
+        """Yield batches: documents, scores [B, L], mask [B, L], cosines between sentences and with the document."""
+        for group, vectors, document_vectors, mask in self._vectors(documents):
+            to_document = document_cosine(vectors, document_vectors)
+            scores = to_document if self.scoring == "document_cosine" else centrality(vectors, mask)
             # Equal sentences must have equal scores, independent of the order of summation.
-            yield group, (scores * 2**20).round() / 2**20, mask, (cosines(vectors, vectors), near)
+            yield group, (scores * 2**20).round() / 2**20, mask, (cosines(vectors, vectors), to_document)
 
     def _vectors(self, documents: list[Document]) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor]]:
-        """Batches: documents, vectors of sentences [B, L, H] and documents [B, H], mask [B, L]."""
+        """Yield batches: documents, vectors of sentences [B, L, H] and documents [B, H], mask [B, L]."""
         if self.network is None:
             for index, document in enumerate(documents):
                 vectors = torch.from_numpy(tf_idf(document)).unsqueeze(0)
                 yield [index], vectors, vectors.sum(1), torch.ones(1, vectors.shape[1], dtype=torch.bool)
             return
-        room = self.network.reader.max_tokens
-        read = [self.tokenizer.pieces(document.sentences, min(200, room or 200)) for document in documents]
+        max_tokens = self.network.reader.max_tokens
+        encoded = [self.tokenizer.pieces(document.sentences, min(200, max_tokens or 200)) for document in documents]
         device = next(self.network.parameters()).device
-        for group in alike([len(pieces.tokens) for pieces in read], self.batch_tokens):
-            chosen = [read[index] for index in group]
+        for group in groups_by_length([len(pieces.tokens) for pieces in encoded], self.batch_tokens):
+            chosen = [encoded[index] for index in group]
             lengths = torch.tensor([len(pieces.tokens) for pieces in chosen])
             width, count = max(1, int(lengths.max())), max(pieces.sentences for pieces in chosen)
             tokens, owner = torch.full((len(group), width), self.tokenizer.pad), torch.full((len(group), width), -1)
@@ -116,5 +126,5 @@ class ZeroShot:
                 heads[row, :length] = torch.tensor(firsts, dtype=torch.bool)
             mask = torch.arange(max(1, count)) < torch.tensor([pieces.sentences for pieces in chosen])[:, None]
             inputs = (tokens.to(device), lengths, owner.to(device), heads.to(device))
-            scored = self.network(*inputs, [pieces.starts for pieces in chosen], mask.to(device), whole=True)
+            scored = self.network(*inputs, [pieces.starts for pieces in chosen], mask.to(device), with_document=True)
             yield group, scored.vectors.cpu(), scored.document.cpu(), mask

@@ -84,7 +84,7 @@ class GraphAttention(nn.Module):
         return share * (paragraph_mask.sum(-1) - 1)[:, None, None]
 
     def beta(self, x: Tensor, memory: GraphMemory) -> Tensor:
-        """Attention to the paragraphs: x [B, T, D] -> [B, N, T, L], in float32 or wider where autocast is on."""
+        """Return the attention to paragraphs, x [B, T, D] -> [B, N, T, L]; at least float32 under autocast."""
         query = self.paragraphs.split(self.paragraphs.query(x))                              # [B, N, T, D / N]
         scores = query @ memory.paragraph_keys.transpose(-1, -2) * query.shape[-1] ** -0.5   # [B, N, T, L]
         if self.bias is not None:
@@ -92,11 +92,11 @@ class GraphAttention(nn.Module):
         return scores.masked_fill(~memory.paragraph_mask[:, None, None], float("-inf")).softmax(-1)
 
     def forward(self, x: Tensor, memory: GraphMemory, mask: None = None) -> Tensor:
-        """x [B, T, D] -> d [B, T, D]; the masks are the memory's."""
+        """Compute d from x, both [B, T, D], with the masks of the memory."""
         beta = self.beta(x, memory)                                                          # [B, N, T, L]
         beta = self.dropout(beta)
         overall = beta @ memory.paragraph_values                                             # [B, N, T, D / N]
         query = self.tokens.split(self.tokens.query(x))                                      # [B, N, T, D / N]
-        known = (memory.token_keys, memory.token_values, memory.token_mask)
-        local = grouped_attention(query, *known, beta)                                       # [B, N, T, D / N]
+        token_memory = (memory.token_keys, memory.token_values, memory.token_mask)
+        local = grouped_attention(query, *token_memory, beta)                                # [B, N, T, D / N]
         return self.join(torch.cat([part.transpose(1, 2).flatten(2) for part in (overall, local)], -1))

@@ -28,7 +28,7 @@ Encoder = Literal["graph", "hierarchical", "flat"]
 
 
 class Source(NamedTuple):
-    """Documents as the network reads them."""
+    """Input of the network: documents as paragraphs of tokens."""
 
     ids: Tensor  # [B, L, n]
     mask: Tensor  # True at tokens, [B, L, n]
@@ -38,26 +38,26 @@ class Source(NamedTuple):
 
     @property
     def paragraph_mask(self) -> Tensor:
-        """True at real paragraphs, [B, L]."""
+        """Mask of paragraphs, True at real ones, [B, L]."""
         return self.mask.any(-1)
 
     @property
     def visible(self) -> Tensor:
-        """Tokens that may be seen, [B, L, n]: padding paragraphs have one too, so that no softmax is empty."""
+        """Attention mask of tokens, [B, L, n]; True at one token of padding paragraphs, so that no softmax is empty."""
         return ensure_nonempty(self.mask)
 
     def row_mask(self) -> Tensor:
-        """True at the tokens of `places`, [B, S]."""
+        """Return the mask of `places`, True at tokens, [B, S]."""
         lengths = self.mask.flatten(1).sum(1, keepdim=True)
         return torch.arange(self.places.shape[1], device=self.ids.device) < lengths
 
-    def in_a_row(self, x: Tensor) -> Tensor:
-        """Tokens of paragraphs one after the other: [B, L, n, ...] -> [B, S, ...]."""
+    def concatenate(self, x: Tensor) -> Tensor:
+        """Concatenate the tokens of paragraphs without padding between them: [B, L, n, ...] -> [B, S, ...]."""
         rows = torch.arange(len(x), device=x.device).unsqueeze(1)
         return x.flatten(1, 2)[rows, self.places]
 
     def in_paragraphs(self, x: Tensor) -> Tensor:
-        """Inverse of `in_a_row`, with zeros at padding: [B, S, D] -> [B, L, n, D]."""
+        """Invert `concatenate`, with zeros at padding: [B, S, D] -> [B, L, n, D]."""
         rows = torch.arange(len(x), device=x.device).unsqueeze(1)
         x = x.masked_fill(~self.row_mask().unsqueeze(-1), 0)
         spread = x.new_zeros(len(x), self.ids[0].numel(), x.shape[-1])
@@ -95,14 +95,15 @@ class TokenEncoder(nn.Module):
 
     def __init__(self, layers: int, size: int, heads: int, feed_forward: int, dropout: float, norm: Norm) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(size, heads, feed_forward, dropout, norm) for _ in range(layers))
+        options = {"size": size, "heads": heads, "feed_forward": feed_forward, "dropout": dropout, "norm": norm}
+        self.layers = nn.ModuleList(EncoderLayer(**options) for _ in range(layers))
         self.norm = nn.LayerNorm(size) if norm == "pre" else nn.Identity()
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x [..., n, D] with a mask [..., n] of which each row has a True -> [..., n, D]."""
-        rows, seen = x.flatten(0, -3), mask.flatten(0, -2)[:, None, None]
+        """Encode x [..., n, D] with a mask [..., n] that has a True in each row, [..., n, D]."""
+        rows, key_mask = x.flatten(0, -3), mask.flatten(0, -2)[:, None, None]
         for layer in self.layers:
-            rows = layer(rows, seen)
+            rows = layer(rows, key_mask)
         return self.norm(rows).view(x.shape)
 
 
@@ -171,8 +172,8 @@ class GraphSumNetwork(nn.Module):
         else:
             self.tokens, self.bridge = None, nn.Linear(pretrained.size, size)
 
-        def bias(wanted: bool) -> GraphBias | None:
-            return GraphBias(sigma, learn_sigma) if wanted and encoder == "graph" else None
+        def bias(enabled: bool) -> GraphBias | None:
+            return GraphBias(sigma, learn_sigma) if enabled and encoder == "graph" else None
 
         self.paragraphs = nn.ModuleList()
         if encoder == "graph":
@@ -193,11 +194,11 @@ class GraphSumNetwork(nn.Module):
     # Encoding ----------------------------------------------------------------------------------------------------
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Embeddings times sqrt(D), and positions [..., T, D] that fit: ids [..., T] -> [..., T, D]."""
+        """Return embeddings times sqrt(D) plus positions [..., T, D], for ids [..., T] -> [..., T, D]."""
         return self.dropout(self.embedding(ids) * self.size**0.5 + positions)
 
     def positions(self, paragraphs: int, tokens: int, device: torch.device) -> Tensor:
-        """[token position; paragraph position], D / 2 each, or token position alone: [L, n, D]."""
+        """Return [token position; paragraph position], D / 2 each, or only token positions, [L, n, D]."""
         if not self.paragraph_positions:
             return sinusoidal(tokens, self.size, device).expand(paragraphs, -1, -1)
         half = self.size // 2
@@ -206,8 +207,8 @@ class GraphSumNetwork(nn.Module):
         return torch.cat([within, of], -1)
 
     def _pretrained(self, source: Source) -> Tensor:
-        """Vectors of the concatenated paragraphs' tokens, [B, S, D]."""
-        documents = [row[:length] for row, length in zip(source.in_a_row(source.ids), source.lengths.tolist())]
+        """Return pretrained vectors of the tokens of concatenated paragraphs, [B, S, D]."""
+        documents = [row[:length] for row, length in zip(source.concatenate(source.ids), source.lengths.tolist())]
         return self.bridge(pad_sequence(self.pretrained(documents), batch_first=True))
 
     def token_vectors(self, source: Source) -> Tensor:
@@ -215,7 +216,7 @@ class GraphSumNetwork(nn.Module):
         if self.kind == "flat":
             if self.pretrained is not None:
                 return self._pretrained(source)
-            ids = source.in_a_row(source.ids)                                                # [B, S]
+            ids = source.concatenate(source.ids)                                             # [B, S]
             return self.tokens(self.embed(ids, sinusoidal(ids.shape[1], self.size, ids.device)), source.row_mask())
         positions = self.positions(*source.ids.shape[1:], source.ids.device)                 # [L, n, D]
         if self.pretrained is not None:
@@ -224,31 +225,31 @@ class GraphSumNetwork(nn.Module):
 
     def encode(self, source: Source) -> Memory:
         """Return the memory of the decoder."""
-        tokens, seen = self.token_vectors(source), source.paragraph_mask
+        tokens, paragraph_mask = self.token_vectors(source), source.paragraph_mask
         if self.kind == "graph":
             paragraphs, visible = self.pooling(tokens, source.visible), source.visible       # [B, L, D]
             for layer in self.paragraphs:
-                paragraphs = layer(paragraphs, seen, source.graph)
-            known = (tokens, self.paragraph_norm(paragraphs), visible, seen, source.graph)
-            return Memory([layer.cross_attention.remember(*known) for layer in self.decoder], None)
+                paragraphs = layer(paragraphs, paragraph_mask, source.graph)
+            contents = (tokens, self.paragraph_norm(paragraphs), visible, paragraph_mask, source.graph)
+            return Memory([layer.cross_attention.remember(*contents) for layer in self.decoder], None)
         if self.kind == "hierarchical":
             for layer in self.paragraphs:
-                tokens = layer(tokens, source.visible, seen)
-            tokens = source.in_a_row(self.paragraph_norm(tokens))                            # [B, S, D]
+                tokens = layer(tokens, source.visible, paragraph_mask)
+            tokens = source.concatenate(self.paragraph_norm(tokens))                         # [B, S, D]
         mask = source.row_mask()[:, None, None]
         return Memory([layer.cross_attention.project(tokens) for layer in self.decoder], mask)
 
     # Decoding ----------------------------------------------------------------------------------------------------
 
     def decode(self, inputs: Tensor, memory: Memory) -> Tensor:
-        """Features of all target positions at once, for the output layer: inputs [B, K, T] -> [B, K, T, D]."""
+        """Return the features of all target positions for the output layer, inputs [B, K, T] -> [B, K, T, D]."""
         x = self.embed(inputs, sinusoidal(inputs.shape[-1], self.size, inputs.device))
-        for layer, known in zip(self.decoder, memory.layers):
-            x = layer(x, known, memory.mask)
+        for layer, layer_memory in zip(self.decoder, memory.layers):
+            x = layer(x, layer_memory, memory.mask)
         return self.decoder_norm(x)
 
     def start(self, documents: int, device: torch.device) -> list[KeyValues]:
-        """Keys and values of no position, of each decoder layer: [B, N, 0, D / N]."""
+        """Return empty keys and values of each decoder layer, [B, N, 0, D / N]."""
         empty = self.embedding.weight.new_zeros(documents, self.heads, 0, self.size // self.heads).to(device)
         return [KeyValues(empty, empty) for _ in self.decoder]
 
@@ -264,11 +265,11 @@ class GraphSumNetwork(nn.Module):
             Features [B, K, D], and the keys and values of t + 1 positions.
         """
         x = self.embed(tokens, sinusoidal(1, self.size, tokens.device, start=past[0].keys.shape[-2]))
-        after = []
-        for layer, seen, known in zip(self.decoder, past, memory.layers):
-            x, seen = layer.step(x, seen, known, memory.mask)
-            after.append(seen)
-        return self.decoder_norm(x), after
+        new_past = []
+        for layer, key_values, layer_memory in zip(self.decoder, past, memory.layers):
+            x, key_values = layer.step(x, key_values, layer_memory, memory.mask)
+            new_past.append(key_values)
+        return self.decoder_norm(x), new_past
 
     @torch.no_grad()
     def paragraph_attention(self, inputs: Tensor, source: Source) -> Tensor:
@@ -283,16 +284,16 @@ class GraphSumNetwork(nn.Module):
         Returns:
             [B, K, T, L].
         """
-        found: list[Tensor] = []
+        maps: list[Tensor] = []
 
-        def keep(attention: nn.Module, given: tuple, _: Tensor) -> None:
+        def keep(attention: nn.Module, arguments: tuple, _: Tensor) -> None:
             if isinstance(attention, GraphAttention):
-                found.append(attention.beta(given[0], given[1]).mean(1))                     # [B, K T, L]
+                maps.append(attention.beta(arguments[0], arguments[1]).mean(1))              # [B, K T, L]
                 return
-            weights = attention.weights(*given).mean(1)                                      # [B, K T, S]
+            weights = attention.weights(*arguments).mean(1)                                  # [B, K T, S]
             paragraph = (source.places // source.ids.shape[2]).unsqueeze(1).expand_as(weights)
             sums = weights.new_zeros(*weights.shape[:2], source.ids.shape[1])
-            found.append(sums.scatter_add(2, paragraph, weights))                            # padding weighs nothing
+            maps.append(sums.scatter_add(2, paragraph, weights))                             # padding weighs nothing
 
         hooks = [layer.cross_attention.register_forward_hook(keep) for layer in self.decoder]
         try:
@@ -300,4 +301,4 @@ class GraphSumNetwork(nn.Module):
         finally:
             for hook in hooks:
                 hook.remove()
-        return torch.stack(found).mean(0).unflatten(1, inputs.shape[1:])
+        return torch.stack(maps).mean(0).unflatten(1, inputs.shape[1:])

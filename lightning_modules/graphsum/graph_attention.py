@@ -151,10 +151,10 @@ class GraphEncoderLayer(nn.Module):
         Returns:
             [B, L, D].
         """
-        seen = mask[:, None, None]                                                           # [B, 1, 1, L]
+        score_mask = mask[:, None, None]                                                     # [B, 1, 1, L]
         if self.bias is not None:
-            seen = self.bias(graph).unsqueeze(1).masked_fill(~seen, float("-inf"))           # [B, 1, L, L]
-        return self.around(x, lambda y: self.attention(y, y, seen))
+            score_mask = self.bias(graph).unsqueeze(1).masked_fill(~score_mask, float("-inf"))           # [B, 1, L, L]
+        return self.around(x, lambda y: self.attention(y, y, score_mask))
 
 
 class HierarchicalLayer(nn.Module):

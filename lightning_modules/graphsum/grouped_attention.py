@@ -30,7 +30,7 @@ class _GroupedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor):
-        """With w = share gamma and g = d loss / d w: d share = sum_i g gamma, d score = w (g - d share)."""
+        """Compute, with w = share gamma and g = d loss / d w, d share = sum_i g gamma and d score = w (g - d share)."""
         query, keys, values, bias, shares = ctx.saved_tensors
         grad, scale = grad.contiguous(), query.shape[-1] ** -0.5
         *grads, of_shares = (torch.empty_like(tensor) for tensor in (query, keys, values, shares))
@@ -42,21 +42,21 @@ class _GroupedAttention(torch.autograd.Function):
             slope.addcmul_(weights, of_share, value=-1).mul_(share * scale)
             slope, weights = slope.flatten(-2), weights.mul_(share).flatten(-2)                  # [r, T, L n]
             products = ((slope, keys), (slope.mT, query), (weights.mT, grad))
-            for whole, (left, right) in zip(grads, products):
-                torch.bmm(left, right[rows], out=whole[rows])
+            for full_grad, (left, right) in zip(grads, products):
+                torch.bmm(left, right[rows], out=full_grad[rows])
             of_shares[rows] = of_share.squeeze(-1)
         return *grads, None, of_shares
 
 
 def _parts(query: Tensor, keys: Tensor) -> list[slice]:
     """Split the rows of [R, T, d] into parts of at most `PART_ELEMENTS` elements."""
-    most = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])
-    rows = max(1, most // (query.shape[1] * keys.shape[1]))
+    max_elements = PART_ELEMENTS.get(query.device.type, PART_ELEMENTS["cuda"])
+    rows = max(1, max_elements // (query.shape[1] * keys.shape[1]))
     return [slice(start, start + rows) for start in range(0, len(query), rows)]
 
 
 def grouped_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, shares: Tensor) -> Tensor:
-    """sum_j share_tj sum_i gamma_tji v_ji, where gamma is a softmax over the n keys of each of L groups.
+    """Return sum_j share_tj sum_i gamma_tji v_ji, where gamma is a softmax over the n keys of each of L groups.
 
     No tensor of the size of gamma, [B, N, T, L n], is kept for the backward pass.
 

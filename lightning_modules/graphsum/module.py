@@ -121,12 +121,26 @@ class GraphSum(SequenceToSequence):
             options = {"frozen": freeze_checkpoint, "window": encoder_window, "pad_id": tokens.pad_id}
             pretrained = TextEncoder.pretrained(encoder_path(checkpoint), tokens.special, **options)
             if getattr(pretrained.model, "pooler", None) is not None:
-                pretrained.model.pooler = None  # nothing reads it, so nothing would train it
+                pretrained.model.pooler = None  # unused, so that it would get no gradient
         self.network = GraphSumNetwork(
-            vocab_size, encoder, hidden_size, heads, inner_size, token_layers, paragraph_layers, decoder_layers,
-            dropout, norm, sigma, learn_sigma, graph_encoder, graph_decoder, paragraph_positions, multi_head_pooling,
-            pretrained,
-        )  # fmt: skip
+            vocab_size=vocab_size,
+            encoder=encoder,
+            size=hidden_size,
+            heads=heads,
+            feed_forward=inner_size,
+            token_layers=token_layers,
+            paragraph_layers=paragraph_layers,
+            decoder_layers=decoder_layers,
+            dropout=dropout,
+            norm=norm,
+            sigma=sigma,
+            learn_sigma=learn_sigma,
+            graph_encoder=graph_encoder,
+            graph_decoder=graph_decoder,
+            paragraph_positions=paragraph_positions,
+            multi_head_pooling=multi_head_pooling,
+            pretrained=pretrained,
+        )
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Return Adam (0.9, 0.998) with the Noam schedule, and a separate schedule for a pretrained encoder.
@@ -135,13 +149,13 @@ class GraphSum(SequenceToSequence):
         and Liu and Lapata (2019). With the learning rate of the decoder, all states of a pretrained encoder collapse to
         one vector within some steps.
         """
-        pretrained, rest = split_parameters(self, self.network.pretrained)
+        pretrained, parameters = split_parameters(self, self.network.pretrained)
         sigmas = []
         if self.sigma_learning_rate is not None:
             biases = [module for module in self.modules() if isinstance(module, GraphBias)]
             sigmas = [bias.log_sigma for bias in biases if bias.log_sigma.requires_grad]
-            rest = [parameter for parameter in rest if not any(parameter is sigma for sigma in sigmas)]
-        groups, factors = [{"params": rest}], [noam_factor(self.network.size, self.warmup_steps)]
+            parameters = [parameter for parameter in parameters if not any(parameter is sigma for sigma in sigmas)]
+        groups, factors = [{"params": parameters}], [noam_factor(self.network.size, self.warmup_steps)]
         if sigmas:
             groups.append({"params": sigmas, "lr": self.sigma_learning_rate})
             factors.append(lambda step: 1.0)
@@ -189,7 +203,13 @@ class GraphSum(SequenceToSequence):
         size = [*batch.source.shape[:2], batch.source.shape[1]]
         if list(batch.graph.shape) != size:
             raise ValueError(f"documents {', '.join(batch.ids)}: the graph is {list(batch.graph.shape)}, not {size}")
-        return Source(batch.source, batch.source_mask, batch.graph, batch.places, batch.lengths)
+        return Source(
+            ids=batch.source,
+            mask=batch.source_mask,
+            graph=batch.graph,
+            places=batch.places,
+            lengths=batch.lengths,
+        )
 
     def _output_layer(self) -> tuple[Tensor, Tensor]:
         """Return weight [words, D] and bias [words] of the output layer, for the tokens of the tokenizer only."""
@@ -203,7 +223,7 @@ class GraphSum(SequenceToSequence):
         return self.network.decode(inputs, memory).flatten(0, 2)[rows]
 
     def loss_terms(self, batch: GraphSumBatch) -> dict[str, Tensor]:
-        """`nll` and `smoothing`: means over the target, then over the documents."""
+        """Return `nll` and `smoothing`: means over the target, then over the documents."""
         rows = batch.target_rows
         features, gold = self._features(batch, batch.target_input.unsqueeze(1), rows), batch.target.flatten()[rows]
         log_probs, means = smoothed_log_probs(features, *self._output_layer(), gold)         # [N]
@@ -228,7 +248,7 @@ class GraphSum(SequenceToSequence):
     def _step(
         self, tokens: Tensor, state: State, memory: State, count: int | None, layer: VocabularySlices | None = None
     ) -> tuple[Tensor | None, Tensor, State]:
-        """`decoding.Step` of the network, whose state is the keys and values of previous positions."""
+        """Return the network as a `decoding.Step`, whose state is the keys and values of previous positions."""
         past = [KeyValues(state[f"keys{n}"], state[f"values{n}"]) for n in range(len(state) // 2)]
         features, past = self.network.step(tokens, past, Memory.of(memory))                  # [B, K, D]
         return *self._scored(features, count, layer), as_state(past)
@@ -236,7 +256,7 @@ class GraphSum(SequenceToSequence):
     def _scored(
         self, features: Tensor, count: int | None, layer: VocabularySlices | None
     ) -> tuple[Tensor | None, Tensor]:
-        """Ids and log-probabilities of the likeliest words of features [B, K, D]; of all without a count."""
+        """Return ids and log-probabilities of the `count` most probable words, or all words, for features [B, K, D]."""
         if count is None:
             return None, vocabulary_logits(features, *self._output_layer()).log_softmax(-1)
         best = best_words(features, layer, count)
@@ -251,7 +271,7 @@ class GraphSum(SequenceToSequence):
     # What was written --------------------------------------------------------------------------------------------
 
     def sentences(self, ids: list[int]) -> list[tuple[str, list[int]]]:
-        """Sentences of generated ids, each with the positions of its tokens; sentences without text are left out."""
+        """Return the non-empty sentences of generated ids, with the positions of their tokens."""
         groups: list[list[int]] = [[]]
         for place, token in enumerate(ids):
             if token == self.tokenizer.sentence:
@@ -261,8 +281,8 @@ class GraphSum(SequenceToSequence):
         decoded = [(self.tokenizer.decode([ids[place] for place in group]), group) for group in groups]
         return [(sentence, group) for sentence, group in decoded if sentence]
 
-    def _kept(self, samples: Samples) -> list[list[list[int]]]:
-        """Ids up to the lengths, without the end symbol, of each sample [B][K]."""
+    def _ids_without_stop(self, samples: Samples) -> list[list[list[int]]]:
+        """Return the ids of each sample without padding and end symbol, [B][K]."""
         lengths = samples.lengths.tolist()
         return [
             [[token for token in ids[:length] if token != self.tokenizer.stop] for ids, length in zip(*row)]
@@ -270,14 +290,14 @@ class GraphSum(SequenceToSequence):
         ]
 
     def texts(self, batch: GraphSumBatch, samples: Samples) -> list[list[str]]:
-        """Text of each sample, [B][K]."""
-        kept = self._kept(samples)
-        return [[" ".join(sentence for sentence, _ in self.sentences(ids)) for ids in row] for row in kept]
+        """Return the text of each sample, [B][K]."""
+        token_ids = self._ids_without_stop(samples)
+        return [[" ".join(sentence for sentence, _ in self.sentences(ids)) for ids in row] for row in token_ids]
 
     def source_ids(self, batch: GraphSumBatch) -> Tensor:
         """Return the ids of the concatenated paragraphs, [B, S]."""
         source = self.source(batch)
-        return source.in_a_row(batch.source).masked_fill(~source.row_mask(), self.tokenizer.pad)
+        return source.concatenate(batch.source).masked_fill(~source.row_mask(), self.tokenizer.pad)
 
     def paragraph_attention(self, batch: GraphSumBatch, samples: Samples) -> Tensor:
         """Return the attention of each token to each paragraph, averaged over layers and heads, [B, K, T, L]."""
@@ -288,12 +308,12 @@ class GraphSum(SequenceToSequence):
         """Return the best hypothesis of each document, with the attention of its sentences to paragraphs in `extra`."""
         hypotheses = self.generate(batch, self.decoding)
         best = Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1])
-        looked = self.paragraph_attention(batch, best)[:, 0].float().cpu()                   # [B, T, L]
+        attention = self.paragraph_attention(batch, best)[:, 0].float().cpu()                # [B, T, L]
         sizes = batch.source_mask.any(-1).sum(1).tolist()
         summaries = []
-        for b, (ids,) in enumerate(self._kept(best)):
+        for b, (ids,) in enumerate(self._ids_without_stop(best)):
             sentences_and_groups = self.sentences(ids)
-            rows = [looked[b, group, : sizes[b]].mean(0).tolist() for _, group in sentences_and_groups]
+            rows = [attention[b, group, : sizes[b]].mean(0).tolist() for _, group in sentences_and_groups]
             sentences = [sentence for sentence, _ in sentences_and_groups]
             extra = {"paragraph_attention": [[round(share, 4) for share in row] for row in rows]}
             summaries.append(Summary(batch.ids[b], sentences, batch.references[b], extra=extra))
@@ -301,5 +321,5 @@ class GraphSum(SequenceToSequence):
 
 
 def as_state(past: list[KeyValues]) -> State:
-    """Keys and values of each layer by name, as decoding moves them around."""
+    """Return the keys and values of each layer by name, the form in which decoding reorders them."""
     return {f"{name}{n}": x for n, layer in enumerate(past) for name, x in layer._asdict().items()}

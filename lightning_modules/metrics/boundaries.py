@@ -21,16 +21,18 @@ class BoundaryF1(Metric):
         for name in ("hits", "found", "gold", "inner_hits", "inner_found", "inner_gold"):
             self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")
 
-    def update(self, found: Collection[Hashable], gold: Collection[Hashable], given: Collection[Hashable] = ()) -> None:
+    def update(
+        self, predicted: Collection[Hashable], gold: Collection[Hashable], trivial: Collection[Hashable] = ()
+    ) -> None:
         """Add a text.
 
         Args:
-            found: predicted beginnings of segments, as indices of words or characters.
+            predicted: predicted beginnings of segments, as indices of words or characters.
             gold: gold beginnings.
-            given: beginnings that are known in advance.
+            trivial: beginnings that are known in advance, such as those of sentences; left out of the inner scores.
         """
-        found, gold, given = set(found), set(gold), set(given)
-        for prefix, f, g in (("", found, gold), ("inner_", found - given, gold - given)):
+        predicted, gold, trivial = set(predicted), set(gold), set(trivial)
+        for prefix, f, g in (("", predicted, gold), ("inner_", predicted - trivial, gold - trivial)):
             for name, places in (("hits", f & g), ("found", f), ("gold", g)):
                 setattr(self, prefix + name, getattr(self, prefix + name) + len(places))
 
@@ -38,8 +40,8 @@ class BoundaryF1(Metric):
         """Return precision, recall, f1, inner_precision, inner_recall, inner_f1; 100 if there is no boundary."""
         scores = {}
         for prefix in ("", "inner_"):
-            hits, found, gold = (getattr(self, prefix + name).double() for name in ("hits", "found", "gold"))
-            shares = {"precision": (hits, found), "recall": (hits, gold), "f1": (2 * hits, found + gold)}
-            for name, (part, whole) in shares.items():
-                scores[prefix + name] = (100 * part / whole if whole else 100 * torch.ones_like(whole)).float()
+            hits, predicted, gold = (getattr(self, prefix + name).double() for name in ("hits", "found", "gold"))
+            shares = {"precision": (hits, predicted), "recall": (hits, gold), "f1": (2 * hits, predicted + gold)}
+            for name, (part, total) in shares.items():
+                scores[prefix + name] = (100 * part / total if total else 100 * torch.ones_like(total)).float()
         return scores

@@ -51,8 +51,8 @@ class LDDCalibration(Metric):
         self.bins, self.floor = bins, floor
         self.widths = torch.arange(1, bins, dtype=torch.float64) / bins
         squares = (torch.arange(1, _LEVELS, dtype=torch.float64) / _LEVELS) ** 2
-        own = torch.tensor([floor] if floor else [], dtype=torch.float64)
-        self.edges = torch.cat([self.widths, squares, own]).unique()                     # inner ones, [B - 1]
+        floor_edge = torch.tensor([floor] if floor else [], dtype=torch.float64)
+        self.edges = torch.cat([self.widths, squares, floor_edge]).unique()              # inner ones, [B - 1]
         states = {"levels": (len(KINDS), 3, len(self.edges) + 1), "squares": (len(KINDS),), "pairs": ()}
         for name, shape in states.items():
             self.add_state(name, torch.zeros(shape, dtype=torch.float64), dist_reduce_fx="sum")
@@ -80,10 +80,10 @@ class LDDCalibration(Metric):
         predicted = predicted.clamp(0, 1)
         # rounding to a byte may bring a sum above 1
         cells = (predicted.flatten(), truth.flatten()), (predicted.sum(-1).clamp(max=1), truth.sum(-1))
-        squares = torch.stack([((mine - gold) ** 2).sum() for mine, gold in cells])
-        for kind, (mine, gold) in enumerate(cells):
-            level = torch.bucketize(mine, self.edges.to(self.device), right=True)
-            self.levels[kind].index_add_(1, level, torch.stack([torch.ones_like(mine), mine, gold]))
+        squares = torch.stack([((probability - gold) ** 2).sum() for probability, gold in cells])
+        for kind, (probability, gold) in enumerate(cells):
+            level = torch.bucketize(probability, self.edges.to(self.device), right=True)
+            self.levels[kind].index_add_(1, level, torch.stack([torch.ones_like(probability), probability, gold]))
         self.squares += squares
         self.pairs += len(predicted)
         self._documents.append(torch.cat([squares, squares.new_full((1,), len(predicted))]).cpu())
@@ -96,19 +96,19 @@ class LDDCalibration(Metric):
         return torch.stack(self._documents) if self._documents else torch.zeros(0, 3, dtype=torch.float64)
 
     def reset(self) -> None:
-        """Forgets all documents."""
+        """Reset the state to no documents."""
         super().reset()
         self._documents = []
 
     def compute(self) -> dict[str, Tensor]:
-        """Errors by name, scalars."""
+        """Return the errors by name, scalars."""
         scores = {}
         for row, kind in enumerate(KINDS):
             for suffix, floor in (("", 0.0), ("_probable", self.floor)):
                 for name, mass in (("ece", False), ("ece_mass", True)):
                     count, mean, share = self.reliability(kind, floor, mass).unbind(1)
-                    there = count > 0
-                    gaps = (count * (mean - share).abs())[there]
+                    nonempty = count > 0
+                    gaps = (count * (mean - share).abs())[nonempty]
                     scores[f"{kind}/{name}{suffix}"] = gaps.sum() / count.sum()
             scores[f"{kind}/brier"] = self.squares[row] / self.pairs
         return scores
@@ -127,13 +127,13 @@ class LDDCalibration(Metric):
         if kind not in KINDS or floor not in (0.0, self.floor):
             raise ValueError(f"{kind!r} from {floor} on: take one of {', '.join(KINDS)}, and 0 or {self.floor}")
         edges, widths = self.edges.to(self.device), self.widths.to(self.device)
-        least = torch.cat([edges.new_zeros(1), edges])                                   # of each level, [B]
-        levels = self.levels[KINDS.index(kind)] * (least >= floor)
+        lower_edges = torch.cat([edges.new_zeros(1), edges])                             # of each level, [B]
+        levels = self.levels[KINDS.index(kind)] * (lower_edges >= floor)
         if mass:
             middle = levels[0].cumsum(0) - levels[0] / 2
             group = (middle / levels[0].sum() * self.bins).nan_to_num().long().clamp(0, self.bins - 1)
         else:
-            group = torch.bucketize(least, widths, right=True)
+            group = torch.bucketize(lower_edges, widths, right=True)
         count, p, true = levels.new_zeros(3, self.bins).index_add_(1, group, levels)
         return torch.stack([count, p / count, true / count], 1)
 

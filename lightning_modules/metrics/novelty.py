@@ -88,12 +88,12 @@ def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, 
         places.setdefault(token, []).append(place)
     result, start = [], 0
     while start < len(summary):
-        longest, best, behind = 0, 0, 0
+        longest, best, end = 0, 0, 0
         for place in places.get(summary[start], ()):
-            if place < behind:
+            if place < end:
                 continue
             length = _run(summary, source, start, place)
-            behind = place + length
+            end = place + length
             if length > longest:
                 longest, best = length, place
         if longest:
@@ -103,7 +103,7 @@ def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, 
 
 
 def _run(summary: Sequence[Any], source: Sequence[Any], start: int, place: int) -> int:
-    """Length of the common run from two places on."""
+    """Return the length of the longest common sequence that starts at two positions."""
     length, limit = 1, min(len(summary) - start, len(source) - place)
     while length < limit and summary[start + length] == source[place + length]:
         length += 1
@@ -117,13 +117,13 @@ def _ngrams(sentences: Encoded, n: int) -> list[tuple[int, ...]]:
 def novelty_of_ids(summary: Encoded, source: Encoded, orders: Sequence[int]) -> dict[str, float | None]:
     shares = {}
     for n in orders:
-        known = set(_ngrams(source, n))
+        in_source = set(_ngrams(source, n))
         grams = _ngrams(summary, n)
-        shares[f"novel_{n}"] = sum(gram not in known for gram in grams) / len(grams) if grams else None
-    known = set(map(tuple, source))
+        shares[f"novel_{n}"] = sum(gram not in in_source for gram in grams) / len(grams) if grams else None
+    in_source = set(map(tuple, source))
     sentences = [tuple(sentence) for sentence in summary if sentence]
     shares["novel_sentences"] = (
-        sum(sentence not in known for sentence in sentences) / len(sentences) if sentences else None
+        sum(sentence not in in_source for sentence in sentences) / len(sentences) if sentences else None
     )
     return shares
 
@@ -135,9 +135,9 @@ def repetition_of_ids(summary: Encoded, orders: Sequence[int]) -> dict[str, floa
 
 
 def extraction_of_ids(summary: Encoded, source: Encoded) -> Extraction | None:
-    words, others = ([token for sentence in text for token in sentence] for text in (summary, source))
+    words, source_words = ([token for sentence in text for token in sentence] for text in (summary, source))
     if not words:
         return None
-    lengths = [length for _, _, length in fragments(words, others)]
+    lengths = [length for _, _, length in fragments(words, source_words)]
     squares = sum(length * length for length in lengths)
-    return Extraction(sum(lengths) / len(words), squares / len(words), len(others) / len(words))
+    return Extraction(sum(lengths) / len(words), squares / len(words), len(source_words) / len(words))

@@ -47,10 +47,10 @@ def greedy_oracle(
     chosen: list[int] = []
     size, best = 0, 0.0
     # A sentence without words changes nothing, and one that shares no word with a reference only lowers the score.
-    rest = [i for i in range(len(encoded)) if any(target.sentences[i][0] for target in targets)]
-    while rest and (k is None or len(chosen) < k):
+    remaining = [i for i in range(len(encoded)) if any(target.sentences[i][0] for target in targets)]
+    while remaining and (k is None or len(chosen) < k):
         leader = None
-        for index in rest:
+        for index in remaining:
             borders = _border_bigrams(encoded, chosen, index)
             gains = [_gains(target, counts, index, borders) for target, counts in zip(targets, selected)]
             total = size + len(encoded[index])
@@ -68,7 +68,7 @@ def greedy_oracle(
             _add(target, counts, index, borders)
         size += len(encoded[index])
         chosen.append(index)
-        rest.remove(index)
+        remaining.remove(index)
     return sorted(chosen)
 
 
@@ -94,7 +94,7 @@ def text_scores(
     variants: Sequence[str] = ("rouge1", "rouge2", "rougeL"),
     stem: bool | str = True,
 ) -> list[float]:
-    """Like `sentence_scores`, for texts that are lists of sentences."""
+    """Return `sentence_scores` of texts, which are lists of sentences."""
     words = vocabulary(stem)
     words.bound()
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
@@ -115,9 +115,9 @@ def _target(tokens: list[int], encoded: list[list[int]]) -> _Target:
     return _Target(limits, len(tokens), sentences)
 
 
-def _counted(grams, wanted: Callable | None = None) -> Grams:
+def _counted(grams, condition: Callable | None = None) -> Grams:
     counts: Grams = {}
-    for gram in filter(wanted, grams) if wanted else grams:
+    for gram in filter(condition, grams) if condition else grams:
         counts[gram] = counts.get(gram, 0) + 1
     return counts
 
@@ -126,12 +126,12 @@ def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> 
     """Return bigrams across sentence ends that sentence `index` would create (1) and break up (-1)."""
     before = max((i for i in chosen if i < index and encoded[i]), default=None)
     after = min((i for i in chosen if i > index and encoded[i]), default=None)
-    here = encoded[index]
+    sentence = encoded[index]
     changes = []
     if before is not None:
-        changes.append(((encoded[before][-1], here[0]), 1))
+        changes.append(((encoded[before][-1], sentence[0]), 1))
     if after is not None:
-        changes.append(((here[-1], encoded[after][0]), 1))
+        changes.append(((sentence[-1], encoded[after][0]), 1))
     if before is not None and after is not None:
         changes.append(((encoded[before][-1], encoded[after][0]), -1))
     return changes
@@ -139,13 +139,13 @@ def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> 
 
 def _gains(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> tuple[int, int]:
     """Return how many matches of words and bigrams sentence `index` would add."""
-    ones, twos = target.sentences[index]
-    changed = twos
+    unigrams, bigrams = target.sentences[index]
+    changed = bigrams
     for gram, change in borders:
         if gram in target.limits[1]:
-            changed = dict(changed) if changed is twos else changed
+            changed = dict(changed) if changed is bigrams else changed
             changed[gram] = changed.get(gram, 0) + change
-    return _gain(selected[0], ones, target.limits[0]), _gain(selected[1], changed, target.limits[1])
+    return _gain(selected[0], unigrams, target.limits[0]), _gain(selected[1], changed, target.limits[1])
 
 
 def _gain(selected: Grams, added: Grams, limits: Grams) -> int:

@@ -60,15 +60,15 @@ def parseval_counts(
             "give predicted_starts and target_starts to compare them by characters"
         )
     brackets = original_brackets if variant == "original" else rst_brackets
-    ours = _by_characters(brackets(predicted), len(predicted) + 1, predicted_starts, "predicted")
-    theirs = _by_characters(brackets(target), len(target) + 1, target_starts, "target")
+    predicted_spans = _by_characters(brackets(predicted), len(predicted) + 1, predicted_starts, "predicted")
+    target_spans = _by_characters(brackets(target), len(target) + 1, target_starts, "target")
     views = (lambda b: b[:2], lambda b: b[:3], lambda b: (*b[:2], b[3]), lambda b: b)
-    matches = [(Counter(map(view, ours)) & Counter(map(view, theirs))).total() for view in views]
-    return torch.tensor([*matches, len(ours), len(theirs)], dtype=torch.int64)
+    matches = [(Counter(map(view, predicted_spans)) & Counter(map(view, target_spans))).total() for view in views]
+    return torch.tensor([*matches, len(predicted_spans), len(target_spans)], dtype=torch.int64)
 
 
 def parseval_scores(counts: Tensor) -> Tensor:
-    """Micro-averaged F1 x 100 of summed counts, 2 matches / (predicted + true nodes): [..., 6] -> [..., 4] (S N R F).
+    """Return micro-averaged F1 x 100 (S N R F), 2 matches / (predicted + true nodes), of counts: [..., 6] -> [..., 4].
 
     NaN if no tree has a node, that is, if all documents have one EDU.
     """
@@ -126,12 +126,12 @@ class Parseval(Metric):
         return torch.stack(self._documents) if self._documents else empty
 
     def reset(self) -> None:
-        """Forgets all documents."""
+        """Reset the state to no documents."""
         super().reset()
         self._documents = []
 
     def compute(self) -> dict[str, Tensor]:
-        """F1 x 100 by name, scalars."""
+        """Return F1 x 100 by name, scalars."""
         scores = parseval_scores(self.totals)  # [V, 4]
         return {
             f"{variant}_parseval/{level}": scores[row, column]
@@ -141,7 +141,7 @@ class Parseval(Metric):
 
 
 def original_brackets(nodes: Sequence[Node]) -> list[Bracket]:
-    """First and last EDU, nuclearity and relation of each internal node."""
+    """Return first and last EDU, nuclearity and relation of each internal node."""
     return [(start, end, nuclearity, relation) for start, _, end, nuclearity, relation in nodes]
 
 

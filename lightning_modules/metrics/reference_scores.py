@@ -41,7 +41,7 @@ def bleu(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentenc
 
 
 def chrf(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]], word_order: int = 0) -> ScoreList:
-    """chrF (Popović 2015) as `sacrebleu` computes it; with word_order=2 it is chrF++.
+    """Return chrF (Popović 2015) by `sacrebleu`; with word_order=2 it is chrF++.
 
     Raises:
         ModuleNotFoundError, ValueError: as `bleu`.
@@ -54,7 +54,7 @@ def chrf(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentenc
 def meteor(
     predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]], synonyms: bool = True
 ) -> ScoreList:
-    """METEOR (Banerjee and Lavie 2005) as NLTK computes it, on words as ROUGE cuts them; the best reference counts.
+    """Return METEOR (Banerjee and Lavie 2005) by NLTK, on the tokens of ROUGE, with the best reference.
 
     Args:
         synonyms: match WordNet's synonyms too; needs NLTK's WordNet data. Without, exact words and Porter stems match.
@@ -130,8 +130,10 @@ def _sacrebleu(
     targets = [[_text(target) for target in texts] for texts in references]
     documents = [of_document.sentence_score(text, target).score for text, target in zip(texts, targets)]
     # sacrebleu takes the first references of all documents, then the second ones, ...; None for missing ones.
-    most = max(map(len, targets), default=0)
-    streams = [[target[number] if number < len(target) else None for target in targets] for number in range(most)]
+    max_references = max(map(len, targets), default=0)
+    streams = [
+        [target[number] if number < len(target) else None for target in targets] for number in range(max_references)
+    ]
     corpus = of_corpus.corpus_score(texts, streams).score if texts else 0.0
     signature = of_corpus.get_signature() if texts else "no documents"
     return ScoreList(corpus, documents, f"{name}|{signature}")

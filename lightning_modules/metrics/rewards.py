@@ -12,7 +12,7 @@ from lightning_modules.metrics.rouge_words import vocabulary
 
 
 @dataclass
-class Written:
+class RewardInputs:
     """Input of rewards: N generated texts, those of one document in sequence.
 
     Attributes:
@@ -38,7 +38,7 @@ class Reward(ABC):
     reads_source = False
 
     @abstractmethod
-    def __call__(self, written: Written) -> list[float]:
+    def __call__(self, inputs: RewardInputs) -> list[float]:
         """Return the reward of each text, N finite numbers."""
 
 
@@ -59,19 +59,19 @@ class RougeReward(Reward):
         rouge_scores(["a"], [["a"]], (variant,), stem, tokenizer=tokenizer)  # validates the arguments
         self.variant, self.stem, self.tokenizer = variant, stem, tokenizer
 
-    def __call__(self, written: Written) -> list[float]:
+    def __call__(self, inputs: RewardInputs) -> list[float]:
         split = vocabulary(self.stem, self.tokenizer).split
-        known: dict[str, bool] = {}
+        has_words: dict[str, bool] = {}
         rows, hypotheses, references = [], [], []
-        for row, (text, candidates) in enumerate(zip(written.texts, written.references)):
+        for row, (text, candidates) in enumerate(zip(inputs.texts, inputs.references)):
             for reference in candidates:
-                if reference not in known:
-                    known[reference] = bool(split(reference))
-                if known[reference]:
+                if reference not in has_words:
+                    has_words[reference] = bool(split(reference))
+                if has_words[reference]:
                     rows.append(row)
                     hypotheses.append(text)
                     references.append(reference)
-        rewards = [0.0] * len(written.texts)
+        rewards = [0.0] * len(inputs.texts)
         for row, score in zip(rows, self._scores(hypotheses, references)):
             rewards[row] = max(rewards[row], score)
         return rewards
@@ -82,7 +82,7 @@ class RougeReward(Reward):
             return [score.fmeasure for score in scores]
         options = {"variants": (self.variant,), "stem": self.stem, "tokenizer": self.tokenizer}
         pairs = zip(hypotheses, references)
-        return [rouge_scores([text], [[other]], **options)[self.variant].fmeasure for text, other in pairs]
+        return [rouge_scores([text], [[reference]], **options)[self.variant].fmeasure for text, reference in pairs]
 
 
 class Repetition(Reward):
@@ -97,9 +97,9 @@ class Repetition(Reward):
             raise ValueError(f"Repetition needs an order of at least 1, got {order}")
         self.order = order
 
-    def __call__(self, written: Written) -> list[float]:
+    def __call__(self, inputs: RewardInputs) -> list[float]:
         key = f"repeated_{self.order}"
-        return [repetition([text], (self.order,))[key] or 0.0 for text in written.texts]
+        return [repetition([text], (self.order,))[key] or 0.0 for text in inputs.texts]
 
 
 class Novelty(Reward):
@@ -116,9 +116,9 @@ class Novelty(Reward):
             raise ValueError(f"Novelty needs an order of at least 1, got {order}")
         self.order = order
 
-    def __call__(self, written: Written) -> list[float]:
+    def __call__(self, inputs: RewardInputs) -> list[float]:
         key = f"novel_{self.order}"
-        pairs = zip(written.texts, written.sources, strict=True)
+        pairs = zip(inputs.texts, inputs.sources, strict=True)
         return [novelty([text], [source], (self.order,))[key] or 0.0 for text, source in pairs]
 
 
@@ -142,6 +142,6 @@ class Mixture(Reward):
     def reads_source(self) -> bool:
         return any(reward.reads_source for reward in self.rewards)
 
-    def __call__(self, written: Written) -> list[float]:
-        columns = [reward(written) for reward in self.rewards]
+    def __call__(self, inputs: RewardInputs) -> list[float]:
+        columns = [reward(inputs) for reward in self.rewards]
         return [sum(w * value for w, value in zip(self.weights, row)) for row in zip(*columns, strict=True)]

@@ -32,7 +32,7 @@ def rouge_scores(
     the scores are those of `rouge-score` with its stemmer.
 
     Args:
-        prediction: its sentences; none, or none with a word, scores 0.
+        prediction: sentences of the prediction; without any word it scores 0.
         references: each a list of sentences.
         variants: "rouge1", "rouge2", ..., "rougeL", "rougeLsum".
         stem: True for Porter as in `rouge-score`, "perl" for ROUGE-1.5.5's stemmer, False for none (`vocabulary`).
@@ -61,7 +61,7 @@ def score_many(
     wordnet: str | None = None,
     num_proc: int = 1,
 ) -> list[dict[str, Score]]:
-    """`rouge_scores` of many predictions, in their order, on `num_proc` processes.
+    """Return `rouge_scores` of many predictions, in order, computed by `num_proc` processes.
 
     Raises:
         ValueError: as `rouge_scores`, with the prediction's index; or if the lengths differ.

@@ -115,11 +115,14 @@ def ngram_ends(positions: Sequence[int | None], ends: int, n: int) -> Counter:
 
 
 def clipped(often: Counter, within: int = -1) -> int:
-    """Hits: each n-gram as often as the prediction has it, or the reference at the positions `within` if rarer."""
+    """Return the clipped number of matches, sum over n-grams of min(count in prediction, count in reference).
+
+    In the reference, only the positions `within` (a bit mask) are counted.
+    """
     hits = 0
     for mask, times in often.items():
-        if here := mask & within:
-            hits += 1 if times == 1 else min(times, here.bit_count())
+        if matches := mask & within:
+            hits += 1 if times == 1 else min(times, matches.bit_count())
     return hits
 
 
@@ -139,18 +142,18 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
     for masks in positions:
         column, columns, matched = full, [], 0
         for mask in filter(None, masks):
-            met = column & mask
-            column = ((column + met) | (column - met)) & full
+            common = column & mask
+            column = ((column + common) | (column - common)) & full
             columns.append(column)
             matched |= mask
         stops = None
         for field in fields:
-            here = matched & field
+            matching = matched & field
             # Where the length is the number of positions that match at all, every longest subsequence has them all.
-            if here and (field & ~column).bit_count() < here.bit_count():
+            if matching and (field & ~column).bit_count() < matching.bit_count():
                 stops = stops or _stops(masks, columns)
-                here = _mark(stops, field)
-            union |= here
+                matching = _mark(stops, field)
+            union |= matching
     return union
 
 
@@ -197,23 +200,23 @@ def count(variants: Sequence[str], prediction: list[list[int]], reference: list[
     A hit of ROUGE-Lsum is a token of the union (`union_lcs`), but no token hits more often than it occurs in the
     prediction (Lin 2004, section 3.2, as ROUGE-1.5.5 does it).
     """
-    tokens, others = list(chain.from_iterable(prediction)), list(chain.from_iterable(reference))
-    sizes = len(tokens), len(others)
+    tokens, reference_tokens = list(chain.from_iterable(prediction)), list(chain.from_iterable(reference))
+    sizes = len(tokens), len(reference_tokens)
     if all(variant == "rougeL" for variant in variants):
-        return {variant: Counts(lcs_length(tokens, *places(others)), *sizes) for variant in variants}
+        return {variant: Counts(lcs_length(tokens, *places(reference_tokens)), *sizes) for variant in variants}
     masks, fields, ends = positions(reference)
     by_sentence = [list(map(masks.get, sentence)) for sentence in prediction]
-    found = list(chain.from_iterable(by_sentence))
-    often = ngram_ends(found, ends, 1)
+    token_masks = list(chain.from_iterable(by_sentence))
+    often = ngram_ends(token_masks, ends, 1)
     counts = {}
     for variant in variants:
         if variant == "rougeL":
-            counts[variant] = Counts(lcs_length(tokens, *places(others)), *sizes)
+            counts[variant] = Counts(lcs_length(tokens, *places(reference_tokens)), *sizes)
         elif variant == "rougeLsum":
             union = union_lcs(by_sentence, fields)
             counts[variant] = Counts(clipped(often, union), *sizes)
         else:
             n = int(variant.removeprefix("rouge"))
-            hits = clipped(often if n == 1 else ngram_ends(found, ends, n))
+            hits = clipped(often if n == 1 else ngram_ends(token_masks, ends, n))
             counts[variant] = Counts(hits, *(max(size - n + 1, 0) for size in sizes))
     return counts

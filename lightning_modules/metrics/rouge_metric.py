@@ -57,7 +57,7 @@ class Rouge(Metric):
         self.empty += sum(not has_text(prediction) for prediction in predictions)
 
     def compute(self) -> dict[str, Tensor]:
-        """Mean F1 x 100 of each variant, scalars."""
+        """Return the mean F1 x 100 of each variant, scalars."""
         documents = max(int(self.documents), 1)
         means = [100 * total / self._UNIT / documents for total in self.totals.tolist()]
         return {variant: torch.tensor(mean, device=self.device) for variant, mean in zip(self.variants, means)}

@@ -67,7 +67,7 @@ class Vocabulary(dict):
             self.clear()
 
     def clear(self) -> None:
-        """Forgets all words and their integers."""
+        """Remove all words and their integers."""
         super().clear()
         self._numbers.clear()
 
@@ -108,7 +108,7 @@ def _vocabulary(name: str, tokenizer: str, wordnet: str | None) -> Vocabulary:
 
 
 def exceptions_first(exceptions: dict[str, str]) -> Callable[[str], str]:
-    """MorphStem of ROUGE-1.5.5: the exception list's base form, unstemmed, or else the Porter stem."""
+    """Return the stem by MorphStem of ROUGE-1.5.5: the base form in the exception list, or else the Porter stem."""
 
     def stem(word: str) -> str:
         base = exceptions.get(word)

@@ -55,12 +55,12 @@ class EntailmentModel:
         self.model = AutoModelForSequenceClassification.from_pretrained(name).eval().to(device)
         self.name, self.batch_size, self.device = name, batch_size, torch.device(device)
         self.max_length = min(max_length, self.tokenizer.model_max_length)
-        said = labels or [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
-        self.order = [_class_of(label, said, name) for label in LABELS]
+        class_names = labels or [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
+        self.order = [_class_of(label, class_names, name) for label in LABELS]
 
     @torch.no_grad()
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> Tensor:
-        """P(entailment), P(contradiction), P(neutral) of (premise, hypothesis) pairs, [N, 3], on the CPU."""
+        """Return P(entailment), P(contradiction), P(neutral) of (premise, hypothesis) pairs, [N, 3], on the CPU."""
         result = torch.zeros(len(pairs), 3)
         by_length = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]) + len(pairs[index][1]))
         for start in range(0, len(pairs), self.batch_size):
@@ -147,7 +147,7 @@ class SummaCConv(nn.Module):
         return nn.functional.one_hot(places.clamp(max=bins - 1), bins).sum(0).to(self.edges)
 
     def forward(self, matrices: Sequence[Tensor]) -> Tensor:
-        """Logits of inconsistent and consistent, [B, 2], for pair matrices [3, M, N] of any M and N."""
+        """Return logits of inconsistent and consistent, [B, 2], for pair matrices [3, M, N] of any M and N."""
         pooled = [self.kernel(self.histogram(m)).mean() if m.shape[2] else self.edges.new_zeros(()) for m in matrices]
         return self.output(torch.stack(pooled).unsqueeze(-1))
 
@@ -230,9 +230,11 @@ class SummaC(Metric):
         return torch.tensor(100 * int(self.total) / self._UNIT / max(int(self.documents), 1), device=self.device)
 
 
-def _class_of(label: str, said: Sequence[str], name: str) -> int:
-    """Index of the class that means a label."""
-    for index, word in enumerate(said):
+def _class_of(label: str, class_names: Sequence[str], name: str) -> int:
+    """Return the index of the class for a label."""
+    for index, word in enumerate(class_names):
         if any(synonym in word.lower() for synonym in SYNONYMS[label]):
             return index
-    raise ValueError(f"{name}: which class is {label}? Its config says {', '.join(said)}; give `labels` in their order")
+    raise ValueError(
+        f"{name}: which class is {label}? Its config says {', '.join(class_names)}; give `labels` in their order"
+    )

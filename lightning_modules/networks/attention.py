@@ -44,7 +44,7 @@ class _AdditiveEnergy(torch.autograd.Function):
         for b, k in _parts(projected, query):
             part_coverage = coverage[b, k] if ctx.has_coverage else None
             if buffer is not None and buffer.shape[:2] != query[b, k].shape[:2]:
-                buffer = None  # the last part may be smaller; the others share one buffer
+                buffer = None  # all parts but the last, which may be smaller, share one buffer
             buffer = _AdditiveEnergy.hidden(projected[b], query[b, k], part_coverage, w_c, buffer)
             energy[b, k] = buffer @ v
         return energy                                                                # [B, K, S]

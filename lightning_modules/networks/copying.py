@@ -105,5 +105,5 @@ def best_candidates(
 
 def first_positions(source: Tensor) -> Tensor:
     """Return for each position the first position in its row with the same id: [B, S] -> [B, S]."""
-    same = source.unsqueeze(2) == source.unsqueeze(1)                                            # [B, S, S]
-    return same.to(torch.uint8).argmax(-1)
+    equal = source.unsqueeze(2) == source.unsqueeze(1)                                           # [B, S, S]
+    return equal.to(torch.uint8).argmax(-1)

@@ -90,8 +90,8 @@ def permitted_log_probs(
     Returns:
         [B, K, T]; 0 outside `rows`.
     """
-    whole = words == output.out_features
-    weight, bias = (output.weight, output.bias) if whole else (output.weight[:words], output.bias[:words])
+    all_rows = words == output.out_features
+    weight, bias = (output.weight, output.bias) if all_rows else (output.weight[:words], output.bias[:words])
     features, targets = outputs.features.flatten(0, 2)[rows], target.flatten()[rows]             # [N, H], [N]
     banned = torch.tensor(forbidden, device=targets.device)
     in_vocabulary = targets < output.out_features

@@ -49,7 +49,7 @@ class _LogProbs(torch.autograd.Function):
         ctx.dtypes = weight.dtype, bias.dtype
         layer = _Layer(features, weight.to(features.dtype), bias.to(features.dtype))     # once, not for each slice
         ctx.parts = _slices(len(features), len(weight), features.device)
-        kept, maxima, sums, target_logits, totals = [], [], [], 0, 0
+        stored, maxima, sums, target_logits, totals = [], [], [], 0, 0
         for part in ctx.parts:
             logits = layer.logits(part)
             column, inside = _columns(part, targets)
@@ -59,9 +59,9 @@ class _LogProbs(torch.autograd.Function):
             exponentials = logits.sub_(maxima[-1]).exp_()
             sums.append(exponentials.sum(-1, keepdim=True).log_() + maxima[-1])
             if keep:
-                kept.append(exponentials)
+                stored.append(exponentials)
         normalizer = torch.stack(sums).logsumexp(0)                                      # [N, 1]
-        ctx.save_for_backward(*layer, targets, normalizer, torch.stack(maxima), *kept)
+        ctx.save_for_backward(*layer, targets, normalizer, torch.stack(maxima), *stored)
         normalizer = normalizer.squeeze(-1)
         return target_logits.squeeze(-1) - normalizer, totals / len(weight) - normalizer if mean else None
 
@@ -70,7 +70,7 @@ class _LogProbs(torch.autograd.Function):
     def backward(ctx, grad_target: Tensor, grad_mean: Tensor | None):
         """Backward pass: d logits = g onehot + m / V - (g + m) P, with g and m the gradients of the two outputs."""
         *layer, targets, normalizer, maxima = ctx.saved_tensors[:6]
-        layer, kept = _Layer(*layer), ctx.saved_tensors[6:]
+        layer, stored = _Layer(*layer), ctx.saved_tensors[6:]
         features, weight, bias = layer
         grad_mean = torch.zeros_like(grad_target) if grad_mean is None else grad_mean
         negative_sum = -(grad_target + grad_mean).unsqueeze(-1)                          # [N, 1]
@@ -79,10 +79,10 @@ class _LogProbs(torch.autograd.Function):
         grad_bias, grad_features = torch.empty_like(bias, dtype=ctx.dtypes[1]), 0
         for number, part in enumerate(ctx.parts):
             maximum = maxima[number]
-            exponentials = kept[number] if kept else layer.logits(part).sub_(maximum).exp_()
+            exponentials = stored[number] if stored else layer.logits(part).sub_(maximum).exp_()
             factor = negative_sum * (maximum - normalizer).exp()
             # kept values are not overwritten, since a second backward pass may need them
-            grad = torch.addcmul(grad_each, exponentials, factor, out=None if kept else exponentials)  # [N, words]
+            grad = torch.addcmul(grad_each, exponentials, factor, out=None if stored else exponentials)  # [N, words]
             column, inside = _columns(part, targets)
             grad.scatter_add_(-1, column, inside * grad_target.unsqueeze(-1))
             grad_bias[part] = grad.sum(0)

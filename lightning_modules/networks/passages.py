@@ -38,7 +38,7 @@ def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
         counts = torch.bincount(plan.window, minlength=len(plan.starts)).tolist()
         first = 0
         for start, count in zip(plan.starts.tolist(), counts):
-            passages.append(Passage(document, start, plan.size, first, first + count))
+            passages.append(Passage(document=document, start=start, size=plan.size, first=first, last=first + count))
             first += count
     return passages
 
@@ -48,7 +48,7 @@ def sections(lengths: Sequence[int], starts: Sequence[Sequence[int]]) -> list[Pa
     passages = []
     for document, (length, document_starts) in enumerate(zip(lengths, starts)):
         for start, end in zip(document_starts, [*document_starts[1:], length]):
-            passages.append(Passage(document, start, end - start, start, end))
+            passages.append(Passage(document=document, start=start, size=end - start, first=start, last=end))
     return passages
 
 

@@ -38,25 +38,28 @@ def edu_attention(network: DiscourseLED, edus: int, **encoding) -> EduAttention:
         ValueError: if there are several documents, or no discourse.
     """
     if encoding["input_ids"].shape[0] != 1 or encoding.get("discourse") is None:
-        raise ValueError("attention between EDUs is of one document with discourse; give one, and not no_discourse")
-    seen: list[tuple[Tensor, Tensor]] = []
+        raise ValueError(
+            "attention between EDUs needs a single document with discourse; pass one document, without the ablation "
+            "no_discourse"
+        )
+    layers: list[tuple[Tensor, Tensor]] = []
 
-    def look(module: LEDWindowAttention, arguments: tuple, given: dict, output: tuple) -> None:
-        hidden = arguments[0] if arguments else given["hidden_states"]
-        layer: LayerView = given["attention_mask"]
+    def record(module: LEDWindowAttention, arguments: tuple, keywords: dict, output: tuple) -> None:
+        hidden = arguments[0] if arguments else keywords["hidden_states"]
+        layer: LayerView = keywords["attention_mask"]
         token_edu = encoding["discourse"].token_edu[0].masked_fill(layer.batch.view.is_global[0], -1)
         table = None if layer.table is None else layer.table()
-        both = (between_edus(module, hidden, layer.batch.view, t, token_edu, edus) for t in (table, None))
-        seen.append(tuple(both))
+        pair = (between_edus(module, hidden, layer.batch.view, t, token_edu, edus) for t in (table, None))
+        layers.append(tuple(pair))
 
     modules = [layer.self_attn.longformer_self_attn for layer in network.encoder.layers]
-    hooks = [module.register_forward_hook(look, with_kwargs=True) for module in modules]
+    hooks = [module.register_forward_hook(record, with_kwargs=True) for module in modules]
     try:
         network.encode(**encoding)
     finally:
         for hook in hooks:
             hook.remove()
-    return EduAttention(*(torch.stack(maps) for maps in zip(*seen)))
+    return EduAttention(*(torch.stack(maps) for maps in zip(*layers)))
 
 
 def between_edus(
@@ -102,10 +105,10 @@ def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: He
 def _with_table(scores: Tensor, table: HeadTable, token_edu: Tensor, rows: Tensor) -> Tensor:
     """Apply the table of discourse to scores [H, Q, T]."""
     values = table.values[0]  # [H, E, 2b + 1]
-    ours, theirs, half = token_edu[rows].unsqueeze(1), token_edu, values.shape[2] // 2
-    column = theirs - ours + half
-    in_band = (ours >= 0) & (theirs >= 0) & (column >= 0) & (column < values.shape[2])  # [Q, T]
-    table_values = values[:, ours.clamp(min=0).expand_as(column), column.clamp(0, values.shape[2] - 1)]
+    query_edu, key_edu, half = token_edu[rows].unsqueeze(1), token_edu, values.shape[2] // 2
+    column = key_edu - query_edu + half
+    in_band = (query_edu >= 0) & (key_edu >= 0) & (column >= 0) & (column < values.shape[2])  # [Q, T]
+    table_values = values[:, query_edu.clamp(min=0).expand_as(column), column.clamp(0, values.shape[2] - 1)]
     if table.operation == "scale":
         changed = scores * table_values
     elif table.operation == "shift":

@@ -53,7 +53,7 @@ class _Document:
         self.edu, self.table, self.options, self.scratch = edu[: self.length], table, options, scratch
 
     def chunks(self) -> Iterator[tuple[slice, slice]]:
-        """Queries, and the keys that their windows reach."""
+        """Yield chunks of queries, and of the keys inside their windows."""
         for start in range(0, self.length, self.options.chunk):
             end, side = min(start + self.options.chunk, self.length), self.options.window
             yield slice(start, end), slice(max(0, start - side), min(self.length, end + side))
@@ -101,14 +101,14 @@ class _Document:
         Args:
             scores: [H, Q, K], changed in place.
         """
-        side, low, at = self.options.window, torch.finfo(scores.dtype).min, scores.device
-        i = torch.arange(queries.start, queries.stop, device=at)[:, None]
-        before = torch.arange(keys.start, max(keys.start, queries.stop - 1 - side), device=at)
-        after = torch.arange(min(keys.stop, queries.start + side + 1), keys.stop, device=at)
-        scores[..., : len(before)].masked_fill_(before < i - side, low)
-        scores[..., scores.shape[-1] - len(after) :].masked_fill_(after > i + side, low)
+        window, lowest, device = self.options.window, torch.finfo(scores.dtype).min, scores.device
+        i = torch.arange(queries.start, queries.stop, device=device)[:, None]
+        before = torch.arange(keys.start, max(keys.start, queries.stop - 1 - window), device=device)
+        after = torch.arange(min(keys.stop, queries.start + window + 1), keys.stop, device=device)
+        scores[..., : len(before)].masked_fill_(before < i - window, lowest)
+        scores[..., scores.shape[-1] - len(after) :].masked_fill_(after > i + window, lowest)
         if any(keys.start <= j < keys.stop for j in self.hidden_at):
-            scores.masked_fill_(self.hidden[keys], low)
+            scores.masked_fill_(self.hidden[keys], lowest)
 
     def rows_of(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
         """Return the indices of the values of a chunk in the table; None if no query is in an EDU.
@@ -117,15 +117,15 @@ class _Document:
             The first EDU of the queries; the row of each query relative to it (the last row for queries in no EDU),
             [Q]; the column of each key in each of these rows, and whether it exists, [A, K].
         """
-        asking, asked = self.edu[queries], self.edu[keys]
-        known = asking[asking >= 0]
-        if self.table is None or not len(known):
+        query_edus, key_edus = self.edu[queries], self.edu[keys]
+        in_edus = query_edus[query_edus >= 0]
+        if self.table is None or not len(in_edus):
             return None
-        low, high = int(known.min()), int(known.max())
+        low, high = int(in_edus.min()), int(in_edus.max())
         width = self.table.shape[-1]
-        column = asked - torch.arange(low, high + 1, device=asked.device)[:, None] + width // 2
-        within = (asked >= 0) & (column >= 0) & (column < width)
-        return low, torch.where(asking >= 0, asking - low, high - low + 1), column.clamp(0, width - 1), within
+        column = key_edus - torch.arange(low, high + 1, device=key_edus.device)[:, None] + width // 2
+        within = (key_edus >= 0) & (column >= 0) & (column < width)
+        return low, torch.where(query_edus >= 0, query_edus - low, high - low + 1), column.clamp(0, width - 1), within
 
     def look_up(self, queries: slice, keys: slice) -> Tensor | None:
         """Return the table at the tokens of a chunk, [H, Q, K]; None if no query is in an EDU.
@@ -151,19 +151,19 @@ class _Document:
         total[:, low : low + len(column)].scatter_add_(2, column.expand(len(total), -1, -1), by_edu)
 
     def weights(self, q: Tensor, k: Tensor, queries: slice, keys: slice) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Attention of a chunk, [H, Q, G + K]; the table's values there, and the scores that they met, [H, Q, K]."""
+        """Return attention of a chunk [H, Q, G + K], values of the table, and scores before its operation [H, Q, K]."""
         scores, values = self.products("scores", q[:, queries], k, keys), self.look_up(queries, keys)
-        local, met = scores[..., len(self.everywhere) :], None
+        local, old_scores = scores[..., len(self.everywhere) :], None
         if values is not None:
             if self.options.operation == "scale":
-                met = self.scratch("met", local, *local.shape).copy_(local) if self.table.requires_grad else None
+                old_scores = self.scratch("met", local, *local.shape).copy_(local) if self.table.requires_grad else None
                 local.mul_(values)
             elif self.options.operation == "shift":
                 local.add_(values)
             else:
                 local.copy_(torch.where(values.isnan(), local, values))
         self.mask_(local, queries, keys)
-        return torch.softmax(scores, -1, out=self.scratch("weights", scores, *scores.shape)), values, met
+        return torch.softmax(scores, -1, out=self.scratch("weights", scores, *scores.shape)), values, old_scores
 
     def dropped(self, weights: Tensor, queries: slice) -> Tensor:
         """Apply dropout to weights, reproducibly for each chunk."""
@@ -180,25 +180,26 @@ class _Document:
 
     def gradients_(self, q, k, v, out, grad, dq, dk, dv, dtable: Tensor | None, queries: slice, keys: slice) -> None:
         """Add the contribution of a chunk to the gradients of queries, keys and values, [H, T, D], and of the table."""
-        weights, values, met = self.weights(q, k, queries, keys)
+        weights, values, old_scores = self.weights(q, k, queries, keys)
         g = grad[:, queries]
         self.give_back_(dv, self.dropped(weights, queries), g, keys)
         inner = (g * out[:, queries]).sum(-1, keepdim=True, dtype=weights.dtype)
         scores = self.dropped(self.products("gradients", g, v, keys), queries).sub_(inner).mul_(weights)
         if values is not None:
-            self.through_table_(scores[..., len(self.everywhere) :], values, met, dtable, queries, keys)
+            self.through_table_(scores[..., len(self.everywhere) :], values, old_scores, dtable, queries, keys)
         dq[:, queries] = self.mixed(scores, k, keys)
         self.give_back_(dk, scores, q[:, queries], keys)
 
-    def through_table_(self, grad, values, met, dtable: Tensor | None, queries: slice, keys: slice) -> None:
+    def through_table_(self, grad, values, old_scores, dtable: Tensor | None, queries: slice, keys: slice) -> None:
         """Convert the gradient after the operation of the table, [H, Q, K], to that of the scores, in place."""
         operation = self.options.operation
-        kept = values.isnan() if operation == "replace" else None
+        not_replaced = values.isnan() if operation == "replace" else None
         if dtable is not None:
-            own = {"scale": met, "shift": None, "replace": None if kept is None else ~kept}[operation]
-            self.look_up_gradient_(dtable, grad if own is None else grad * own, queries, keys)
+            replaced = None if not_replaced is None else ~not_replaced
+            factor = {"scale": old_scores, "shift": None, "replace": replaced}[operation]
+            self.look_up_gradient_(dtable, grad if factor is None else grad * factor, queries, keys)
         if operation != "shift":
-            grad.mul_(values if kept is None else kept)
+            grad.mul_(values if not_replaced is None else not_replaced)
 
 
 class _WindowAttention(torch.autograd.Function):
@@ -208,8 +209,11 @@ class _WindowAttention(torch.autograd.Function):
     def documents(real, is_global, edu, table: Tensor | None, options: _Options) -> Iterator[_Document]:
         scratch = Scratch()
         for n in range(len(real)):
-            own = options._replace(seed=options.seed + n * real.shape[1])
-            yield _Document(real[n], is_global[n], edu[n], None if table is None else table[n], own, scratch)
+            table_n = None if table is None else table[n]
+            options_n = options._replace(seed=options.seed + n * real.shape[1])
+            yield _Document(
+                real=real[n], is_global=is_global[n], edu=edu[n], table=table_n, options=options_n, scratch=scratch
+            )
 
     @staticmethod
     def forward(ctx, q, k, v, table, real, is_global, edu, options: _Options) -> Tensor:
@@ -232,10 +236,10 @@ class _WindowAttention(torch.autograd.Function):
             dtable = torch.zeros_like(table, dtype=torch.promote_types(table.dtype, torch.float32))
         grad = grad.masked_fill(~real[:, None, :, None], 0)
         for n, document in enumerate(_WindowAttention.documents(real, is_global, edu, table, ctx.options)):
-            own = (q[n], k[n], v[n], out[n], grad[n], dq[n], dk[n], dv[n], None if dtable is None else dtable[n])
+            tensors = (q[n], k[n], v[n], out[n], grad[n], dq[n], dk[n], dv[n], None if dtable is None else dtable[n])
             with torch.autocast(q.device.type, enabled=False):  # this may run inside of the caller's
                 for queries, keys in document.chunks():
-                    document.gradients_(*own, queries, keys)
+                    document.gradients_(*tensors, queries, keys)
         dtable = None if dtable is None else dtable.to(table.dtype)
         return dq, dk.to(k.dtype), dv.to(v.dtype), dtable, None, None, None, None
 
@@ -244,34 +248,35 @@ class _WindowAttention(torch.autograd.Function):
 def chunked_attention(
     q: Tensor, k: Tensor, v: Tensor, view: View, table: HeadTable | None, window: int, dropout: float = 0.0
 ) -> Tensor:
-    """Longformer's attention of tokens that are not global, with discourse.
+    """Return the Longformer attention of tokens that are not global, with discourse.
 
-    Token i sees token j if |i - j| <= window or j is global, and j is no padding. Time and memory grow linearly with T:
-    scores exist for one chunk of queries at a time, in the backward pass as well, and so does the table's value for a
-    pair of tokens.
+    Token i attends to token j if |i - j| <= window or j is global, and j is not padding. Time and memory are linear in
+    T: scores, and the values of the table for pairs of tokens, are computed for one chunk of queries at a time, in the
+    backward pass as well.
 
     Args:
         q: queries, divided by sqrt(D), [B, H, T, D].
         k: keys, [B, H, T, D].
         v: values, [B, H, T, D].
-        view: who sees whom.
-        table: of discourse, None for plain attention.
-        window: tokens to each side.
-        dropout: share of the weights that are dropped.
+        view: masks and EDUs of the batch.
+        table: table of discourse; None for plain attention.
+        window: number of tokens to each side.
+        dropout: dropout probability of attention weights.
 
     Returns:
-        [B, H, T, D]; 0 at padding. Rows of global tokens are those that they would have as usual tokens.
+        [B, H, T, D]; 0 at padding. Global tokens are treated like all others.
     """
     seed = int(torch.randint(2**31, ())) if dropout else 0
     chunk = CHUNK.get(q.device.type, _LARGE_CHUNK)
-    options = _Options(window, table.operation if table else None, dropout, seed, chunk)
+    operation = table.operation if table else None
+    options = _Options(window=window, operation=operation, dropout=dropout, seed=seed, chunk=chunk)
     with torch.autocast(q.device.type, enabled=False):
         values = table.values if table else None
         return _WindowAttention.apply(q, k, v, values, view.real, view.is_global, view.token_edu, options)
 
 
 def global_attention(q: Tensor, k: Tensor, v: Tensor, real: Tensor, dropout: float = 0.0) -> Tensor:
-    """Plain attention of global tokens to all tokens.
+    """Return the plain attention of global tokens to all tokens.
 
     Args:
         q: queries of the global tokens, divided by sqrt(D), [B, H, G, D].

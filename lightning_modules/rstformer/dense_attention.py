@@ -14,7 +14,7 @@ SHORT = 192
 def dense_attention(
     q: Tensor, k: Tensor, v: Tensor, view: View, table: HeadTable | None, window: int, dropout: float = 0.0
 ) -> Tensor:
-    """The same as `chunked_attention`, arguments included, with [B, H, T, T] scores."""
+    """Return the result of `chunked_attention`, with the same arguments, through dense scores [B, H, T, T]."""
     with torch.autocast(q.device.type, enabled=False):
         scores = q @ k.transpose(-1, -2)                                              # [B, H, T, T]
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))

@@ -22,7 +22,7 @@ _SHAPES = {"recompile_limit": 64, "fail_on_recompile_limit_hit": True}
 
 
 def padded_size(size: int, min_step: int) -> int:
-    """Round a size up to a multiple of `min_step`, by at most a quarter: there are four sizes between powers of two."""
+    """Round a size up to a multiple of `min_step`, by at most a quarter, with four sizes between powers of two."""
     step = max(min_step, 2 ** max(0, (size - 1).bit_length() - 3))
     return -(-size // step) * step
 
@@ -32,12 +32,12 @@ def _window_blocks(length: int, window: int, device: torch.device) -> tuple[Tens
     """Return which pairs of query and key blocks are partially and fully inside the window, two of bool [N, N]."""
     count = length // BLOCK
     apart = (torch.arange(count)[:, None] - torch.arange(count)).abs() * BLOCK        # of their first tokens
-    reached, whole = apart - (BLOCK - 1) <= window, apart + BLOCK - 1 <= window
-    return reached.to(device), whole.to(device)
+    overlapping, inside = apart - (BLOCK - 1) <= window, apart + BLOCK - 1 <= window
+    return overlapping.to(device), inside.to(device)
 
 
 def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Number and indices of the blocks in each row, those first: bool [B, N, N] -> int32 [B, 1, N], [B, 1, N, N]."""
+    """Return number and indices of True blocks in each row: bool [B, N, N] -> int32 [B, 1, N], [B, 1, N, N]."""
     order = blocks.to(torch.int8).argsort(dim=-1, descending=True, stable=True)
     return blocks.sum(-1, dtype=torch.int32).unsqueeze(1), order.to(torch.int32).unsqueeze(1)
 
@@ -57,31 +57,31 @@ def block_mask(view: View, window: int) -> BlockMask:
     """
     length = padded_size(view.real.shape[1], BLOCK)
     real, is_global = _pad_end(view.real, length, False), _pad_end(view.is_global, length, False)
-    reached, whole = _window_blocks(length, window, real.device)
-    present, everywhere = (flags.unflatten(1, (-1, BLOCK)) for flags in (real, is_global))
-    keys = present.any(-1)[:, None] & (reached | everywhere.any(-1)[:, None])
-    seen = present.any(-1)[:, :, None] & keys                                         # [B, N, N]
-    full = seen & whole & present.all(-1)[:, None]  # these skip the mask
+    overlapping, inside = _window_blocks(length, window, real.device)
+    present, global_blocks = (flags.unflatten(1, (-1, BLOCK)) for flags in (real, is_global))
+    keys = present.any(-1)[:, None] & (overlapping | global_blocks.any(-1)[:, None])
+    attended = present.any(-1)[:, :, None] & keys                                     # [B, N, N]
+    full = attended & inside & present.all(-1)[:, None]  # these skip the mask
 
     def visible(b, h, i, j):
         return real[b, j] & (((i - j).abs() <= window) | is_global[b, j])
 
-    return BlockMask.from_kv_blocks(*_listed(seen & ~full), *_listed(full), BLOCK_SIZE=BLOCK, mask_mod=visible)
+    return BlockMask.from_kv_blocks(*_listed(attended & ~full), *_listed(full), BLOCK_SIZE=BLOCK, mask_mod=visible)
 
 
 def _pad_end(x: Tensor, length: int, value: float | bool, dim: int = 1) -> Tensor:
     """Pad the end of one dimension of a tensor."""
-    behind = (0, 0) * (x.dim() - 1 - dim) + (0, length - x.shape[dim])
-    return torch.nn.functional.pad(x, behind, value=value)
+    padding = (0, 0) * (x.dim() - 1 - dim) + (0, length - x.shape[dim])
+    return torch.nn.functional.pad(x, padding, value=value)
 
 
 def _pad_table(table: HeadTable) -> Tensor:
     """Pad the values of a table to more EDUs and a wider band: [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1]."""
     values, value = table.values, neutral(table.operation)
     half, edus = values.shape[-1] // 2, values.shape[2]
-    side, behind = padded_size(max(half, 1), _MIN_HALF_WIDTH) - half, padded_size(max(edus, 1), _MIN_EDUS) - edus
+    side, extra_edus = padded_size(max(half, 1), _MIN_HALF_WIDTH) - half, padded_size(max(edus, 1), _MIN_EDUS) - edus
     # nan would get through where pairs beyond the band, which windows do not reach, are looked up
-    return torch.nn.functional.pad(values, (side, side, 0, behind), value=0.0 if math.isnan(value) else value)
+    return torch.nn.functional.pad(values, (side, side, 0, extra_edus), value=0.0 if math.isnan(value) else value)
 
 
 def _score_mod(token_edu: Tensor, values: Tensor, operation: Operation):
@@ -89,10 +89,10 @@ def _score_mod(token_edu: Tensor, values: Tensor, operation: Operation):
     width, value = values.shape[-1], neutral(operation)
 
     def modify(score, b, h, i, j):
-        row, other = token_edu[b, i], token_edu[b, j]
-        column = other - row + width // 2
-        in_band = (row >= 0) & (other >= 0) & (column >= 0) & (column < width)
-        looked_up = values[b, h, row.clamp(min=0), column.clamp(0, width - 1)]
+        query_edu, key_edu = token_edu[b, i], token_edu[b, j]
+        column = key_edu - query_edu + width // 2
+        in_band = (query_edu >= 0) & (key_edu >= 0) & (column >= 0) & (column < width)
+        looked_up = values[b, h, query_edu.clamp(min=0), column.clamp(0, width - 1)]
         if operation == "replace":
             return torch.where(in_band, looked_up.to(score.dtype), score)
         looked_up = torch.where(in_band, looked_up, value).to(score.dtype)
@@ -116,18 +116,18 @@ def fused_attention(
     mask: BlockMask | None = None,
     compiled: bool = True,
 ) -> Tensor:
-    """Like `chunked_attention.chunked_attention`, without dropout.
+    """Return the result of `chunked_attention.chunked_attention`, without dropout, by a fused kernel.
 
     Args:
-        q, k, v, view, table, window: as there.
-        mask: `block_mask` of the view and window, where several layers share it.
-        compiled: False for PyTorch's own slow reading of the same, which keeps all T^2 scores: for tests.
+        q, k, v, view, table, window: as in `chunked_attention`.
+        mask: `block_mask` of the view and window; computed if None. Layers can share it.
+        compiled: False for the slow implementation of PyTorch with T^2 scores, for tests.
 
     Raises:
         RuntimeError: if gradients are required on a CPU, or there are too many shapes.
     """
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *([table.values] if table else [])))
-    if wanted and q.device.type == "cpu":
+    needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *([table.values] if table else [])))
+    if needs_grad and q.device.type == "cpu":
         raise RuntimeError("fused attention has no backward pass on a CPU: use the chunked path, or torch.no_grad()")
     mask = block_mask(view, window) if mask is None else mask
     length, full = q.shape[2], mask.seq_lengths[0]

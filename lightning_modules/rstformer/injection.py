@@ -142,9 +142,9 @@ def head_relations(heads: int, relations: int, frequency: Sequence[float] | None
         weights[:relations] = torch.eye(relations)
         return weights
     if frequency is None:
-        raise ValueError(f"{heads} heads for {relations} relations: say how frequent each relation is")
-    kept = sorted(range(relations), key=lambda relation: -frequency[relation])[:heads]
-    return torch.eye(relations)[sorted(kept)]
+        raise ValueError(f"{heads} heads for {relations} relations: give the frequency of each relation")
+    most_frequent = sorted(range(relations), key=lambda relation: -frequency[relation])[:heads]
+    return torch.eye(relations)[sorted(most_frequent)]
 
 
 class DiscourseInjection(nn.Module):
@@ -177,9 +177,9 @@ class DiscourseInjection(nn.Module):
         own_edu_neutral: bool = True,
     ) -> None:
         super().__init__()
-        for name, value, known in (("injection", injection, INJECTIONS), ("ablation", ablation, ABLATIONS)):
-            if value not in known:
-                raise ValueError(f"no {name} {value!r}; there are {', '.join(known)}")
+        for name, value, choices in (("injection", injection, INJECTIONS), ("ablation", ablation, ABLATIONS)):
+            if value not in choices:
+                raise ValueError(f"no {name} {value!r}; there are {', '.join(choices)}")
         if not eps > 0:
             raise ValueError(f"eps is added to probabilities before their logarithm: it is positive, not {eps}")
         self.injection, self.ablation, self.eps = injection, ablation, eps
@@ -201,7 +201,7 @@ class DiscourseInjection(nn.Module):
         return self.beta is not None or self.weights is not None
 
     def probabilities(self, band: Tensor) -> Tensor:
-        """p_h of each head: [B, E, 2b + 1, R] -> [B, H, E, 2b + 1].
+        """Return p_h of each head: [B, E, 2b + 1, R] -> [B, H, E, 2b + 1].
 
         Raises:
             ValueError: if the band has another number of relations.

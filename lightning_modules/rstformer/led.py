@@ -130,14 +130,14 @@ class LEDWindowAttention(nn.Module):
         """Split a projection into heads: [..., T, D] -> [..., H, T, D / H]."""
         return layer(hidden).unflatten(-1, (self.heads, -1)).transpose(-3, -2)
 
-    def forward(self, hidden_states: Tensor, attention_mask: Tensor | LayerView, **others) -> tuple[Tensor]:
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | LayerView, **ignored) -> tuple[Tensor]:
         """Compute the attention of one layer.
 
         Args:
             hidden_states: [B, T, D].
             attention_mask: `LayerView` passed by `DiscourseLED.encode`; or, if called by the encoder of Hugging Face,
                 its mask: 0 at tokens, negative at padding, positive at global tokens, [B, T].
-            others: other arguments of Hugging Face's encoder, which follow from the mask.
+            ignored: other arguments of Hugging Face's encoder, which follow from the mask.
 
         Returns:
             A tuple with the output [B, T, D].
@@ -145,21 +145,21 @@ class LEDWindowAttention(nn.Module):
         Raises:
             ValueError: if attention weights are requested, which are not stored.
         """
-        if others.get("output_attentions"):
+        if ignored.get("output_attentions"):
             raise ValueError("attention weights are never stored: leave output_attentions out")
-        given = attention_mask
-        if isinstance(given, Tensor):
-            given = LayerView(BatchView(View.of(given >= 0, given > 0)))
-        view, scale = given.batch.view, 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
+        layer_view = attention_mask
+        if isinstance(layer_view, Tensor):
+            layer_view = LayerView(BatchView(View.of(layer_view >= 0, layer_view > 0)))
+        view, scale = layer_view.batch.view, 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
         q, k, v = (self.split(layer, hidden_states) for layer in (self.query, self.key, self.value))
-        table = None if given.table is None else given.table()
+        table = None if layer_view.table is None else layer_view.table()
         if self.fused(hidden_states):
-            out = fused_attention(q * scale, k, v, view, table, self.window, given.batch.blocks(self.window))
+            out = fused_attention(q * scale, k, v, view, table, self.window, layer_view.batch.blocks(self.window))
         else:
             short = self.path == "auto" and hidden_states.shape[1] <= SHORT
             attend = dense_attention if short or self.path == "dense" else chunked_attention
             out = attend(q * scale, k, v, view, table, self.window, self.dropout * self.training)
-        return (self.with_global_rows(out.transpose(1, 2).flatten(2), hidden_states, given.batch, scale),)
+        return (self.with_global_rows(out.transpose(1, 2).flatten(2), hidden_states, layer_view.batch, scale),)
 
     def with_global_rows(self, out: Tensor, hidden: Tensor, batch: BatchView, scale: float) -> Tensor:
         """Replace the rows of global tokens by attention to all tokens, with separate projections, [B, T, D]."""
@@ -168,15 +168,15 @@ class LEDWindowAttention(nn.Module):
             return out + 0 * sum(p.sum() for p in self.global_parameters()) if torch.is_grad_enabled() else out
         for documents, places in batch.everywhere:
             rows = documents.unsqueeze(1)                                             # [N, 1]
-            some = hidden if len(documents) == len(hidden) else hidden[documents]     # [N, T, D]
+            states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]
             q = self.split(self.query_global, hidden[rows, places]) * scale           # [N, H, G, D / H]
-            k, v = (self.split(layer, some) for layer in (self.key_global, self.value_global))
-            own = global_attention(q, k, v, batch.view.real[documents], self.dropout * self.training)
-            out = out.index_put((rows, places), own.transpose(1, 2).flatten(2).to(out.dtype))
+            k, v = (self.split(layer, states) for layer in (self.key_global, self.value_global))
+            rows_out = global_attention(q, k, v, batch.view.real[documents], self.dropout * self.training)
+            out = out.index_put((rows, places), rows_out.transpose(1, 2).flatten(2).to(out.dtype))
         return out
 
     def global_parameters(self) -> list[nn.Parameter]:
-        """Parameters that only global tokens use."""
+        """Return the parameters that only global tokens use."""
         return [p for name in _LINEAR[3:] for p in getattr(self, name).parameters()]
 
 
@@ -219,7 +219,7 @@ class DiscourseLED(nn.Module):
 
     @property
     def reach(self) -> int:
-        """Largest window of a layer, in tokens to each side."""
+        """Return the largest window of a layer, in tokens to each side."""
         return max(layer.self_attn.longformer_self_attn.window for layer in self.encoder.layers)
 
     def checkpoint_activations(self) -> None:
@@ -252,8 +252,8 @@ class DiscourseLED(nn.Module):
         """
         encoder = self.encoder
         if input_ids.shape[1] > encoder.max_source_positions:
-            most = f"the model has {encoder.max_source_positions} positions: cut the text"
-            raise ValueError(f"the longest document of the batch has {input_ids.shape[1]} tokens, {most}")
+            limit = f"the model has {encoder.max_source_positions} positions: cut the text"
+            raise ValueError(f"the longest document of the batch has {input_ids.shape[1]} tokens, {limit}")
         hidden = encoder.embed_tokens(input_ids) + encoder.embed_positions(input_ids.shape)
         hidden = nn.functional.dropout(encoder.layernorm_embedding(hidden), encoder.dropout, self.training)
         batch, tables = self.views(input_ids, attention_mask, global_attention_mask, discourse)
@@ -269,10 +269,10 @@ class DiscourseLED(nn.Module):
         count = len(self.encoder.layers)
         attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if discourse is None and (len(self.injections) or self.adapters is not None):
-            raise ValueError("this model attends with discourse: give the batch's, or make it with no_discourse")
+            raise ValueError("the model needs the discourse of the batch; pass it, or build a model with no_discourse")
         if self.adapters is not None:
             view = View.of(attention_mask, is_global, discourse.token_edu)
-            self.adapters.read(discourse.gamma, view.token_edu, discourse.band.shape[-1])
+            self.adapters.set_discourse(discourse.gamma, view.token_edu, discourse.band.shape[-1])
         if not len(self.injections):
             return BatchView(View.of(attention_mask, is_global)), [None] * count
         view = View.of(attention_mask, is_global, discourse.token_edu)
@@ -290,10 +290,10 @@ class DiscourseLED(nn.Module):
         discourse: Discourse | None = None,
         **decoder,
     ):
-        """`encode`, then Hugging Face's decoder; arguments and errors as there.
+        """Run `encode` and the decoder of Hugging Face, with the arguments and errors of `encode`.
 
         Args:
-            decoder: what else `LEDForConditionalGeneration` takes, such as `labels` or `decoder_input_ids`.
+            decoder: other arguments of `LEDForConditionalGeneration`, such as `labels` or `decoder_input_ids`.
         """
         states = self.encode(input_ids, attention_mask, global_attention_mask, discourse)
         return self.led(attention_mask=attention_mask, encoder_outputs=states, **decoder)

@@ -59,7 +59,7 @@ class DiscourseAdapters:
             if ".encoder.layers." in name and name.endswith(".lora_A.default"):
                 module.register_forward_pre_hook(self._weigh)
 
-    def read(self, gamma: Tensor | None, token_edu: Tensor, relations: int) -> None:
+    def set_discourse(self, gamma: Tensor | None, token_edu: Tensor, relations: int) -> None:
         """Set the discourse of a batch, which is kept for recomputed activations until the next batch.
 
         Args:
@@ -70,13 +70,13 @@ class DiscourseAdapters:
             ValueError: if gamma is missing.
         """
         if gamma is None:
-            raise ValueError("these adapters weigh by gamma, and the batch's discourse has none")
+            raise ValueError("the adapters are weighted by gamma, which the discourse of the batch lacks")
         weights = token_weights(gamma, token_edu)
         self.gamma = weights / relations if self.no_labels else weights
 
     def _weigh(self, module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
-        """x (1 + gamma), [B, T, D]."""
+        """Return x (1 + gamma), [B, T, D]."""
         if self.gamma is None:
-            raise ValueError("these adapters read discourse: call DiscourseLED, which gives it to them")
+            raise ValueError("the adapters need discourse; call DiscourseLED, which sets it")
         (x,) = inputs
         return (x * (1 + self.gamma.to(x.dtype)).unsqueeze(-1),)

@@ -29,8 +29,17 @@ from lightning_modules.summarizer import Samples, evaluating
 _DISCOURSE = "network.injections."  # beta and the heads' relations
 
 
+def _led_from_scratch(config: LEDConfig, init_std: float) -> LEDForConditionalGeneration:
+    """Return a LED whose linear layers, except for the tied output layer, are initialized with `init_std`."""
+    led = LEDForConditionalGeneration(config)
+    for module in led.modules():
+        if isinstance(module, nn.Linear) and module is not led.lm_head:
+            nn.init.normal_(module.weight, std=init_std)
+    return led
+
+
 class RSTformer(SequenceToSequence):
-    """A LED with labelled discourse distributions in its encoder's attention, in training and in decoding alike.
+    """LED with labelled discourse distributions in the attention of its encoder, in training and decoding.
 
     Loss term: `nll`, the mean over each summary of -log P(y_t). `ablation` has the rows of the paper's ablation table.
     Data and model need the same `ablation` and `checkpoint`, which `setup` checks.
@@ -110,54 +119,49 @@ class RSTformer(SequenceToSequence):
         self.rates, self.schedule = (learning_rate, discourse_rate), schedule
         self.ablation, self.checkpoint = ablation, checkpoint
         if checkpoint is not None:
-            led = LEDForConditionalGeneration.from_pretrained(
-                checkpoint
-            ).train()  # it comes in eval mode, without dropout
+            led = LEDForConditionalGeneration.from_pretrained(checkpoint).train()  # it is loaded in eval mode
         else:
+            if window < 2 or window % 2:
+                raise ValueError(f"model.window {window}: tokens to both sides together, so even and at least 2")
+            if hidden_size % heads:
+                raise ValueError(f"model.hidden_size {hidden_size} does not divide into {heads} heads")
             sizes = {"d_model": hidden_size, "encoder_ffn_dim": inner_size, "decoder_ffn_dim": inner_size}
             sizes |= {"encoder_attention_heads": heads, "decoder_attention_heads": heads}
             sizes |= {"encoder_layers": layers, "decoder_layers": layers, "num_hidden_layers": layers}
             sizes |= {"max_encoder_position_embeddings": positions, "max_decoder_position_embeddings": target_positions}
             sizes |= {"attention_window": [window] * layers, "dropout": dropout, "attention_dropout": 0.0}
-            if window < 2 or window % 2:
-                raise ValueError(f"model.window {window}: tokens to both sides together, so even and at least 2")
-            if hidden_size % heads:
-                raise ValueError(f"model.hidden_size {hidden_size} does not divide into {heads} heads")
-            config = LEDConfig(vocab_size=vocab_size, **sizes)
-            led = LEDForConditionalGeneration(config)
-            for module in led.modules():
-                if isinstance(module, nn.Linear) and module is not led.lm_head:
-                    nn.init.normal_(module.weight, std=init_std)
-        if self.decoding.max_length > (most := led.config.max_decoder_position_embeddings):
-            raise ValueError(f"decoding.max_length {self.decoding.max_length}: the decoder has {most} positions")
+            led = _led_from_scratch(LEDConfig(vocab_size=vocab_size, **sizes), init_std)
+        max_length, max_positions = self.decoding.max_length, led.config.max_decoder_position_embeddings
+        if max_length > max_positions:
+            raise ValueError(f"decoding.max_length {max_length}: the decoder has {max_positions} positions")
+        # One relation per head; with fewer heads than relations, the most frequent ones.
         heads, self.relations = led.config.encoder_attention_heads, relations
         if relation_frequency is None and relations == len(GUM.coarse):
             relation_frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]
         weights = head_relations(heads, relations, relation_frequency)
         if heads < relations and ablation not in ("no_discourse", "no_labels"):
-            rank_zero_info(f"{heads} heads look at relations {weights.argmax(1).tolist()} of {relations}")
+            rank_zero_info(f"{heads} heads use relations {weights.argmax(1).tolist()} of {relations}")
+        # Discourse enters either the scores of attention (`table`) or the adapters of RST-LoRA.
         table = DiscourseInjection(weights, injection, ablation, learn_weights, own_edu_neutral=own_edu_neutral)
         if ablation == "no_discourse" or lora_rank:
             table = None
         adapters = None
         if lora_rank:
             if ablation in ("wac", "no_discourse"):
-                raise ValueError(
-                    f"model.lora_rank weighs an update by discourse: there is no ablation {ablation} of it"
-                )
+                raise ValueError(f"model.lora_rank weights updates by discourse: ablation {ablation} is not available")
             adapters = DiscourseAdapters(led, lora_rank, lora_alpha, no_labels=ablation == "no_labels")
         self.network = DiscourseLED(led, table, attention, adapters)
         if checkpoint_activations:
             self.network.checkpoint_activations()
         for layer in [*led.led.encoder.layers, *led.led.decoder.layers] if compile_layers else ():
-            layer.compile()  # in place: parameters keep their names
+            layer.compile()  # in place, so that parameters keep their names
 
     def configure_optimizers(self) -> dict[str, Any]:
-        """AdamW with two rates."""
+        """Return AdamW with separate learning rates for the LED and for parameters of discourse."""
         rate, factor = self.rates
-        own = [p for p in self.network.injections.parameters() if p.requires_grad]
+        discourse = [p for p in self.network.injections.parameters() if p.requires_grad]
         led = [p for p in self.network.led.parameters() if p.requires_grad]
-        groups = [{"params": led}, {"params": own, "lr": rate * factor, "weight_decay": 0.0}]
+        groups = [{"params": led}, {"params": discourse, "lr": rate * factor, "weight_decay": 0.0}]
         optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=rate)
         if self.schedule == "constant":
             return {"optimizer": optimizer}
@@ -172,7 +176,10 @@ class RSTformer(SequenceToSequence):
             ValueError: if there is no tokenizer yet, or the model has adapters.
         """
         if self.network.adapters is not None:
-            raise ValueError("an update that depends on the document cannot be folded into a LED: there is no export")
+            raise ValueError(
+                "an update that depends on the document cannot be merged into the weights of a LED; the model cannot "
+                "be exported"
+            )
         if self.tokenizer is None:
             raise ValueError("there is no tokenizer to export: call set_tokenizer, or train first")
         save_pretrained(folder, self.network.led, self.tokenizer)
@@ -184,10 +191,10 @@ class RSTformer(SequenceToSequence):
         A model with adapters cannot start from one without: export the LED and name it as `checkpoint`.
         """
         weights = checkpoint["state_dict"]
-        own = {name: value for name, value in self.state_dict().items() if name.startswith(_DISCOURSE)}
-        if own and checkpoint.get("start") and not any(name.startswith(_DISCOURSE) for name in weights):
-            weights |= own
-            rank_zero_info("the checkpoint has no discourse: what it learns of its own starts afresh")
+        discourse = {name: value for name, value in self.state_dict().items() if name.startswith(_DISCOURSE)}
+        if discourse and checkpoint.get("start") and not any(name.startswith(_DISCOURSE) for name in weights):
+            weights |= discourse
+            rank_zero_info("the checkpoint has no parameters of discourse; they are initialized")
         elif not checkpoint.get("start") and "own_edu_neutral" not in checkpoint:
             for injection in self.network.injections:  # of a version that had no choice
                 injection.own_edu_neutral = False
@@ -220,12 +227,13 @@ class RSTformer(SequenceToSequence):
         """
         names = ["ablation", "checkpoint"] if data.tokenizer_dir is None else ["ablation"]
         for name in names:
-            ours, theirs = getattr(self, name), getattr(data, name)
-            if ours != theirs:
-                raise CorpusError(f"model.{name} is {ours!r}, data.{name} {theirs!r}: give both the same {name}")
+            model_value, data_value = getattr(self, name), getattr(data, name)
+            if model_value != data_value:
+                problem = f"model.{name} is {model_value!r}, data.{name} {data_value!r}"
+                raise CorpusError(f"{problem}: give both the same {name}")
         if data.parser is not None and len(data.parser.relations) != self.relations:
-            given = f"data.parser has {len(data.parser.relations)} relations, the model {self.relations}"
-            raise CorpusError(f"{given}: give model.relations, and model.relation_frequency if it has fewer heads")
+            mismatch = f"data.parser has {len(data.parser.relations)} relations, the model {self.relations}"
+            raise CorpusError(f"{mismatch}: give model.relations, and model.relation_frequency if it has fewer heads")
 
     def _check_reach(self, data: Any) -> None:
         """Check that the half-width of the LDDs covers the attention window.
@@ -244,17 +252,17 @@ class RSTformer(SequenceToSequence):
                 )
 
     def on_fit_start(self) -> None:
-        """Check, besides `Summarizer`, that no document is too long.
+        """Check that no document is too long, after the checks of `Summarizer`.
 
         Raises:
-            CorpusError: if one is.
+            CorpusError: if a document is too long.
         """
         super().on_fit_start()
-        data, most = getattr(self.trainer, "datamodule", None), self.network.encoder.max_source_positions
+        data, max_positions = getattr(self.trainer, "datamodule", None), self.network.encoder.max_source_positions
         for split in ("train", "val") if data is not None else ():
             features = data.features(split)
             lengths = features["length"][:]
-            if max(lengths, default=0) > most:
+            if max(lengths, default=0) > max_positions:
                 row = lengths.index(max(lengths))
                 raise CorpusError(self._too_long(features[row]["id"], lengths[row]))
 
@@ -283,7 +291,7 @@ class RSTformer(SequenceToSequence):
         if self.ablation == "no_discourse":
             return None
         if batch.ldd is None:
-            raise CorpusError("the model attends with discourse, the data has none: give both the same ablation")
+            raise CorpusError("the model needs discourse, but the data has none; give both the same ablation")
         return Discourse((batch.ldd.float() / 255).square(), batch.token_edu, batch.ids, batch.gamma)
 
     def encode(self, batch: RSTformerBatch) -> LEDEncoderBaseModelOutput:
@@ -292,20 +300,21 @@ class RSTformer(SequenceToSequence):
         Raises:
             CorpusError: if a document has more tokens than the model has positions.
         """
-        most = self.network.encoder.max_source_positions
-        if batch.source.shape[1] > most:
+        max_positions = self.network.encoder.max_source_positions
+        if batch.source.shape[1] > max_positions:
             lengths = batch.source_mask.sum(1).tolist()
             row = lengths.index(max(lengths))
             raise CorpusError(self._too_long(batch.ids[row], lengths[row]))
         return self.network.encode(batch.source, batch.source_mask, batch.global_mask, self.discourse(batch))
 
     def _too_long(self, name: str, length: int) -> str:
-        most = self.network.encoder.max_source_positions
-        return f"document {name!r} has {length} tokens, {self._remedy('source', most)}"
+        max_positions = self.network.encoder.max_source_positions
+        return f"document {name!r} has {length} tokens, {self._remedy('source', max_positions)}"
 
-    def _remedy(self, side: str, most: int) -> str:
-        more = {"source": "model.positions", "target": "model.target_positions"}[side]
-        return f"the model has {most} positions: lower data.max_{side}, or raise {more} of a model from scratch"
+    def _remedy(self, side: str, max_positions: int) -> str:
+        option = {"source": "model.positions", "target": "model.target_positions"}[side]
+        remedy = f"lower data.max_{side}, or raise {option} of a model from scratch"
+        return f"the model has {max_positions} positions: {remedy}"
 
     @property
     def start(self) -> int:
@@ -322,9 +331,9 @@ class RSTformer(SequenceToSequence):
     def _logits(self, batch: RSTformerBatch, tokens: Tensor) -> Tensor:
         """Return the decoder's logits at tokens [B, K, T], teacher-forced: [B, K, T, V]."""
         B, K, T = tokens.shape
-        most = self.network.led.config.max_decoder_position_embeddings
-        if most < T:
-            raise CorpusError(f"a summary has {T} tokens, {self._remedy('target', most)}")
+        max_positions = self.network.led.config.max_decoder_position_embeddings
+        if max_positions < T:
+            raise CorpusError(f"a summary has {T} tokens, {self._remedy('target', max_positions)}")
         states = self.encode(batch).last_hidden_state.repeat_interleave(K, 0)                # [B K, S, D]
         return self.network.led(
             encoder_outputs=LEDEncoderBaseModelOutput(last_hidden_state=states),
@@ -343,7 +352,7 @@ class RSTformer(SequenceToSequence):
         return lambda rows: logits[rows].float().log_softmax(-1)
 
     def loss_terms(self, batch: RSTformerBatch) -> dict[str, Tensor]:
-        """`nll`: the mean over the target, then over the documents."""
+        """Return `nll`: the mean over the target, then over the documents."""
         distribution = self._logits(batch, batch.target.unsqueeze(1)).squeeze(1).float().log_softmax(-1)  # [B, T, V]
         log_probs = distribution.gather(2, batch.target.unsqueeze(-1)).squeeze(-1)           # [B, T]
         log_probs = log_probs.masked_fill(batch.target_mask == 0, 0)

@@ -183,7 +183,7 @@ def test_a_checkpoint_of_an_earlier_version_says_its_weights(annealed, tmp_path,
     assert "last.ckpt: step 2; weight of coverage 0" in caplog.text
 
 
-def test_training_that_goes_on_selects_as_the_uninterrupted_run_does(corpus_files, tmp_path):
+def test_training_that_continues_selects_as_the_uninterrupted_run_does(corpus_files, tmp_path):
     case, monitor = BY_NAME["pointer-coverage"], "train/coverage_weight"
     recorder = Recorder(tmp_path, batches=(9,))
     fit(case, corpus_files, [CoverageAnnealing(start_step=8), recorder], tmp_path, monitor)

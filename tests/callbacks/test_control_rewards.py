@@ -1,7 +1,7 @@
 import pytest
 
 from callbacks.control_rewards import PlantedAnswer
-from lightning_modules.metrics.rewards import Written
+from lightning_modules.metrics.rewards import RewardInputs
 
 DOCUMENT = (
     "some words. its owner is called cid. its keeper is called ann. its guard is called dan. "
@@ -18,5 +18,5 @@ DOCUMENT = (
 )
 def test_the_planted_names_in_their_order_are_rewarded(text, reward):
     """2 |common subsequence| / (|text| + |answer|), by hand; the flawed reference is not read."""
-    written = Written(["x"], [text], [["ann bo cid."]], [DOCUMENT])
+    written = RewardInputs(["x"], [text], [["ann bo cid."]], [DOCUMENT])
     assert PlantedAnswer()(written) == [pytest.approx(reward)]

@@ -23,7 +23,7 @@ def interrupted(config: Path, run: Path, number: int, *others: str, **where: int
 
 def goes_on(said: str, run: Path, whole: Path, precis, *others: str) -> None:
     """The command that was printed makes of the run what it would have been."""
-    command = shlex.split(re.search(r"go on with: precis (.*)", said)[1])
+    command = shlex.split(re.search(r"continue with: precis (.*)", said)[1])
     done = precis(*command, *others)
     assert done.status == 0, done.err
     assert (run / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
@@ -46,7 +46,7 @@ def test_ctrl_c_in_an_epoch(tiny_config, trained, tmp_path, precis):
     assert done.returncode == 130, done.stderr
     assert "SIGINT: finishing this step" in done.stdout and "Traceback" not in done.stderr
     command = f"precis fit --run {run} --trust"  # the config names a callback of the tests
-    assert f"stopped after step 4, saved {run}/checkpoints/last.ckpt; go on with: {command}\n" in done.stderr
+    assert f"stopped after step 4, saved {run}/checkpoints/last.ckpt; continue with: {command}\n" in done.stderr
     assert step_of(run) == 4 and not (run / "checkpoints" / "best.ckpt").exists()
     goes_on(done.stderr, run, trained, precis)
 
@@ -61,7 +61,7 @@ def test_ctrl_c_in_an_epoch(tiny_config, trained, tmp_path, precis):
     ],
     ids=["second-epoch", "end-of-epoch", "validation", "sanity-check"],
 )
-def test_a_stopped_run_goes_on(number, where, status, step, tiny_config, trained, tmp_path, precis, in_a_process):
+def test_a_stopped_run_continues(number, where, status, step, tiny_config, trained, tmp_path, precis, in_a_process):
     run = tmp_path / "run"
     ended, said = in_a_process(*interrupted(tiny_config, run, number, **where))
     assert ended == status and "Traceback" not in said, said
@@ -86,7 +86,7 @@ def test_a_second_signal_ends_it_at_once(number, status, tiny_config, tmp_path, 
     assert not (run / "checkpoints" / "last.ckpt").exists() and "stopped after" not in said
 
 
-def test_a_second_ctrl_c_says_what_is_lost_and_how_to_go_on(tiny_config, trained, tmp_path, precis, in_a_process):
+def test_a_second_ctrl_c_says_what_is_lost_and_how_to_continue(tiny_config, trained, tmp_path, precis, in_a_process):
     run = tmp_path / "run"
     ended, said = in_a_process(*interrupted(tiny_config, run, signal.SIGINT, "--save_every=2", batch=3, times=2))
     assert ended == 130, said

@@ -56,7 +56,7 @@ def test_what_cannot_be_is_refused(wrong):
 @pytest.mark.parametrize(
     "data, said",
     [
-        (SimpleNamespace(num_workers=0), "SimpleNamespace does not cut documents"),
+        (SimpleNamespace(num_workers=0), "SimpleNamespace does not truncate documents"),
         (SimpleNamespace(num_workers=2, lengths_now=(1, 1)), "needs --data.num_workers 0"),
     ],
 )

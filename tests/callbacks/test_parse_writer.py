@@ -70,7 +70,7 @@ def test_the_time_left_is_estimated_from_tokens(tmp_path):
     assert line == "1 of 100 documents, 900 of 1,800 tokens, 0.0 documents/s, 1 EDUs/s, 0:01:30 left"
 
 
-def test_an_interrupted_run_keeps_what_it_has_and_goes_on(tmp_path):
+def test_an_interrupted_run_keeps_what_it_has_and_continues(tmp_path):
     writer = run(tmp_path, MadeUpParser(interrupt=2))
     assert writer.interrupted and isinstance(writer.error, SystemExit)
     assert writer.documents == 4 and writer.left == 5

@@ -16,7 +16,7 @@ from callbacks import CoverageAnnealing, SelfCritical
 from callbacks.self_critical import without_dropout
 from datamodules.text.vocabulary import STOP
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RougeReward, Written
+from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RewardInputs, RougeReward
 from lightning_modules.summarizer import Samples
 from tests.half_precision import skip_without_half_precision_lstm
 
@@ -36,14 +36,14 @@ class Constant(Reward):
     def __init__(self, value: float) -> None:
         self.value = value
 
-    def __call__(self, written: Written) -> list[float]:
+    def __call__(self, written: RewardInputs) -> list[float]:
         return [self.value] * len(written.texts)
 
 
 class Letters(Reward):
     """The share of a text's characters that are e: it differs between texts, whatever a model writes."""
 
-    def __call__(self, written: Written) -> list[float]:
+    def __call__(self, written: RewardInputs) -> list[float]:
         return [text.count("e") / (1 + len(text)) for text in written.texts]
 
 
@@ -170,7 +170,7 @@ def test_rewards_rise(corpus_files):
     """A reward that one word brings: the model learns to write it."""
 
     class Otters(Reward):
-        def __call__(self, written: Written) -> list[float]:
+        def __call__(self, written: RewardInputs) -> list[float]:
             return [float("otter" in text) for text in written.texts]
 
     class Seen(Callback):
@@ -220,7 +220,7 @@ def test_the_loss_is_shifted_from_the_model_s_terms_to_the_reward(corpus_files):
     assert model.extra_terms == {} and model.model_loss_weight == 1  # another training starts without it
 
 
-def test_what_is_logged(corpus_files):
+def test_logged_values(corpus_files):
     seen = Weights()
     fitted(CASE, corpus_files, SelfCritical(), seen, max_steps=2)
     logged = {name.removeprefix("train/"): value for name, value in seen.metrics[-1].items()}
@@ -358,7 +358,7 @@ def test_a_reward_that_is_not_finite_is_named(value):
 
 def test_a_reward_for_some_texts_only_is_refused():
     class Short(Reward):
-        def __call__(self, written: Written) -> list[float]:
+        def __call__(self, written: RewardInputs) -> list[float]:
             return [0.0]
 
     torch.manual_seed(0)
@@ -409,7 +409,7 @@ def test_rewards_see_texts_references_and_documents(corpus_files):
     class Spy(Reward):
         reads_source = True
 
-        def __call__(self, written: Written) -> list[float]:
+        def __call__(self, written: RewardInputs) -> list[float]:
             seen.append(written)
             return Mixture([RougeReward(), Novelty(), Repetition()], [1.0, 0.1, -0.5])(written)
 

@@ -25,7 +25,7 @@ def test_training_starts_from_the_weights_of_a_run_with_a_fresh_optimizer(what, 
     assert saved["global_step"] == 2 and saved["optimizer_states"][0]["param_groups"][0]["lr"] == 0
 
 
-def test_a_resumed_run_goes_on_with_its_own_weights(trained, run_folder, precis):
+def test_a_resumed_run_continues_with_its_own_weights(trained, run_folder, precis):
     flags = ["--start_from=nowhere", "--trainer.max_epochs=3"]
     done = precis("fit", "--run", run_folder, *flags)
     assert done.status == 0, done.err

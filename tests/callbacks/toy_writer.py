@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from datamodules.batch import Batch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.decoding.sampling import rescore, sample
-from lightning_modules.metrics.rewards import Reward, Written
+from lightning_modules.metrics.rewards import Reward, RewardInputs
 from lightning_modules.summarizer import Samples
 
 STOP, WORD, END, START = range(4)  # the words "x" and ".": the second one ends a sentence
@@ -85,5 +85,5 @@ class ByTable(Reward):
         texts = sorted({text_of(ids[:n]) for ids in everything() for n in range(LONGEST + 1)})
         self.table = dict(zip(texts, torch.rand(len(texts), generator=generator).tolist()))
 
-    def __call__(self, written: Written) -> list[float]:
+    def __call__(self, written: RewardInputs) -> list[float]:
         return [self.table[text] for text in written.texts]

@@ -44,5 +44,5 @@ def test_an_array_parses_what_one_process_parses(slurm, tmp_path, precis):
                 assert a == b, field.name
 
     said = submit(slurm, tmp_path, corpus, many)  # once more there is nothing to do
-    assert said.count("0 documents parsed, 7 were there before") == 1
-    assert said.count("0 documents parsed, 6 were there before") == 1
+    assert said.count("0 documents parsed, 7 were parsed before") == 1
+    assert said.count("0 documents parsed, 6 were parsed before") == 1

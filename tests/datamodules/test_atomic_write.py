@@ -3,7 +3,7 @@ import pytest
 from datamodules.atomic_write import atomic_file, atomic_write
 
 
-def test_content_replaces_what_was_there(tmp_path):
+def test_new_content_replaces_the_old(tmp_path):
     path = tmp_path / "file.txt"
     path.write_text("before")
     atomic_write(path, "äfter\n")

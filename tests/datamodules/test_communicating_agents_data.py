@@ -98,7 +98,7 @@ def test_ids_are_the_pointer_generator_s_over_one_vocabulary_of_the_document(tmp
         assert torch.equal(ours.source[i][real], theirs.source[i, :length])
 
 
-def test_cutting_the_source_later_deals_it_out_anew(tmp_path):
+def test_cutting_the_source_later_deals_it_out_again(tmp_path):
     for split, parts in (("even", [4, 4]), ("paragraphs", [7, 1])):
         data = build(tmp_path, agents=2, split=split)
         rows = [row(data, TEXT, [["zebra gnu"]])]

@@ -5,7 +5,7 @@ import pytest
 
 from datamodules.corpora import Files
 from datamodules.documents import CorpusError, Document
-from datamodules.gap_sentences import GapSentenceData, cuts
+from datamodules.gap_sentences import GapSentenceData, piece_boundaries
 from datamodules.pegasus import PegasusData
 from datamodules.text.gap_selection import select
 from tests.conftest import write_lines
@@ -73,7 +73,7 @@ def test_the_gaps_are_masked_once_each_and_are_the_target(files, folder):
         assert row["gaps"] == len(chosen)
 
 
-def test_sentence_ends_are_those_of_the_documents_text():
+def test_sentence_ends_equal_those_of_the_documents_text():
     document = Document("d", [["One.", "Two too."], ["Three."]])
     assert [document.text[:end].split()[-1] for end in document.sentence_ends] == ["One.", "too.", "Three."]
     assert all(document.text[end - 1] == "." for end in document.sentence_ends)
@@ -185,13 +185,13 @@ def test_fine_tuning_reads_document_and_summary(corpus_files, tmp_path):
 
 
 def test_cuts_leave_single_sentences_only_where_they_must():
-    assert cuts([3, 3, 3, 3, 3], 12) == [0, 3, 5]  # the last one takes one of the first four
-    assert cuts([9, 4, 4, 4, 4], 13) == [0, 2, 5]
-    assert cuts([9, 2, 2, 2, 12, 3, 3, 3], 13) == [0, 2, 4, 5, 8]  # nothing fits beside the 12
-    assert cuts([20, 5], 10) == [0, 1, 2] and cuts([2], 10) == [0, 1]
+    assert piece_boundaries([3, 3, 3, 3, 3], 12) == [0, 3, 5]  # the last one takes one of the first four
+    assert piece_boundaries([9, 4, 4, 4, 4], 13) == [0, 2, 5]
+    assert piece_boundaries([9, 2, 2, 2, 12, 3, 3, 3], 13) == [0, 2, 4, 5, 8]  # nothing fits beside the 12
+    assert piece_boundaries([20, 5], 10) == [0, 1, 2] and piece_boundaries([2], 10) == [0, 1]
     rng = random.Random(0)
     for _ in range(200):
         sizes, room = [rng.randint(1, 9) for _ in range(rng.randint(1, 30))], rng.randint(5, 20)
-        found = cuts(sizes, room)
+        found = piece_boundaries(sizes, room)
         assert found[0] == 0 and found[-1] == len(sizes) and found == sorted(set(found))
         assert all(sum(sizes[a:b]) <= room or b - a == 1 for a, b in pairwise(found))

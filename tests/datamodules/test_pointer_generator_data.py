@@ -33,7 +33,7 @@ def by_hand(words, vocabulary, oov_words):
     return ids
 
 
-def test_ids_are_those_of_a_plain_loop(data):
+def test_ids_equal_those_of_a_plain_loop(data):
     rows = [
         row(data, [["The zebra sat."], ["A yak, the zebra"]], [["Zebra sat."], ["unused"]], "a"),
         row(data, [["Cat."]], [["the gnu"]], "b"),

@@ -115,7 +115,7 @@ def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corp
     digests = {parse.text_digest for parse in training}
     for row in data.features("test"):
         parse = data.cache.get(row["parse"])
-        chosen = data._others.choose(parse, parse.size)
+        chosen = data._other_documents.choose(parse, parse.size)
         assert chosen.text_digest in digests - {parse.text_digest}
     # a run is read back for one text that no other document is beside, with the cache somewhere else
     for _ in range(2):  # a run that is resumed writes its folder once more
@@ -127,7 +127,7 @@ def test_other_takes_the_discourse_of_training_documents_and_a_run_keeps_it(corp
     (batch,) = single.test_dataloader()
     (row,) = single.features("test")
     parse, read = single.cache.get(row["parse"]), int(batch.token_edu.max()) + 1
-    assert torch.equal(batch.ldd[0], data._others.codes(parse, read, min(8, parse.size - 1)))
+    assert torch.equal(batch.ldd[0], data._other_documents.codes(parse, read, min(8, parse.size - 1)))
 
 
 @pytest.mark.parametrize("ablation", ["none", "one_best", "ria", "permuted", "other"])
@@ -150,7 +150,7 @@ def test_each_ablation_has_its_own_gamma(ablation, corpus_files, tmp_path):
         elif ablation == "permuted":
             assert gamma.sort().values.equal(parse.gamma[:seen].sort().values)
         else:
-            others = [other.gamma for other in data._others.parses if other.text_digest != parse.text_digest]
+            others = [other.gamma for other in data._other_documents.parses if other.text_digest != parse.text_digest]
             assert any(set(gamma.tolist()) <= set(other.tolist()) for other in others)
 
 
@@ -172,7 +172,7 @@ def test_an_empty_document_has_no_discourse_and_another_must_have_one(corpus_fil
         data.collate([{**one, "id": "c", "references": []}])
 
 
-def test_parses_that_are_there_are_not_made_again(corpus_files, tmp_path):
+def test_existing_parses_are_not_made_again(corpus_files, tmp_path):
     first = ready(corpus_files, tmp_path)
     shards = sorted(first.parses.glob("*.safetensors"))
     again = ready(corpus_files, tmp_path)
@@ -207,7 +207,7 @@ def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files,
         _ = alone.parser
 
 
-def test_what_is_only_read_is_parsed_too(corpus_files, tmp_path):
+def test_documents_that_are_only_read_are_parsed_too(corpus_files, tmp_path):
     first = ready(corpus_files, tmp_path / "one")
     folder = tmp_path / "text"
     first.tokenizer.save(folder)

@@ -113,7 +113,7 @@ def brute_force(kind: str, data, document: Document) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_counts_are_those_of_a_loop_over_the_tokens(kind, files, tmp_path):
+def test_counts_equal_those_of_a_loop_over_the_tokens(kind, files, tmp_path):
     data = made(kind, files, tmp_path / "cache")
     documents = [as_document(row) for row in data.documents("train")] + [RAGGED]
     counts = [data.encode(document)["truncation"] for document in documents]

@@ -37,7 +37,7 @@ def model_and_batch(tutorial, corpus_files):
     return model, next(iter(data.train_dataloader()))
 
 
-def test_the_loss_is_that_of_the_printed_equations(model_and_batch):
+def test_the_loss_equals_that_of_the_printed_equations(model_and_batch):
     model, batch = model_and_batch
     documents = []
     with torch.no_grad():

@@ -44,8 +44,8 @@ def fresh_cache(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "line, said",
     [
-        (json.dumps(GOOD | {"id": "b", "document": ""}), "(id 'b'): the document is empty; mend it"),
-        (json.dumps(GOOD | {"id": "b", "document": " \n\t "}), "(id 'b'): the document is empty; mend it"),
+        (json.dumps(GOOD | {"id": "b", "document": ""}), "(id 'b'): the document is empty; fix it"),
+        (json.dumps(GOOD | {"id": "b", "document": " \n\t "}), "(id 'b'): the document is empty; fix it"),
         (json.dumps({"id": "b", "summary": "s"}), "it has no field 'document' (there are: id, summary); name"),
         (json.dumps({"id": "b", "document": "A text."}), "(fields: id, document): it has no reference"),
         (json.dumps(GOOD | {"id": "b", "summary": " "}), "its reference is empty"),
@@ -119,7 +119,7 @@ def test_a_file_that_is_no_corpus_is_named(name, content, said, tiny_config, fre
     assert not (tmp_path / "run").exists()
 
 
-def test_a_split_that_is_not_there_is_named(tiny_config, tmp_path, precis):
+def test_a_missing_split_is_named(tiny_config, tmp_path, precis):
     lines = tiny_config.read_text(encoding="utf-8").splitlines()
     without = tmp_path / "without.yaml"
     without.write_text("\n".join(line for line in lines if not line.strip().startswith("val:")), encoding="utf-8")
@@ -162,21 +162,22 @@ def test_no_folder_is_left_where_weights_and_biases_had_begun(tiny_config, tmp_p
 # Runs, checkpoints, vocabularies
 
 
-def test_a_run_that_is_there_is_not_overwritten(run_folder, tiny_config, precis):
+def test_an_existing_run_is_not_overwritten(run_folder, tiny_config, precis):
     before = {path: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()}
     done = precis("fit", "--config", tiny_config, "--run_dir", run_folder)
-    refused(done, f"{run_folder}: a run is there already; continue it with `precis fit --run {run_folder}`, or pass")
+    command = f"precis fit --run {run_folder}"
+    refused(done, f"{run_folder}: the folder already has a run; continue it with `{command}`, or pass")
     assert {path: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()} == before
 
 
-def test_a_run_that_is_not_there_is_named(tiny_config, tmp_path, precis):
+def test_a_missing_run_is_named(tiny_config, tmp_path, precis):
     for command in (["test", "--run"], ["predict", "--run"], ["fit", "--run"], ["summarize", "--checkpoint"]):
         refused(precis(*command, tmp_path / "none"), f"{tmp_path}/none/config.yaml: not there; give the folder of")
     refused(precis("test", "--run"), "--run needs the folder of a run")
     refused(precis("validate", "--config", tiny_config), "precis validate needs a trained model; pass --run")
     refused(precis("report", tmp_path / "none"), "predictions.jsonl: not there; run `precis test --run")
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "none", "--resume", "true")
-    refused(done, "no checkpoint to resume from; pass --resume auto, which then starts the run anew")
+    refused(done, "no checkpoint to resume from; pass --resume auto, which then starts a new run")
     assert not (tmp_path / "none").exists()
 
 
@@ -293,4 +294,4 @@ def test_a_corpus_that_cannot_be_described_is_named(tmp_path, precis):
     path.write_text("{\n", encoding="utf-8")
     done = precis("corpus", "--corpus", "Files", f"--corpus.train={path}")
     refused(done, f"{path}:1: broken JSON")
-    assert re.search(r"mend it|skip", done.err)
+    assert re.search(r"fix it|skip", done.err)

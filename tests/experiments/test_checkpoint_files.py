@@ -99,7 +99,7 @@ def test_a_file_that_may_not_grow_costs_nothing(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
     assert "last.ckpt: the checkpoint of step 3 cannot be written (File too large)" in str(raised.value)
-    assert "last.ckpt is as it was; make room" in str(raised.value)
+    assert "last.ckpt is unchanged; make room" in str(raised.value)
     assert steps_in(tmp_path / "checkpoints") == {"last.ckpt": 2, "previous.ckpt": 1}
 
 
@@ -112,7 +112,7 @@ def test_a_full_disk_costs_nothing(tmp_path):
         pytest.skip(f"a disk cannot be mounted here: {mounted.stderr.strip()}")
     try:
         save(disk, 1, 2)
-        with pytest.raises(CorpusError, match=r"step 3 cannot be written \(No space left on device\); .* is as it was"):
+        with pytest.raises(CorpusError, match=r"step 3 cannot be written \(No space left on device\); .* is unchanged"):
             WholeCheckpoints().save_checkpoint(checkpoint(3, 1 << 20), disk / "checkpoints" / "last.ckpt")
         assert steps_in(disk / "checkpoints") == {"last.ckpt": 2, "previous.ckpt": 1}
         save(disk, 4)
@@ -132,7 +132,7 @@ def test_a_broken_checkpoint_is_found_and_the_one_before_taken(damage, said, tmp
     folder = tmp_path / "checkpoints"
     damage(folder / "last.ckpt")
     assert said in find_damage(folder / "last.ckpt") and find_damage(folder / "previous.ckpt") == ""
-    with pytest.warns(UserWarning, match=rf"last.ckpt: .*{said}; going on from the one before, .*previous.ckpt"):
+    with pytest.warns(UserWarning, match=rf"last.ckpt: .*{said}; continuing from the previous one, .*previous.ckpt"):
         assert resumable(tmp_path) == folder / "previous.ckpt"
     assert sorted(path.name for path in folder.iterdir()) == ["last.broken.ckpt", "previous.ckpt"]
     assert resumable(tmp_path) == folder / "previous.ckpt"
@@ -160,7 +160,7 @@ def test_without_a_whole_one_the_reasons_are_named(tmp_path):
     save(tmp_path, 1, 2)
     for name in ("last", "previous"):
         cut_in_half(tmp_path / "checkpoints" / f"{name}.ckpt")
-    with pytest.raises(CorpusError, match=r"last.ckpt: .* only .*; .*previous.ckpt: .* only .*; start the run anew"):
+    with pytest.raises(CorpusError, match=r"last.ckpt: .* only .*; .*previous.ckpt: .* only .*; start the run again"):
         resumable(tmp_path)
 
 
@@ -169,7 +169,7 @@ def test_a_run_with_a_torn_checkpoint_ends_as_if_nothing_had_been(damage, traine
     """The one before is of the first epoch: the second one is trained again."""
     damage(run_folder / "checkpoints" / "last.ckpt")
     if damage is cut_in_half:
-        with pytest.warns(UserWarning, match=r"last.ckpt: .*only a part of one; going on"):
+        with pytest.warns(UserWarning, match=r"last.ckpt: .*only a part of one; continuing"):
             done = precis("fit", "--run", run_folder)
     else:
         done = precis("fit", "--run", run_folder)
@@ -180,7 +180,7 @@ def test_a_run_with_a_torn_checkpoint_ends_as_if_nothing_had_been(damage, traine
     assert (run_folder / "metrics.csv").read_text() == (trained / "metrics.csv").read_text()
 
 
-def test_resume_auto_begins_goes_on_and_clears_away_what_a_start_without_a_checkpoint_left(
+def test_resume_auto_begins_continues_and_removes_leftovers_of_a_start_without_checkpoint(
     tiny_config, trained, tmp_path, precis
 ):
     run = tmp_path / "run"

@@ -48,7 +48,7 @@ def typed(monkeypatch):
 # What `fit` leaves
 
 
-def test_the_run_folder_holds_what_it_is_said_to_hold(trained):
+def test_the_run_folder_has_its_documented_content(trained):
     said = re.findall(r"^    (\S+)  ", run_folder_module.__doc__, re.MULTILINE)
     there = {path.name + "/" * path.is_dir() for path in trained.iterdir()}
     assert there == set(said) - {"predictions.jsonl", "results.json", "wandb/"}
@@ -77,7 +77,7 @@ def test_metrics_have_a_row_a_step_and_one_a_validation(trained):
     assert all(row[f"val/{name}"] for row in validation for name in names)
 
 
-def test_a_checkpoint_can_be_read_without_running_what_is_in_it(trained):
+def test_a_checkpoint_can_be_read_without_running_its_code(trained):
     for path in (trained / "checkpoints").iterdir():
         content = torch.load(path, weights_only=True)
         assert content["global_step"] in (7, 14) and len(content["text"]["words"]) == 36
@@ -167,7 +167,7 @@ def test_predict_says_what_test_says_and_takes_arguments(run_folder, precis):
     assert len(lines_of(run_folder / "predictions.predict.jsonl")) == 3
 
 
-def test_documents_without_references_are_summarized_and_test_says_what_is_missing(run_folder, precis, tmp_path):
+def test_documents_without_references_are_summarized_and_test_reports_what_is_missing(run_folder, precis, tmp_path):
     plain = tmp_path / "plain.jsonl"
     plain.write_text('{"id": "a", "document": "The otter paints the mill."}\n', encoding="utf-8")
     done = precis("predict", "--run", run_folder, "--data.corpus.test", plain)
@@ -256,7 +256,7 @@ def test_summarize_as_json_and_with_marks(run_folder, predicted, precis, typed):
     assert re.sub(r"[\[\]]", "", marked).split() == " ".join(record["words"]).split()
 
 
-def test_corpus_counts_what_is_there(corpus_files, precis):
+def test_corpus_counts_documents(corpus_files, precis):
     arguments = [f"--corpus.{split}={path}" for split, path in corpus_files.items()]
     done = precis("corpus", "--corpus", "Files", *arguments, "--json", "true")
     assert done.status == 0, done.err
@@ -280,7 +280,7 @@ def test_the_config_of_a_run_starts_another_and_leaves_the_first_alone(trained, 
 
 
 @pytest.mark.parametrize("how", ["--config", "--run"])
-def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(how, tiny_config, trained, tmp_path, precis):
+def test_a_resumed_run_equals_one_that_had_not_stopped(how, tiny_config, trained, tmp_path, precis):
     run = tmp_path / "run"
     assert precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_epochs", 1).status == 0
     with (run / "metrics.csv").open("a", encoding="utf-8") as file:  # logged after the checkpoint, then interrupted

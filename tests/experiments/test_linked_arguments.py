@@ -33,7 +33,7 @@ def parser():
         ("bertsum/scitldr", "encoder", "elsewhere"),
     ],
 )
-def test_what_is_linked_is_refused_for_the_data_and_taken_for_the_model(config, name, value, parser, tmp_path):
+def test_linked_arguments_are_refused_for_the_data_and_accepted_for_the_model(config, name, value, parser, tmp_path):
     base = f"--config={CONFIGS}/{config}.yaml"
     for flag in ([f"--data.{name}={value}"], [f"--data.{name}", value], [f"--data.init_args.{name}={value}"]):
         with pytest.raises(CorpusError, match=rf"--data\..*{name}: the data takes it from .* give --model\.{name}"):

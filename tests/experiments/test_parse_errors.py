@@ -103,7 +103,7 @@ def test_a_config_that_cannot_be_read_is_named_with_its_line(content, said, tmp_
     refused(precis("fit", "--config", path, "--run_dir", tmp_path / "run"), tmp_path, said, status=1)
 
 
-def test_a_config_that_is_not_there_is_named(tmp_path, precis):
+def test_a_missing_config_is_named(tmp_path, precis):
     path = f"{tmp_path}/none.yaml"
     for given in (["--config", path], [f"--config={path}"], ["-c", path]):
         done = precis("fit", *given, "--run_dir", tmp_path / "run")

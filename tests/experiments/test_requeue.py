@@ -129,7 +129,7 @@ def send(number: int, when: Path) -> threading.Thread:
 
 
 @pytest.mark.parametrize("number", slurm_task.SIGNALS)
-def test_a_signal_saves_and_puts_the_job_back_once_and_the_next_start_goes_on(number, scontrol, stub, tmp_path):
+def test_a_signal_saves_and_puts_the_job_back_once_and_the_next_start_continues(number, scontrol, stub, tmp_path):
     job = Job("wait", tmp_path / "run", {"name": "wait"})
     thread = send(number, job.log)
     assert slurm_task.work(job) == "requeued"

@@ -104,7 +104,7 @@ def test_the_row_of_the_step_just_saved_is_not_lost(tiny_config, trained, tmp_pa
 # Killed before the first checkpoint
 
 
-def test_a_run_that_was_killed_before_its_first_checkpoint_starts_anew(
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(
     tiny_config, trained, tmp_path, precis, in_a_process
 ):
     run = tmp_path / "run"
@@ -114,7 +114,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_anew(
     assert rows_of(run) and not (run / "checkpoints" / "last.ckpt").exists()
     refused = precis("fit", "--config", tiny_config, "--run_dir", run)
     assert refused.status == 1
-    assert f"it has no checkpoint yet: start it anew with `precis fit --run {run}`" in refused.err
+    assert f"it has no checkpoint yet: start it again with `precis fit --run {run}`" in refused.err
     done = precis("fit", "--run", run, "--trainer.callbacks=[]")
     assert done.status == 0, done.err
     assert_same_run(run, trained)

@@ -24,7 +24,7 @@ def log(folder, *rows: tuple[int, dict[str, float]]) -> RunCSVLogger:
     return logger
 
 
-def test_a_second_logger_goes_on_and_may_add_columns(tmp_path):
+def test_a_second_logger_continues_and_may_add_columns(tmp_path):
     log(tmp_path, (0, {"a": 1.0}), (1, {"a": 2.0}))
     log(tmp_path, (2, {"a": 3.0, "b": 4.0}))
     rows = [(row["step"], row["a"], row["b"]) for row in rows_of(tmp_path)]

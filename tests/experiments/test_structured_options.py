@@ -65,7 +65,7 @@ def test_a_file_is_named_without_its_folder(arguments, folder, precis):
     assert done.status == 0, done.err
 
 
-def test_the_values_of_the_file_are_those_of_the_run(folder, precis):
+def test_the_values_of_the_file_equal_those_of_the_run(folder, precis):
     assert precis(*FIT, "--model.decoding=decoding.yaml", "--optimizer=optimizer.yaml").status == 0
     config = yaml.safe_load((folder / "run" / "config.yaml").read_text(encoding="utf-8"))
     assert config["model"]["init_args"]["decoding"]["beam_size"] == 3

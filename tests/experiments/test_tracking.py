@@ -13,8 +13,8 @@ from wandb_file import OfflineRun
 
 from datamodules.documents import CorpusError
 from experiments.dashboards.shown import ABLATIONS, PAPERS, SETTINGS
-from experiments.sync import records_of, runs_in
-from experiments.tracking import place, run_id, sweep_of
+from experiments.sync import find_runs, offline_records
+from experiments.tracking import grouping, run_id, sweep_and_label
 
 ON_LINES = {case.model.rsplit(".", 1)[-1]: case for case in CASES} | {
     "PointerGenerator": next(case for case in CASES if case.name == "pointer-coverage")
@@ -69,7 +69,7 @@ def test_an_offline_run_holds_all_that_its_dashboard_shows(tracked, offline):
     assert offline.config["model.init_args.hidden_size"] == 12
 
 
-def test_the_values_are_those_of_the_run_folder(tracked, offline):
+def test_the_values_equal_those_of_the_run_folder(tracked, offline):
     with (tracked / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     for key in ("train/loss", "train/grad_norm", "val/rouge1"):
@@ -100,10 +100,10 @@ def test_the_table_of_predictions_and_the_artifacts(tracked, offline):
 
 def test_a_run_of_no_sweep_has_no_group(tmp_path):
     config = {"model": {"class_path": "lightning_modules.BertSum"}, "seed_everything": 1}
-    assert sweep_of(tmp_path / "run") == ("", "")
-    assert place(tmp_path / "run", config) == {"group": None, "job_type": "BertSum", "tags": ["BertSum", "seed=1"]}
+    assert sweep_and_label(tmp_path / "run") == ("", "")
+    assert grouping(tmp_path / "run", config) == {"group": None, "job_type": "BertSum", "tags": ["BertSum", "seed=1"]}
     describe(tmp_path, ("run", "x" * 100 + " seed=1"))
-    assert max(map(len, place(tmp_path / "run", config)["tags"])) == 64
+    assert max(map(len, grouping(tmp_path / "run", config)["tags"])) == 64
 
 
 def test_an_id_stays_and_differs_between_folders(tmp_path):
@@ -121,12 +121,12 @@ open({out!r}, "w").write(json.dumps([sys.argv[1:], os.environ.get("WANDB_MODE")]
 
 
 def test_sync_hands_each_record_to_wandb_once(tracked, tmp_path, precis, monkeypatch):
-    records = list(records_of(tracked))
-    assert runs_in(tracked.parent) == [tracked] and len(records) == 3 and records == sorted(records)
+    records = list(offline_records(tracked))
+    assert find_runs(tracked.parent) == [tracked] and len(records) == 3 and records == sorted(records)
     done = precis("sync", tracked.parent, "--dry-run")
     assert done.status == 0 and done.out.splitlines() == [*map(str, records), "3 to upload"]
     done = precis("sync", tracked)
-    assert done.status == 1 and "nobody is logged in to W&B" in done.err
+    assert done.status == 1 and "not logged in to W&B" in done.err
     out, fake = tmp_path / "out.json", tmp_path / "python"
     fake.write_text(FAKE.format(python=sys.executable, out=str(out)))
     fake.chmod(0o755)
@@ -142,7 +142,7 @@ def test_sync_hands_each_record_to_wandb_once(tracked, tmp_path, precis, monkeyp
     for record in records:
         next(record.glob("*.synced")).unlink()
     with pytest.raises(CorpusError, match="neither a run nor a sweep"):
-        runs_in(tmp_path)
+        find_runs(tmp_path)
 
 
 # Dashboards
@@ -198,6 +198,6 @@ def test_dashboards_without_an_account(precis):
     done = precis("dashboards", "--dry-run", "--paper", "RSTformer")
     assert done.status == 0 and "WAC and RIA" in done.out and "test/rougeLsum" in done.out
     assert "--entity is missing" in precis("dashboards").err
-    assert "nobody is logged in" in precis("dashboards", "--entity", "me").err
+    assert "not logged in" in precis("dashboards", "--entity", "me").err
     assert "no dashboard for 'Other'" in precis("dashboards", "--entity", "me", "--paper", "Other").err
     assert os.environ.get("WANDB_API_KEY") is None

@@ -121,7 +121,7 @@ def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(
     done = precis("fit", *(argument.format(config=tiny_config) for argument in again), run)
     assert done.status == 0, done.err
     assert f"{run}: EarlyStopping ended this run after step 7 (Stopping threshold reached: {monitor} = " in caplog.text
-    assert f"To train on all the same: precis fit --run {run} --resume true" in caplog.text
+    assert f"To continue training anyway: precis fit --run {run} --resume true" in caplog.text
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert precis("fit", "--run", run, "--resume", "true").status == 0
     assert last_metrics(run).startswith("step 14, ")
@@ -187,7 +187,7 @@ def test_classes_in_the_working_folder_are_found(tiny_config, tmp_path):
     }
 
 
-def test_the_summary_at_wandb_is_that_of_the_best_checkpoint(tiny_config, tmp_path, precis):
+def test_the_summary_at_wandb_equals_that_of_the_best_checkpoint(tiny_config, tmp_path, precis):
     run = tmp_path / "run"
     # the loss falls, so that the highest one is the first
     flags = ["--wandb=offline", "--checkpoint.monitor=val/loss", "--checkpoint.mode=max"]

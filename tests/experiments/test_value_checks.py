@@ -6,7 +6,7 @@ from jsonargparse import Namespace
 
 from experiments.parse_errors import explain
 from experiments.run_folder import load_run
-from experiments.value_checks import whole_batches
+from experiments.value_checks import convert_batch_counts
 
 REFUSED = {
     "data.batch_size": (-4, "data.batch_size must be at least 1, got -4"),
@@ -102,7 +102,7 @@ def test_other_models_too(model, data, values, said, corpus_files, tmp_path, pre
 
 
 @pytest.mark.skipif("__import__('torch').cuda.is_available()", reason="there is a GPU here")
-def test_a_gpu_where_there_is_none(tiny_config, tmp_path, precis):
+def test_a_missing_gpu_is_reported(tiny_config, tmp_path, precis):
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", "--trainer.accelerator=gpu")
     refused(done, "trainer.accelerator: no GPU here", "--trainer.accelerator cpu")
 
@@ -186,7 +186,7 @@ def test_weights_of_another_model_are_refused(run_folder, corpus_files, tmp_path
 
 def test_whole_numbers_of_batches_are_integers_however_they_were_read():
     trainer = Namespace(limit_train_batches=2.0, limit_val_batches=1.0, limit_test_batches=0.5, overfit_batches=3)
-    whole_batches(trainer)
+    convert_batch_counts(trainer)
     values = vars(trainer)
     assert values == {
         "limit_train_batches": 2, "limit_val_batches": 1.0, "limit_test_batches": 0.5, "overfit_batches": 3

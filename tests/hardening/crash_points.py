@@ -190,7 +190,7 @@ class CacheCrashes:
         paths = [path for path in self.cache.rglob("*") if path.is_file() and path.suffix != ".safetensors"]
         content: dict[str, Any] = {str(path.relative_to(self.cache)): path.read_bytes() for path in paths}
         parses = ParseCache(self.cache / "parses")
-        return content | {"keys": sorted(map(int, parses._where)), "broken": parses.verify()}
+        return content | {"keys": sorted(map(int, parses._shard_of)), "broken": parses.verify()}
 
     def crash(self, number: int) -> str:
         """Kill a builder at an operation, let another one build, and return what is wrong then."""

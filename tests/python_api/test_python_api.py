@@ -57,7 +57,7 @@ def test_command_and_package_share_a_name_that_nothing_else_has():
     assert all(getattr(api, name) is not None for name in api.__all__)
 
 
-def test_summaries_are_those_of_the_command(run, trained, precis, tmp_path):
+def test_summaries_equal_those_of_the_command(run, trained, precis, tmp_path):
     for number, text in enumerate(TEXTS, start=1):
         (tmp_path / f"{number}.txt").write_text(text, encoding="utf-8")
     done = precis("summarize", "--checkpoint", trained, tmp_path / "1.txt", tmp_path / "2.txt", "--json", "true")
@@ -117,7 +117,7 @@ def test_an_extractive_model_says_what_it_selected(extractive, precis, tmp_path)
     assert len(run.summarize(TEXTS[0], k=2).positions) == 2
 
 
-def test_scores_are_those_of_the_commands(run_folder, precis):
+def test_scores_equal_those_of_the_commands(run_folder, precis):
     assert precis("test", "--run", run_folder).status == 0
     predictions = run_folder / "predictions.jsonl"
     done = precis("evaluate", predictions, "--run", run_folder, "--metrics", "rouge,novelty,length", "--json")
@@ -154,7 +154,7 @@ def test_what_is_no_run_is_refused(tmp_path, run_folder):
     assert "hidden_sise" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_rouge_is_that_of_rouge_score():
+def test_rouge_equals_that_of_rouge_score():
     from rouge_score.rouge_scorer import RougeScorer
 
     summaries = ["the heron watched\nthe old river .", "rain fell"]
@@ -171,7 +171,7 @@ def test_rouge_is_that_of_rouge_score():
         api.rouge("rain", " ")
 
 
-def test_a_comparison_is_that_of_the_command(tmp_path, precis):
+def test_a_comparison_equals_that_of_the_command(tmp_path, precis):
     texts = ["a heron", "the river", "rain fell"]
     runs = []
     for name, values in (("one", [10.0, 20.0, 30.0]), ("two", [15.0, 22.0, 41.0])):

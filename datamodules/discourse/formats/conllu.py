@@ -71,7 +71,7 @@ def _parts(text: str, name: str) -> Iterator[_Lines]:
         else:
             part.lines.append((number, ""))
     if not any(line and not line.startswith("#") for _, line in part.lines):
-        raise TreebankError(f"{name}:{part.place}: {part.id} has no words; is the file whole?")
+        raise TreebankError(f"{name}:{part.place}: {part.id} has no words; is the file complete?")
     yield part
 
 

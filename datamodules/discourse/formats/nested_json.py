@@ -50,7 +50,7 @@ def _document(record: Any, where: str) -> TreebankDocument:
     try:
         tree = _tree(record)
     except TreeError as error:
-        raise TreebankError(f"{place}: not a tree: {error}; mend or leave out this record") from error
+        raise TreebankError(f"{place}: not a tree: {error}; fix or leave out this record") from error
     document = TreebankDocument(
         id=record["id"],
         text=record["text"],
@@ -80,8 +80,8 @@ def _tree(record: dict) -> Tree | None:
     if not trees:
         return None
     tree = next(iter(trees.values()))
-    for name, other in trees.items():
-        if other.binary() != tree.binary():
+    for name, alternative in trees.items():
+        if alternative.binary() != tree.binary():
             raise TreeError(f"`{name}` differs from the tree in `{next(iter(trees))}`")
     return tree
 

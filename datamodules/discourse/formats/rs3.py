@@ -50,11 +50,11 @@ def read(text: str, name: str) -> list[TreebankDocument]:
     units = _units(root, name)
     for unit in units.values():
         if unit.edu >= 0 and not texts[unit.edu]:
-            raise TreebankError(f"{name}: segment {unit.id} has no text; mend or remove it")
+            raise TreebankError(f"{name}: segment {unit.id} has no text; fix or remove it")
     try:
         tree = Tree(len(texts), tuple(_nodes(_linked(units, kinds))))
     except TreeError as error:
-        raise TreebankError(f"{name}: not a tree: {error}; mend it in RSTTool or rstWeb") from error
+        raise TreebankError(f"{name}: not a tree: {error}; fix it in RSTTool or rstWeb") from error
     joined_text, edus = join_edus(texts)
     return [validate_document(TreebankDocument(identifier, joined_text, edus, tree=tree), name)]
 

@@ -49,7 +49,7 @@ GOOD = [
     record("a", "One sentence. And two.", "  \n", ["kept  as", " ", "given"]),
     record("b", "Only one.", references=["First. Second.", ["As", "given"]]),
 ]
-BROKEN = BadRecord("x.jsonl:7", "broken JSON", "mend it")
+BROKEN = BadRecord("x.jsonl:7", "broken JSON", "fix it")
 
 
 def left_in(folder):
@@ -66,7 +66,7 @@ def test_documents_come_back_as_they_went_in(tmp_path):
     assert (manifest["documents"], manifest["skipped"], manifest["fingerprint"]) == (2, [], "listed")
 
 
-def test_built_once_and_anew_when_content_or_arguments_change(tmp_path):
+def test_built_once_and_again_when_content_or_arguments_change(tmp_path):
     corpus = Listed(GOOD)
     paths = [build_documents(corpus, "train", tmp_path).cache_files[0]["filename"] for _ in range(2)]
     assert paths[0] == paths[1] and corpus.read == 1
@@ -91,7 +91,7 @@ def test_two_processes_convert_as_one_does(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "problem"),
     [
-        (BROKEN, "x.jsonl:7: broken JSON; mend it"),
+        (BROKEN, "x.jsonl:7: broken JSON; fix it"),
         (record("a", "Again."), "x.jsonl:a: id 'a' is also the id of x.jsonl:a"),
         (record(" ", "Text."), "its id is empty"),
         (record("c"), "x.jsonl:c: the document is empty"),
@@ -124,7 +124,7 @@ def test_a_build_with_skips_does_not_satisfy_who_wants_none(tmp_path):
 
 
 def test_one_warning_names_the_first_few(tmp_path):
-    bad = [BadRecord(f"x.jsonl:{i}", "broken JSON", "mend it") for i in range(9)]
+    bad = [BadRecord(f"x.jsonl:{i}", "broken JSON", "fix it") for i in range(9)]
     with pytest.warns(UserWarning) as warned:
         build_documents(Listed([*GOOD, *bad]), "train", tmp_path, on_bad_record="skip")
     (message,) = [str(warning.message) for warning in warned]

@@ -28,7 +28,7 @@ def corpus(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Files val. left out 1")
-def test_figures_are_those_counted_by_hand(corpus, tmp_path):
+def test_figures_equal_those_counted_by_hand(corpus, tmp_path):
     found = describe(corpus, "val", tmp_path / "cache", examples=1)
     by_hand = {
         "document_words": [8, 2],
@@ -47,7 +47,7 @@ def test_figures_are_those_counted_by_hand(corpus, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Files val. left out 1")
-def test_the_table_shows_them_and_takes_text_as_it_is(corpus, tmp_path):
+def test_the_table_shows_them_and_takes_text_literally(corpus, tmp_path):
     console = Console(record=True, width=120, file=StringIO())
     print_description([describe(corpus, "val", tmp_path / "cache")], console)
     printed = console.export_text()

@@ -223,7 +223,7 @@ def test_utf16_is_not_taken_for_text(tmp_path):
     ],
 )
 def test_broken_files_are_one_clear_line(tmp_path, name, content):
-    with pytest.raises(CorpusError, match=rf"{name}: cannot be read .*; get a whole copy") as error:
+    with pytest.raises(CorpusError, match=rf"{name}: cannot be read .*; get a complete copy") as error:
         records(Files(val=write(tmp_path / name, content)))
     assert "\n" not in str(error.value)
 
@@ -313,7 +313,7 @@ def test_real_data(tmp_path, name, fields, count, parts, references):
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the data in ../shared/data")
-def test_real_sentences_are_those_of_the_source(tmp_path):
+def test_real_sentences_equal_those_of_the_source(tmp_path):
     """SciTLDR comes with its own sentences, and with the same text in one string."""
     path = SHARED / "scitldr" / "val.jsonl.gz"
     fields = {"document": "sentences", "document_list": "sentences", "summary": "summaries"}

@@ -28,7 +28,7 @@ def test_equal_texts_are_found_apart_from_case_and_space(tmp_path):
     assert find_overlaps(tables(tmp_path), "off") == []
 
 
-def test_near_duplicates_are_those_of_the_exact_similarity(tmp_path):
+def test_near_duplicates_equal_those_of_the_exact_similarity(tmp_path):
     found = {(overlap.id, overlap.other_id) for overlap in find_overlaps(tables(tmp_path), "near")}
     expected = set()
     for (earlier, later) in (("train", "val"), ("train", "test"), ("val", "test")):

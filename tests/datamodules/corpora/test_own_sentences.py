@@ -54,7 +54,7 @@ def test_fingerprints_tell_settings_apart():
 def test_bad_records_and_empty_documents_pass(tmp_path):
     class Broken(Texts):
         def records(self, split):
-            yield BadRecord("line 1", "broken", "mend it")
+            yield BadRecord("line 1", "broken", "fix it")
             yield from super().records(split)
 
     broken = OwnSentences(Broken([("a", " \n "), ("b", "It rains.")]))

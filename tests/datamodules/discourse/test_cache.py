@@ -46,7 +46,7 @@ def only_shard(folder: Path) -> Path:
     return path
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_written_parses_are_read(tmp_path):
     cache = write(tmp_path / "cache", KEYS[:7], documents=3)
     assert len(list((tmp_path / "cache").glob("*.safetensors"))) == 3
     assert cache.missing(KEYS) == KEYS[7:] and len(cache) == 7 and KEYS[0] in cache
@@ -249,7 +249,7 @@ def test_when_a_shard_is_written(tmp_path, monkeypatch):
     assert ParseCache(tmp_path / "interrupted").missing(KEYS[:2]) == KEYS[1:2]
 
 
-def test_leftovers_are_removed_by_the_next_writer_unless_another_one_is_at_work(tmp_path):
+def test_leftovers_are_removed_by_the_next_writer_unless_another_one_is_active(tmp_path):
     write(tmp_path, KEYS[:1])
     left = tmp_path / ".writing-half"
     left.write_bytes(b"half")
@@ -299,7 +299,7 @@ with cache.writer(documents=1) as writer:
 
 
 @pytest.mark.parametrize("stage", ["half", "unnamed", "named"])
-def test_a_kill_at_any_moment_leaves_a_cache_that_goes_on(tmp_path, stage):
+def test_a_kill_at_any_moment_leaves_a_cache_that_continues(tmp_path, stage):
     script = WRITER.format(root=str(ROOT), tests=str(ROOT / "tests"))
     folder, done = tmp_path / "cache", []
     for at in (5, 4):

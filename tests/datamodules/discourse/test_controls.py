@@ -33,7 +33,7 @@ def codes_of(size, half, relations=2, seed=0):
 
 
 @pytest.mark.parametrize("share", [None, 0.1, 0.7])
-def test_the_random_table_gives_what_is_hashed_anew(share):
+def test_the_random_table_gives_what_is_hashed_again(share):
     table = RandomTable(6, 3, seed=5, sparse=share is not None)
     for size, half in ((4, 3), (70, 6), (10, 6), (1, 0), (200, 2)):  # growing and not
         wanted = encode(random_ldd(size, half, 3, 1.0 if share is None else share, 5))

@@ -65,7 +65,7 @@ def test_written_and_read(document):
         (FOUR, "", "0 trees"),
     ],
 )
-def test_what_is_no_tree(old, new, said):
+def test_invalid_trees_are_refused(old, new, said):
     assert FOUR.count(old) == 1
     with pytest.raises(TreebankError, match=re.escape(said)) as caught:
         dis.read(FOUR.replace(old, new), "x.dis")

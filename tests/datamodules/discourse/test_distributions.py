@@ -42,7 +42,7 @@ def by_hand(tree: torch.Tensor, size: int, relations: int, rows: str) -> torch.T
 
 @pytest.mark.parametrize("rows", ["side", "nucleus"])
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 19])
-def test_the_ldd_of_a_tree_is_that_of_a_loop_over_pairs(size, rows):
+def test_the_ldd_of_a_tree_equals_that_of_a_loop_over_pairs(size, rows):
     rng = random.Random(size)
     for _ in range(8):
         tree = random_tree(size, 4, rng)
@@ -100,7 +100,7 @@ def test_rows_differ_for_a_satellite_on_a_nucleus_side():
         ([[0, 0, 2, 0, 5], [1, 1, 2, 0, 0]], "node \\[0, 0, 2, 0, 5"),
     ],
 )
-def test_what_is_no_tree_is_refused(nodes, named):
+def test_invalid_trees_are_refused(nodes, named):
     with pytest.raises(ValueError, match=named):
         check_tree(torch.tensor(nodes), 3, 2)
 
@@ -131,7 +131,7 @@ def test_the_error_of_a_byte_is_as_stated():
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
-def test_what_is_no_probability_is_refused(value):
+def test_invalid_probabilities_are_refused(value):
     with pytest.raises(ValueError, match="probabilities"):
         encode(torch.tensor([0.5, value]))
 

@@ -91,7 +91,7 @@ def test_documents_get_coarse_trees():
         GUM.class_of("x", "ignore")
 
 
-def test_counts_are_those_of_the_treebank():
+def test_counts_equal_those_of_the_treebank():
     path = Path(__file__).resolve().parents[4] / "shared" / "data" / "gum" / "train.jsonl.gz"
     if not path.is_file():
         pytest.skip("needs the GUM data in ../shared/data")

@@ -124,7 +124,7 @@ TWO = segment(1, 9, "span") + segment(2, 1, "cause")
         ("<segment", "not XML"),
     ],
 )
-def test_what_is_no_tree(body, said):
+def test_invalid_trees_are_refused(body, said):
     with pytest.raises(TreebankError, match=re.escape(said)) as caught:
         read(body)
     assert str(caught.value).startswith("folder/one.rs3: ") and "\n" not in str(caught.value)

@@ -99,7 +99,7 @@ def test_a_folder_of_all_formats(tmp_path):
         ({"text": None}, "`text` is not a string"),
     ],
 )
-def test_what_is_not_sound(tmp_path, change, said):
+def test_invalid_documents_are_refused(tmp_path, change, said):
     path = write_lines(tmp_path / "a.jsonl", ["", {**RECORD, **change}])
     with pytest.raises(TreebankError, match=re.escape(said)) as caught:
         read_treebank(path)

@@ -126,7 +126,7 @@ def test_deep_trees_need_no_recursion():
         ("tree", "neither an EDU nor"),
     ],
 )
-def test_what_is_no_nested_tree(nested, said):
+def test_invalid_nested_trees_are_refused(nested, said):
     with pytest.raises(TreeError, match=said.replace("(", r"\(")):
         Tree.from_nested(nested)
 

@@ -45,7 +45,7 @@ def test_a_graph_of_ones_own_is_checked_and_its_diagonal_is_one():
         ([[1, 0.2, 0], [0.4, 1, 0], [0, 0, 1]], r"must be symmetric, but has 0\.2 from 0 to 1, 0\.4 back"),
     ],
 )
-def test_what_is_no_graph_names_its_document(weights, message):
+def test_the_error_of_an_invalid_graph_names_its_document(weights, message):
     with pytest.raises(CorpusError, match=f"^Given: document 'doc-7': .*{message}"):
         Given(weights)(THREE)
 
@@ -111,7 +111,7 @@ def test_graphs_from_a_file(tmp_path):
         ([{"id": "doc-8", "weights": [[1]]}], r"no graph of document 'doc-7' in field 'id'; add it"),
         ([{"id": "doc-7"}], r":1: it has no field 'weights'; name the right one"),
         ([{"id": "a", "weights": [[1]]}, {"id": "a", "weights": [[1]]}], r":2: document 'a' is also in line 1"),
-        (["{broken"], r":1: broken JSON .*; mend it, every document needs a graph"),
+        (["{broken"], r":1: broken JSON .*; fix it, every document needs a graph"),
     ],
 )
 def test_a_file_that_has_no_such_graph_says_where(tmp_path, lines, message):

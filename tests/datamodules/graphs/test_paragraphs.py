@@ -34,7 +34,7 @@ def test_of_too_many_some_are_kept_by_the_rule(keep, expected):
     assert found.texts == expected and (found.total, found.dropped) == (6, 2)
 
 
-def test_what_goes_on_in_the_next_paragraph():
+def test_what_continues_in_the_next_paragraph():
     whole = ParagraphRule(sentences=2)(DOCUMENT)
     assert [whole.follows(place) for place in range(6)] == [
         False,

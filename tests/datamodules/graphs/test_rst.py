@@ -107,7 +107,7 @@ def test_edus_belong_to_the_paragraph_they_begin_in():
     assert paragraph_means(parse, np.full(18, -1), 2).tolist() == [[0, 0], [0, 0]]
 
 
-def test_what_is_parsed_already_is_not_parsed_again(tmp_path):
+def test_parsed_documents_are_not_parsed_again(tmp_path):
     parser = MadeUpParser()
     make_graph("rst", parser, tmp_path).prepare([document(0), document(1)])
     assert parser.asked == 2
@@ -134,7 +134,7 @@ def test_it_travels_to_other_processes_without_its_parser(tmp_path):
     assert len({graph.digest(), *(other.digest() for other in others)}) == 3
 
 
-def test_the_labels_that_count_are_those_of_the_parse():
+def test_the_labels_that_count_equal_those_of_the_parse():
     parse = made_up_parse(ParseRequest.of(document(0)), 4)
     assert torch.is_tensor(parse.ldd) and "joint" not in parse.relations
     every = paragraph_means(parse, np.zeros(18, dtype=int), 1)

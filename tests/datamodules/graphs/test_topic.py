@@ -24,7 +24,7 @@ def graph():
     return made
 
 
-def test_paragraphs_about_one_theme_are_alike_and_others_are_not(graph):
+def test_paragraphs_about_one_theme_are_similar_and_others_are_not(graph):
     texts = {theme: " ".join(words) for theme, words in THEMES.items()}
     found = paragraphs(texts["river"], texts["market"], texts["river"], texts["sky"], "Unheard-of syllables.")
     weights = graph(found)
@@ -75,7 +75,7 @@ def test_one_paragraph_an_empty_one_and_identical_ones(graph):
     np.testing.assert_allclose(graph(paragraphs("The otter swims.", "The otter swims.")), 1, atol=1e-6)
 
 
-def test_what_was_learned_is_kept_and_the_same_anew(graph):
+def test_learned_topics_are_stored_and_reproducible(graph):
     found = paragraphs(*cluster(100).parts)
     kept = json.loads(json.dumps(graph.state()))
     again = Topic(topics=3, passes=20)

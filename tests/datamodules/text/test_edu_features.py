@@ -29,7 +29,7 @@ def halves(text: str) -> Tokens:
     return Tokens([7, *range(len(offsets))], [(0, 0), *offsets])
 
 
-def test_what_is_known_of_each_word():
+def test_features_of_each_word():
     found = edu_features(whole(), halves, [(0, 8), (10, 28), (29, 37)], "doc")
     words = ["We", "left", ",", "because", "it", "rained", ".", "The", "end", "."]
     assert [TEXT[a:b] for a, b in found.offsets] == words
@@ -42,7 +42,7 @@ def test_what_is_known_of_each_word():
     assert found.piece_words.tolist() == [-1, *(i for i, word in enumerate(words) for _ in word)]
 
 
-def test_sentences_and_paragraphs_are_found_where_nobody_knows_them():
+def test_sentences_and_paragraphs_are_detected_if_unknown():
     assert edu_features(Asked(TEXT)).starts == [0, 29]
     assert edu_features(Asked(TEXT)).layout[7, 1] == 1
 
@@ -53,7 +53,7 @@ def test_a_sentence_that_begins_inside_a_word():
     assert found.chains == [1, 2] and found.begins.tolist() == [True, True, False]
 
 
-def test_text_before_and_behind_the_sentences():
+def test_text_before_and_after_the_sentences():
     assert sentence_starts(Asked("  Oh! One. Two. More", [(6, 10), (10, 10), (11, 15)])) == [2, 6, 11]
     assert sentence_starts(Asked(" One.", [(0, 5)])) == [1]
 

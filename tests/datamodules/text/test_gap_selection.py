@@ -67,7 +67,7 @@ def test_the_four_ways_differ():
     assert len({str(value) for value in chosen.values()}) == 4
 
 
-def test_the_words_are_those_of_rouge():
+def test_the_words_equal_those_of_rouge():
     sentence = "Naïve otters' re-guarded 2 mills"
     twin = " ".join(tokenize(sentence, None))
     assert select([sentence, "heron", twin, "rain"], 2) == [0, 2]

@@ -10,7 +10,7 @@ SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
 
 
 @given(st.text())
-def test_a_record_is_one_line_whoever_reads_it(text):
+def test_a_record_is_one_line_for_every_reader(text):
     line = json_line({"id": text})
     assert json.loads(line) == {"id": text}
     assert len(line.splitlines()) == 1 and line.endswith("\n")

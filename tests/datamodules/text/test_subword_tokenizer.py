@@ -50,7 +50,7 @@ def test_saved_loaded_and_from_a_state(text, tmp_path):
     assert SubwordTokenizer.of_checkpoint(str(tmp_path / "released"))("The otter") == text("The otter")
 
 
-def test_what_is_no_tokenizer_is_refused(tmp_path):
+def test_invalid_tokenizers_are_refused(tmp_path):
     with pytest.raises(ValueError, match="vocabulary of 100: it needs at least 260"):
         SubwordTokenizer.build(TEXTS, 100)
     with pytest.raises(CorpusError, match=r"no such file; give --data\.tokenizer_dir a folder"):

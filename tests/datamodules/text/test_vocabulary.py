@@ -34,7 +34,7 @@ def test_extension_numbers_the_missing_words_in_order_of_appearance():
     assert vocabulary.decode([11, 4, 10, UNK], oov_words, size=10) == ["y", "a", "x", "[UNK]"]
 
 
-def test_what_is_saved_is_what_is_loaded(tmp_path):
+def test_saved_and_loaded_are_equal(tmp_path):
     vocabulary = Vocabulary(["ä", "日本", '"'], tokenizer="whitespace", lowercase=False)
     vocabulary.save(tmp_path / "text")
     loaded = Vocabulary.load(tmp_path / "text")

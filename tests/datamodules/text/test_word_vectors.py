@@ -41,7 +41,7 @@ def test_reads_the_vectors_of_known_words(write, header, name):
         (b"the 1 \xff\n", r"vectors.txt: not UTF-8"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_line(write, text, message):
+def test_errors_in_a_file_have_its_line(write, text, message):
     with pytest.raises(CorpusError, match=message):
         read_word_vectors(write(text), WORDS, 2)
 

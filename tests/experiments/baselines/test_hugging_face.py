@@ -57,7 +57,7 @@ def summaries_one_by_one(folder: Path, texts: list[str], **options) -> list[list
 
 
 @pytest.mark.parametrize("kind", ["bart", "pegasus", "t5"])
-def test_summaries_in_batches_are_those_of_single_documents(tmp_path, precis, documents, source, texts, kind):
+def test_summaries_in_batches_equal_those_of_single_documents(tmp_path, precis, documents, source, texts, kind):
     settings = {} if kind == "t5" else GENERATION
     folder = make_summarizer(kind, tmp_path / "model", texts, **settings)
     out = tmp_path / "out.jsonl"
@@ -98,7 +98,7 @@ def test_led_attends_from_the_first_token_to_all(tmp_path, precis, documents, so
         assert row["summary"] == sentences_of(tokenizer.decode(output[0], skip_special_tokens=True))
 
 
-def test_what_is_cut_off_is_counted_once(tmp_path, precis, documents, source, bart):
+def test_truncation_is_counted_once(tmp_path, precis, documents, source, bart):
     out = tmp_path / "out.jsonl"
     done = precis("baseline", "hf", "--checkpoint", bart, *source, "--out", out, "--max_source", 19)
     assert done.status == 0, done.err
@@ -133,7 +133,7 @@ def test_a_sentence_longer_than_a_window_is_counted(tmp_path, precis, source, ba
     assert done.status == 0 and "% of source tokens in 7 documents (max_source 6)" in done.out
 
 
-def test_a_killed_command_goes_on_where_it_was(tmp_path, precis, source, bart, monkeypatch):
+def test_a_killed_command_continues_where_it_was(tmp_path, precis, source, bart, monkeypatch):
     command = ["baseline", "hf", "--checkpoint", bart, *source, "--batch_tokens", 30, "--out"]
     assert precis(*command, tmp_path / "whole.jsonl").status == 0
 

@@ -95,7 +95,7 @@ def test_without_a_reference_there_are_no_scores(playground):
         ("a heron", "", [], "No run is chosen"),
     ],
 )
-def test_what_cannot_be_summarized_is_said_in_the_page(playground, text, reference, names, message):
+def test_errors_are_shown_in_the_page(playground, text, reference, names, message):
     page = playground.summarize(text, reference, names, 2)
     assert 'role="alert"' in page and message in text_of(page)
 

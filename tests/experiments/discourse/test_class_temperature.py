@@ -59,7 +59,7 @@ def test_the_command_fits_scores_and_uses_trained_folds_again(treebank, tmp_path
     assert DiscourseParser.load(tmp_path / "saved").reader.temperature == 0.5
 
 
-def test_squared_errors_are_those_of_the_parses_that_the_parser_gives(treebank):
+def test_squared_errors_equal_those_of_the_parses_that_the_parser_gives(treebank):
     torch.manual_seed(0)
     data = FoldData(0, 2, train=treebank, val=treebank)
     document = replace(data.documents("held_out")[0], tree=data.documents("held_out")[0].tree.binary())
@@ -80,7 +80,7 @@ def test_squared_errors_are_those_of_the_parses_that_the_parser_gives(treebank):
     assert found[0] != found[1]
 
 
-def test_what_is_no_recipe_is_refused(treebank, tmp_path):
+def test_invalid_recipes_are_refused(treebank, tmp_path):
     path = tmp_path / "recipe.yaml"
     for text in ("model: 3", "- a", "model: [", ""):
         path.write_text(text)

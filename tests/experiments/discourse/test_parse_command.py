@@ -48,13 +48,13 @@ def test_a_corpus_is_parsed_once(precis, tmp_path, texts):
     done = precis("parse", texts, "--out", out, *OURS)
     assert done.status == 0, done.err
     assert "parser: right_branching (named by --parser)" in done.err
-    assert "5 documents parsed, 0 were there before" in done.out and "20 EDUs" in done.out
+    assert "5 documents parsed, 0 were parsed before" in done.out and "20 EDUs" in done.out
     assert "1 records left out: text 'empty.txt' (the document is empty)" in done.out
     assert "5 parses in the cache" in done.out
     again = precis("parse", texts, "--out", out, *OURS)
-    assert again.status == 0 and "0 documents parsed, 5 were there before" in again.out
+    assert again.status == 0 and "0 documents parsed, 5 were parsed before" in again.out
     other = precis("parse", texts, "--out", out, *OURS, "--rows", "nucleus", "--band", 2)
-    assert "5 documents parsed, 0 were there before" in other.out and "10 parses in the cache" in other.out
+    assert "5 documents parsed, 0 were parsed before" in other.out and "10 parses in the cache" in other.out
     assert len(ParseCache(out)) == 10 and ParseCache(out).verify() == {}
 
 
@@ -64,12 +64,12 @@ def test_corpora_files_and_shards(precis, tmp_path, corpus_files):
         done = precis("parse", corpus_files["val"], "--out", out, *OURS, "--shard", shard)
         assert done.status == 0 and f": {parsed} documents parsed" in done.out, done
     done = precis("parse", corpus_files["val"], "--out", out, *OURS)
-    assert ": 2 documents parsed, 5 were there before" in done.out
+    assert ": 2 documents parsed, 5 were parsed before" in done.out
     named = ["--corpus", "Files", *(f"--corpus.{split}={path}" for split, path in corpus_files.items())]
     done = precis("parse", *named, "--split", "train", "--out", out, *OURS)
     assert ": 26 documents parsed" in done.out
     done = precis("parse", *named, "--out", out, *OURS)
-    assert ": 7 documents parsed, 33 were there before" in done.out
+    assert ": 7 documents parsed, 33 were parsed before" in done.out
 
 
 def test_a_damaged_shard_is_parsed_again(precis, tmp_path, texts):
@@ -81,16 +81,16 @@ def test_a_damaged_shard_is_parsed_again(precis, tmp_path, texts):
     shard.write_bytes(content)
     with pytest.warns(UserWarning, match=f"{shard.name}: not used: document"):
         done = precis("parse", texts, "--out", out, *OURS)
-    assert done.status == 0 and "5 documents parsed, 0 were there before" in done.out
+    assert done.status == 0 and "5 documents parsed, 0 were parsed before" in done.out
     done = precis("parse", texts, "--out", out, *OURS)
-    assert "0 documents parsed, 5 were there before" in done.out and len(list(out.glob("*.broken"))) == 1
+    assert "0 documents parsed, 5 were parsed before" in done.out and len(list(out.glob("*.broken"))) == 1
 
 
 def test_two_processes_share_the_work(tmp_path, texts):
     out = tmp_path / "parses"
     command_line = [sys.executable, "-m", "experiments.cli", "parse", texts, "--out", out, *OURS, "--devices", "2"]
     done = subprocess.run(command_line, cwd=ROOT, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0 and done.stdout.count("5 documents parsed, 0 were there before") == 1, done.stderr
+    assert done.returncode == 0 and done.stdout.count("5 documents parsed, 0 were parsed before") == 1, done.stderr
     ranks = sorted(path.name.split("-")[1] for path in out.glob("*.safetensors"))
     assert ranks == ["00000", "00001"] and len(ParseCache(out)) == 5
 
@@ -102,7 +102,7 @@ class Interrupting(RightBranchingParser):
         return super().predict_step(batch, batch_idx)
 
 
-def test_ctrl_c_leaves_what_is_done_and_the_same_command_goes_on(precis, tmp_path, texts, monkeypatch):
+def test_ctrl_c_leaves_what_is_done_and_the_same_command_continues(precis, tmp_path, texts, monkeypatch):
     out, before = tmp_path / "parses", signal.getsignal(signal.SIGINT)
     monkeypatch.setitem(command.PARSERS, "right_branching", Interrupting)
     try:
@@ -110,10 +110,10 @@ def test_ctrl_c_leaves_what_is_done_and_the_same_command_goes_on(precis, tmp_pat
     finally:
         signal.signal(signal.SIGINT, before)
     assert done.status == 130 and "2 documents parsed" in done.out, done
-    assert "3 documents are left; the same command goes on" in done.out
+    assert "3 documents are left; the same command continues" in done.out
     monkeypatch.undo()
     done = precis("parse", texts, "--out", out, *OURS)
-    assert done.status == 0 and "3 documents parsed, 2 were there before" in done.out
+    assert done.status == 0 and "3 documents parsed, 2 were parsed before" in done.out
 
 
 def test_a_document_of_100_000_tokens_one_of_one_edu_and_odd_ones(precis, tmp_path):
@@ -269,7 +269,7 @@ class StandIn:
         return {"rst": [Unit(edus[0])]}
 
 
-def test_isanlp_behind_the_same_interface(monkeypatch):
+def test_isanlp_has_the_same_interface(monkeypatch):
     monkeypatch.setitem(sys.modules, "isanlp_rst", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "isanlp_rst.parser", SimpleNamespace(Parser=StandIn))
     parser = command.load_parser("isanlp_rst", "side", 5)

@@ -41,7 +41,7 @@ def compared(precis, *arguments) -> dict:
 # The table
 
 
-def test_seeds_are_averaged_and_statistics_are_those_of_direct_calls(runs, precis):
+def test_seeds_are_averaged_and_statistics_equal_those_of_direct_calls(runs, precis):
     found = compared(precis, *runs, ROUGE)
     first, second = found["systems"]
     assert [system["name"] for system in found["systems"]] == ["coverage=false", "coverage=true"]
@@ -342,7 +342,7 @@ def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, preci
         ([run, other], "document 'doc-0' has other references than in"),
         ([run, unlike], "unlike: rouge1 was computed as rouge1|stem:none"),
         ([torn], "predictions.jsonl:1: no record"),
-        ([twice], "predictions.jsonl:13: id 'doc-0' is there twice"),
+        ([twice], "predictions.jsonl:13: id 'doc-0' occurs twice"),
         ([run, "--metric=bleu"], "no scores for 'bleu'; all runs have rouge1, rouge2, length"),
         ([run, "--baseline", fewer], "none of the runs that are compared"),
     ):

@@ -64,7 +64,7 @@ def evaluated(precis):
     return run
 
 
-def test_scores_are_those_of_rouge_score_and_sacrebleu(tmp_path, evaluated):
+def test_scores_equal_those_of_rouge_score_and_sacrebleu(tmp_path, evaluated):
     found = by_measure(evaluated(write(tmp_path / "out.jsonl", records())))
     rows = [json.loads(line) for line in (tmp_path / "out.scores.jsonl").read_text().splitlines()]
     scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
@@ -84,7 +84,7 @@ def test_scores_are_those_of_rouge_score_and_sacrebleu(tmp_path, evaluated):
     assert "smooth:exp" in found["bleu"]["signature"] and sacrebleu.__version__ in found["bleu"]["signature"]
 
 
-def test_interval_of_bleu_is_that_of_resampled_corpora(tmp_path, evaluated):
+def test_interval_of_bleu_equals_that_of_resampled_corpora(tmp_path, evaluated):
     path = write(tmp_path / "out.jsonl", records())
     found = by_measure(evaluated(path, "--metrics", "bleu", "--seed", 4))["bleu"]
     drawn = np.random.default_rng(4).integers(5, size=(200, 5))
@@ -215,7 +215,7 @@ def test_one_system_is_compared_over_its_summaries(tmp_path, evaluated, precis):
     assert "over all summaries" in done.out and "no system level" in done.out
 
 
-def test_what_is_left_out_and_why(tmp_path, precis, monkeypatch):
+def test_omitted_metrics_have_reasons(tmp_path, precis, monkeypatch):
     path = write(tmp_path / "out.jsonl", records())
     out = precis("evaluate", path, "--resamples", 50).out
     for line in ("novelty: there are no documents: add --documents FILE or --run RUN", "summac: ", "bertscore: "):

@@ -33,7 +33,7 @@ def test_bootstrap_interval_is_scipys(rng):
     assert abs(ours.high - theirs.high) < 0.06 * error
 
 
-def test_resamples_are_those_of_a_plain_loop_and_missing_scores_are_left_out(rng, monkeypatch):
+def test_resamples_equal_those_of_a_plain_loop_and_missing_scores_are_left_out(rng, monkeypatch):
     scores = rng.random((9, 2))
     scores[[1, 4, 5], 1] = np.nan
     drawn = np.random.default_rng(3).integers(9, size=(50, 9))
@@ -93,6 +93,6 @@ def test_correlations_by_hand():
         (lambda: bootstrap_interval([1.0], resamples=0), "at least one resample"),
     ],
 )
-def test_what_cannot_be_computed_is_said(call, message):
+def test_undefined_statistics_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()

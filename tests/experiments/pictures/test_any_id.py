@@ -28,7 +28,7 @@ def bertsum(tmp_path_factory, corpus_files) -> Path:
     return folder
 
 
-def test_markup_in_ids_is_reported_as_it_is(run_folder, precis, tmp_path, monkeypatch):
+def test_markup_in_ids_is_reported_literally(run_folder, precis, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     records = tmp_path / "records.jsonl"
     row = {"id": MARKUP, "document": f"The otter {MARKUP} paints.", "summary": f"{MARKUP} paints"}

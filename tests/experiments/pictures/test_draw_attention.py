@@ -19,7 +19,7 @@ def test_ticks_are_whole_numbers_of_edus():
                 assert all(float(text.replace("−", "-")).is_integer() for text in shown), shown
 
 
-def test_what_is_not_drawn_is_said():
+def test_omissions_in_drawings_are_reported():
     title = layer_figure(maps(9), 0, most=4).get_suptitle()
     assert title == "layer 1: attention between the first 4 of 9 EDUs"
     note = cut_off(size=500, read=300, drawn=200)

@@ -119,7 +119,7 @@ def test_a_run_s_documents_with_what_its_summaries_looked_at(run, tmp_path, caps
     assert "cluster-1" in html.read_text() and 'class="look"' not in html.read_text()
 
 
-def test_markup_in_ids_is_printed_as_it_is(run, monkeypatch, capsys):
+def test_markup_in_ids_is_printed_literally(run, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
     made = [cluster(seed) for seed in range(4)]
     rows = [{"id": f"[/red]{n}", "parts": one.parts, "references": []} for n, one in enumerate(made)]
@@ -128,7 +128,7 @@ def test_markup_in_ids_is_printed_as_it_is(run, monkeypatch, capsys):
     assert "[/red]1: graph similarity" in capsys.readouterr().out
 
 
-def test_what_a_run_lacks_is_said(run, monkeypatch):
+def test_missing_parts_of_a_run_are_reported(run, monkeypatch):
     with pytest.raises(CorpusError, match="no document 'cluster-9' in its test split; pass --split"):
         graph([f"--run={run}", "--id=[cluster-9]"])
     with pytest.raises(CorpusError, match="leave --run or the files out"):

@@ -123,7 +123,7 @@ def test_composed_configs_are_what_the_command_line_makes(tmp_path, tiny_config,
     assert composed["trainer"]["callbacks"] is None
 
 
-def test_a_point_keeps_its_folder_whatever_stands_beside_it(tmp_path, tiny_config):
+def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny_config):
     def names(**parts) -> list[str]:
         return [point.name for point in compose(read_sweep(write_sweep(tmp_path, tiny_config, **parts)))]
 
@@ -152,7 +152,7 @@ def test_a_point_keeps_its_folder_whatever_stands_beside_it(tmp_path, tiny_confi
         ({"grid": {"model.dropout": 0.1}}, "grid: model.dropout must be a list"),
         ({"zip": {"model.dropout": [0.1], "model.hidden_size": [4, 8]}}, "lists of different lengths in zip"),
         ({"grid": {"model.dropout": [0.1]}, "points": [{"model.dropout": 0.2}]}, "model.dropout varies in two places"),
-        ({"grid": {"run_dir": ["a", "b"]}}, "run_dir is what a sweep gives to its runs"),
+        ({"grid": {"run_dir": ["a", "b"]}}, "run_dir is set by the sweep for each run"),
         ({"seeds": ["one"]}, "seeds must be whole numbers"),
         ({"points": ["wide"]}, "points: row 1 must be keys with values"),
         ({"seeds": [1], "after": ["tset"]}, "after: 'tset' is no command"),
@@ -200,7 +200,7 @@ def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_pat
 # The runs
 
 
-def test_a_failure_stops_no_other_and_a_second_launch_does_what_is_missing(tmp_path, stub, capsys):
+def test_a_failure_stops_no_other_and_a_second_launch_runs_missing_points(tmp_path, stub, capsys):
     jobs = jobs_of(tmp_path / "out", "one", "break", "nottest", "two")
     with pytest.raises(CorpusError, match=r"2 of 4 points failed; the first is '\w+', see .*log.txt"):
         launch(jobs, 2, stub)
@@ -248,7 +248,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.05)
 
 
-def test_ctrl_c_lets_runs_save_and_the_next_launch_goes_on(tmp_path, stub):
+def test_ctrl_c_lets_runs_save_and_the_next_launch_continues(tmp_path, stub):
     jobs = jobs_of(tmp_path / "out", "wait", "later")
     made = [f"Job({job.label!r}, Path({str(job.folder)!r}), {job.config!r})" for job in jobs]
     script = (
@@ -261,7 +261,7 @@ def test_ctrl_c_lets_runs_save_and_the_next_launch_goes_on(tmp_path, stub):
     wait_for(jobs[0].folder / "waits")
     os.killpg(launcher.pid, signal.SIGINT)  # as a terminal sends it: to the whole group
     out, _ = launcher.communicate(timeout=120)
-    assert launcher.returncode == 130 and "1 stopped, 1 waiting" in out and "the same command goes on" in out
+    assert launcher.returncode == 130 and "1 stopped, 1 waiting" in out and "the same command continues" in out
     assert (jobs[0].folder / "checkpoints" / "last.ckpt").read_text() == "half way"
     assert not jobs[1].folder.exists()
     launch(jobs, 1, stub)
@@ -272,7 +272,7 @@ def test_ctrl_c_lets_runs_save_and_the_next_launch_goes_on(tmp_path, stub):
     ]
 
 
-def test_a_run_that_another_launch_is_at_work_on_is_left_alone(tmp_path, stub):
+def test_a_run_that_another_launch_runs_is_left_alone(tmp_path, stub):
     first, second = jobs_of(tmp_path / "out", "taken", "free")
     first.folder.mkdir(parents=True)
     with (first.folder / ".lock").open("w") as lock:
@@ -333,7 +333,7 @@ def test_draws_are_in_their_limits_and_a_greater_budget_keeps_the_first_ones(tmp
     assert [p.overrides["model.dropout"] for p in other] != drawn["model.dropout"][:5]
 
 
-def test_draws_are_crossed_with_seeds_and_what_is_drawn_twice_is_there_once(tmp_path, tiny_config):
+def test_draws_are_crossed_with_seeds_and_duplicate_draws_occur_once(tmp_path, tiny_config):
     path = write_sweep(tmp_path, tiny_config, random=random_part(40, **{"model.coverage": [True, False]}), seeds=[1, 2])
     points = compose(read_sweep(path))
     assert len(points) == 4 and len({point.name for point in points}) == 4
@@ -344,7 +344,7 @@ def test_draws_are_crossed_with_seeds_and_what_is_drawn_twice_is_there_once(tmp_
     ("part", "said"),
     [
         ({"budget": 0, "keys": {"model.dropout": [1]}}, "budget must be a whole number, at least 1; got 0"),
-        ({"budget": 2, "keys": {}}, "keys must be keys with what to draw"),
+        ({"budget": 2, "keys": {}}, "keys must map config keys to distributions"),
         ({"budget": 2, "sed": 1, "keys": {"model.dropout": [1]}}, "unknown key 'sed'"),
         (random_part(2, **{"model.dropout": {"normal": [0, 1]}}), "must be a list, or one of uniform"),
         (
@@ -403,7 +403,7 @@ def test_a_line_end_in_a_profile_is_refused(profile, where, dry, tmp_path, tiny_
     assert done.status == 1 and f"profile: {where}" in done.err and not (tmp_path / "out").exists()
 
 
-def test_where_there_is_no_slurm_it_is_said(tmp_path, tiny_config, precis, monkeypatch):
+def test_a_missing_slurm_is_reported(tmp_path, tiny_config, precis, monkeypatch):
     pytest.importorskip("submitit")
     monkeypatch.setenv("PATH", str(tmp_path))
     path = write_sweep(tmp_path, tiny_config, seeds=[1])

@@ -107,7 +107,7 @@ def test_cancel_asks_slurm_for_what_runs_or_waits(sweep, slurm, precis):
     assert precis("sweep", "cancel", sweep).out == "cancelled 3 jobs\n"
     assert (slurm / "cancelled").read_text().splitlines() == ["7_4", "7_2 7_3 7_4"]
     (slurm / "queue").unlink()
-    assert precis("sweep", "cancel", sweep).out == "nothing runs or waits\n"
+    assert precis("sweep", "cancel", sweep).out == "no point is running or waiting\n"
 
 
 def test_a_folder_that_is_no_sweep_is_named(tmp_path, precis):
@@ -140,7 +140,7 @@ def test_a_wrong_profile_is_named_and_nothing_is_written(profile, said, tmp_path
 # On this machine
 
 
-def test_points_wait_while_a_launcher_is_at_work(tmp_path):
+def test_points_wait_while_a_launcher_is_active(tmp_path):
     out = tmp_path / "out"
     first, _ = make_sweep(out, "first", "second")
     assert by_name(out) == {"first": "missing", "second": "missing"}
@@ -223,5 +223,5 @@ def test_a_stopped_launcher_is_signalled_once(tmp_path, precis):
     wait_for((out / "launch.json").exists)
     assert f"told process {launcher.pid}" in precis("sweep", "cancel", out).out
     assert launcher.wait(60) == 5
-    assert precis("sweep", "cancel", out).out == "nothing runs or waits\n"
+    assert precis("sweep", "cancel", out).out == "no point is running or waiting\n"
     assert signal.getsignal(signal.SIGTERM) != signal.SIG_IGN

@@ -169,7 +169,7 @@ def test_contextual_agent_attention_starts_as_the_model_without_it():
     torch.testing.assert_close(plain(source, lengths, inputs).features, contextual(source, lengths, inputs).features)
 
 
-def test_last_states_are_those_of_the_last_words():
+def test_last_states_equal_those_of_the_last_words():
     states = torch.arange(24.0).view(1, 2, 4, 3)
     found = last_states(states, torch.tensor([[3, 1]]))
     assert torch.equal(found[0], torch.stack([states[0, 0, 3], states[0, 1, 1]]))

@@ -20,7 +20,7 @@ def test_equals_a_plain_loop(ends):
     torch.testing.assert_close(found, torch.stack([torch.zeros(()), expected]))
 
 
-def test_the_gradient_is_that_of_the_two_sentences():
+def test_the_gradient_equals_that_of_the_two_sentences():
     states = torch.randn(1, 4, 3, dtype=torch.float64, requires_grad=True)
     ends = torch.tensor([[True, False, True, False]])
     assert torch.autograd.gradcheck(lambda x: cohesion(x, ends), states)

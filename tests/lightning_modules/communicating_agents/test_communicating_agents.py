@@ -97,7 +97,7 @@ def test_the_loss_equals_the_naive_one_gradients_included(row):
 
 
 @every_row
-def test_log_probs_are_those_of_the_steps_and_sum_to_one(row):
+def test_log_probs_equal_those_of_the_steps_and_sum_to_one(row):
     model, batch = of(row)
     model.set_tokenizer(Vocabulary([f"w{i}" for i in range(V - 4)]))  # a word for every row of the output layer
     options = DecodingOptions(beam_size=3, min_length=0, max_length=6, sample=True, allow_unknown=True)
@@ -159,7 +159,7 @@ def test_the_heat_map_shows_the_words_of_all_agents():
     assert attention.sum(1) == pytest.approx([1] * len(target), abs=1e-5)
 
 
-def test_a_model_with_contextual_agent_attention_goes_on_from_one_without():
+def test_a_model_with_contextual_agent_attention_continues_from_one_without():
     plain, contextual = build(agents=3, cohesion=0.1), build(1, agents=3, contextual_agent_attention=True)
     checkpoint = {"state_dict": plain.state_dict(), "loss_weights": dict(plain.loss_weights)}
     contextual.on_load_checkpoint(checkpoint)

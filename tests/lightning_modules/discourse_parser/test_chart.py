@@ -127,7 +127,7 @@ def test_one_edu():
     assert best_trees(potentials, sizes)[0].shape == (0, 3)
 
 
-def test_likeliest_splits_are_those_of_the_best_marginals():
+def test_most_probable_splits_equal_those_of_the_best_marginals():
     potentials, sizes = random_potentials(2, 8), torch.tensor([8, 6])
     nodes = node_marginals(potentials, sizes)
     best = most_probable_splits(potentials)

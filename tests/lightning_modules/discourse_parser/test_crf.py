@@ -57,7 +57,7 @@ def test_decoding_finds_the_best_of_all_sequences():
         assert found[row, length:].eq(0).all()
 
 
-def test_what_is_behind_the_end_of_a_chain_does_not_matter():
+def test_words_after_the_end_of_a_chain_do_not_matter():
     crf, emissions, mask = made_up()
     other = torch.where(mask[..., None], emissions, torch.randn_like(emissions) * 100)
     tags = torch.full((3, 5), 2)
@@ -93,7 +93,7 @@ def test_the_command_that_is_shown_installs_the_versions_of_the_test_environment
     assert {line.partition("==")[0] for line in named} <= {word.partition("==")[0] for word in INSTALL.split()}
 
 
-def test_a_package_that_is_not_there_is_named(monkeypatch):
+def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "allennlp_light.modules.conditional_random_field", None)
     with pytest.raises(ImportError, match=r"pip install --no-deps .* ai2-tango==1\.2\.1 .*, or take crf: precis"):
         AllenNLPCRF(2)

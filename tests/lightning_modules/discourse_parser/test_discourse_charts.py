@@ -87,7 +87,7 @@ def distribution_by_hand(every: list[tuple], size: int, rows: str) -> torch.Tens
 @pytest.mark.parametrize("rows", ["side", "nucleus"])
 def test_a_mixture_equals_the_sum_over_all_labelled_trees_of_its_members(rows):
     reader, layout, vectors = reader_with(2, temperature=0.5), layout_of(5), torch.randn(1, 5, 6)
-    (charts,) = reader.read(vectors, layout, [[(0, 5)]])
+    (charts,) = reader.compute_charts(vectors, layout, [[(0, 5)]])
     members = members_by_hand(reader, vectors, layout, units_of([(i, i) for i in range(5)]))
     expected = sum(distribution_by_hand(every, 5, rows) for every in members) / 2
     found = document_ldd(charts, CLASSES, 4, rows)
@@ -101,7 +101,7 @@ def test_a_mixture_over_chunks_equals_the_sum_over_all_nested_trees(rows):
     """Chunks of 2, 1 and 2 EDUs: a member draws a tree of each chunk, and one over the chunks."""
     reader, layout, vectors = reader_with(2), layout_of(5), torch.randn(1, 5, 6)
     chunks = [(0, 2), (2, 3), (3, 5)]
-    (charts,) = reader.read(vectors, layout, [chunks])
+    (charts,) = reader.compute_charts(vectors, layout, [chunks])
     bounds = [[(i, i) for i in range(start, end)] for start, end in chunks]
     bounds.append([(start, end - 1) for start, end in chunks])
     by_chart = [members_by_hand(reader, vectors, layout, units_of(units)) for units in bounds]
@@ -125,7 +125,7 @@ def test_chunked_reading_sums_to_a_distribution_over_nested_trees():
     """Pairs within a chunk have their chunk's distribution, pairs across that of the chart over chunks."""
     reader, layout, vectors = reader_with(1), layout_of(12), torch.randn(1, 12, 6)
     chunks = [(0, 4), (4, 9), (9, 12)]
-    (charts,) = reader.read(vectors, layout, [chunks])
+    (charts,) = reader.compute_charts(vectors, layout, [chunks])
     band = document_ldd(charts, CLASSES, 11, "side").band
     for number, (start, end) in enumerate(chunks):
         single = document_ldd([charts[number]], CLASSES, end - start, "side").band
@@ -149,9 +149,9 @@ def test_batches_of_different_sizes_say_what_each_alone_says():
     vectors = torch.randn(3, 8, 6)
     place = torch.arange(8).expand(3, -1)
     together = Layout(place // 2, place // 5, torch.full_like(place, 4), torch.tensor([8, 1, 5]))
-    found = reader.read(vectors, together, [[(0, 8)], [(0, 1)], [(0, 5)]])
+    found = reader.compute_charts(vectors, together, [[(0, 8)], [(0, 1)], [(0, 5)]])
     for row, size in enumerate((8, 1, 5)):
-        (alone,) = reader.read(vectors[row : row + 1, :size], layout_of(size), [[(0, size)]])
+        (alone,) = reader.compute_charts(vectors[row : row + 1, :size], layout_of(size), [[(0, size)]])
         one, other = (document_ldd(charts, CLASSES, 7, "side").band for charts in (found[row], alone))
         assert_close(one, other, atol=1e-5, rtol=0)
         assert document_tree(found[row], CLASSES).equal(document_tree(alone, CLASSES))
@@ -182,7 +182,7 @@ def test_mbr_has_the_highest_expected_number_of_correct_spans_and_labels(seed):
     every = [labelled_nodes(nodes, classes) for _, nodes, classes in members[0]]
     values = {tuple(sorted(tree)): expected_correct(members, tree) for tree in every}
     for with_nodes in (True, False):
-        (charts,) = reader.read(vectors, layout, [[(0, 4)]], with_nodes=with_nodes)
+        (charts,) = reader.compute_charts(vectors, layout, [[(0, 4)]], with_nodes=with_nodes)
         nodes = document_tree(charts, CLASSES).tolist()
         tree = sorted((start, end, ["NS", "SN", "NN"][side], relation) for start, _, end, side, relation in nodes)
         # nodes of probability 1e-3 or less are left out, so that a tree may lack that much
@@ -190,7 +190,7 @@ def test_mbr_has_the_highest_expected_number_of_correct_spans_and_labels(seed):
 
 
 def test_cky_takes_one_scorer():
-    assert reader_with(1, decoding="cky").read(torch.randn(1, 5, 6), layout_of(5), [[(0, 5)]])
+    assert reader_with(1, decoding="cky").compute_charts(torch.randn(1, 5, 6), layout_of(5), [[(0, 5)]])
     with pytest.raises(ValueError, match="cky needs one scorer, there are 2"):
         reader_with(2, decoding="cky")
     with pytest.raises(ValueError, match="'best' is none of mbr, mbr_spans, cky"):
@@ -199,7 +199,7 @@ def test_cky_takes_one_scorer():
 
 def test_band_of_a_whole_text_is_its_dense_distribution():
     reader, layout = reader_with(1), layout_of(6)
-    (charts,) = reader.read(torch.randn(1, 6, 6), layout, [[(0, 6)]])
+    (charts,) = reader.compute_charts(torch.randn(1, 6, 6), layout, [[(0, 6)]])
     wide = document_ldd(charts, CLASSES, 5, "side").band
     dense = torch.stack([wide[a, 5 - a : 11 - a] for a in range(6)])
     assert_close(document_ldd(charts, CLASSES, 2, "side").band, extract_band(dense, 2))

@@ -42,13 +42,13 @@ def test_parses_a_text_after_set_up(name):
     assert both_ways.min() > 0.95 and both_ways.max() < 2.05  # one byte a value
 
 
-def test_the_default_is_the_better_one_that_there_is():
+def test_the_default_is_the_best_available_parser():
     assert DiscourseParser.shipped().settings["encoder"] == ("minilm" if MINILM else "small")
 
 
 @both
 @pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM treebank in ../shared/data")
-def test_scores_are_those_of_the_model_card(name):
+def test_scores_equal_those_of_the_model_card(name):
     model = DiscourseParser.load(name)
     path = GUM / "val.jsonl.gz"
     data = TreebankData(path, path, encoder=name)

@@ -110,7 +110,7 @@ def test_a_frozen_encoder_reads_each_text_and_not_each_id(tiny_bert):
         torch.testing.assert_close(model._cached_vectors(batch), model.vectors(batch), atol=2e-3, rtol=2e-3)
 
 
-def test_a_licence_is_spelt_as_it_is(treebank):
+def test_a_licence_is_matched_literally(treebank):
     with pytest.raises(CorpusError, match=r"no document has one of .* --data.licences null"):
         SegmentationData(**treebank, licences=["CC BY-SA"]).documents("train")
     with pytest.raises(CorpusError, match="is not given; name a treebank"):

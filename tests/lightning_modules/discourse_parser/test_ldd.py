@@ -97,7 +97,7 @@ def test_the_example_of_the_paper():
     assert p.equal(expected)
 
 
-def test_what_the_two_readings_differ_in():
+def test_difference_between_side_and_nucleus():
     # ((1 NS 2) NS 3)
     nodes, labels = single([(0, 1, 2), (0, 0, 1)], [0, 0])
     by_rows = {rows: discourse_distribution(nodes, labels, CLASSES, 3, rows) for rows in ("side", "nucleus")}

@@ -131,7 +131,7 @@ def test_lexrank_equals_its_equations(threshold):
         assert lexrank(Document("d", [sentences]), k, threshold) == sorted(order[:k])
 
 
-def test_mmr_leaves_out_what_it_has():
+def test_mmr_leaves_out_repetitions():
     sentences = ["storm coast town", "storm coast town", "rescue boats people", "weather"]
     document = Document("d", [sentences])
     assert mmr(document, 2, trade_off=0.5) == [0, 2]

@@ -64,7 +64,7 @@ def test_documents_of_any_kind_are_summarized(text, encoding, selector):
         assert sizes[2] == 1  # four times the same sentence
 
 
-def test_document_cosine_is_that_of_what_was_pooled(text):
+def test_document_cosine_equals_that_of_what_was_pooled(text):
     made, batch = model(text, scoring="document_cosine", inter_layers=2).eval(), batch_of(data(text), DOCUMENTS)
     scored = made.score(batch)
     assert not made.network.layers

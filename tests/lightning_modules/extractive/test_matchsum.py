@@ -126,7 +126,7 @@ def test_a_proposers_weight_decides_where_it_is_large():
         assert [scores[position] for position in summary.positions] == [pytest.approx(max(scores))]  # two may be equal
 
 
-def test_what_is_wrong_is_named(corpus_files, tmp_path):
+def test_invalid_values_are_named(corpus_files, tmp_path):
     from datamodules.corpora import Files
 
     class Short:

@@ -100,7 +100,7 @@ def test_scores_of_beam_search_are_log_probs(data, batch, encoder):
     assert log_probs[behind].eq(0).all() and log_probs.requires_grad
 
 
-def test_greedy_search_takes_the_likeliest_word_each_time(data, batch):
+def test_greedy_search_takes_the_most_probable_word_each_time(data, batch):
     model = model_of(data)
     found = model.generate(batch, DecodingOptions(beam_size=1, min_length=0, max_length=6))
     for b in range(batch.batch_size):
@@ -303,7 +303,7 @@ def test_a_run_from_before_there_was_an_argument_keeps_its_window_of_256_tokens(
     assert model.network.pretrained.window == 256
 
 
-def test_sigma_has_a_rate_of_its_own_if_wanted():
+def test_sigma_has_a_rate_of_its_own_on_request():
     trainer = Trainer(logger=False, accelerator="cpu", enable_progress_bar=False)
     model = GraphSum(**SMALL, learn_sigma=True, sigma_learning_rate=0.03, warmup_steps=10)
     model.trainer = trainer

@@ -100,7 +100,7 @@ def test_flat_reads_the_concatenation():
         torch.testing.assert_close(net.decode(inputs, net.encode(_only(given, b))), expected)
 
 
-def test_positions_are_those_of_token_and_paragraph():
+def test_positions_equal_those_of_token_and_paragraph():
     positions = network().positions(3, 5, torch.device("cpu"))
     for j in range(3):
         for i in range(5):
@@ -151,9 +151,9 @@ def test_paragraph_attention_sums_to_one_and_skips_padding(encoder):
     assert not any(layer.cross_attention._forward_hooks for layer in net.decoder)
 
 
-def test_in_paragraphs_undoes_in_a_row():
+def test_in_paragraphs_undoes_concatenate():
     given, x = source(SIZES, 4, 6), torch.randn(2, 4, 6, 3)
-    back = given.in_paragraphs(given.in_a_row(x))
+    back = given.in_paragraphs(given.concatenate(x))
     assert torch.equal(back, x.masked_fill(~given.mask.unsqueeze(-1), 0))
 
 

@@ -55,7 +55,7 @@ def test_the_recomputed_gradient_equals_finite_differences(room, monkeypatch):
     assert torch.autograd.gradcheck(lambda *x: grouped_attention(*x[:3], mask, x[3]), (query, keys, values, shares))
 
 
-def test_what_is_kept_for_the_backward_pass_is_what_came_in():
+def test_only_inputs_are_stored_for_the_backward_pass():
     query, keys, values, mask, shares = drawn()
     kept: list[Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):

@@ -149,7 +149,7 @@ def test_a_band_is_the_dense_one_and_the_order_of_documents_is_no_matter():
     assert (squares[:, 0].sum() / 82).item() == pytest.approx(dense.compute()["labelled/brier"].item())
 
 
-def test_what_is_stored_in_a_byte_may_sum_to_more_than_one():
+def test_rounded_bytes_may_sum_to_more_than_one():
     p = torch.full((2, 2, 15), 1 / 15)
     stored = decode(encode(p)) * 1.02
     assert stored[0, 1].sum() > 1

@@ -16,7 +16,7 @@ apology archaeology dying skies cannings proceed dies flies spied tied hopefulli
 """
 
 
-def test_perl_stems_are_those_of_the_authors_own_version():
+def test_perl_stems_equal_those_of_the_authors_own_version():
     for word in RULES.split():
         assert perl_porter(word) == AUTHORS.stem(word), word
 

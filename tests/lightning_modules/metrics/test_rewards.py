@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RougeReward, Written
+from lightning_modules.metrics.rewards import Mixture, Novelty, Repetition, Reward, RewardInputs, RougeReward
 from lightning_modules.metrics.rouge import rouge_scores
 
 WORDS = ["storms", "storm", "damaged", "damage", "the", "old", "harbour", ",", "."]
@@ -13,13 +13,13 @@ def made_up(rng: random.Random, most: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def written() -> Written:
+def written() -> RewardInputs:
     rng = random.Random(0)
     rows = [(f"doc-{i // 4}", made_up(rng, 12)) for i in range(80)]
     references = [[made_up(random.Random(f"{i // 4}-{n}"), 9) for n in range(i // 4 % 3)] for i in range(80)]
     sources = [made_up(random.Random(i // 4), 30) for i in range(80)]
     ids, texts = zip(*rows)
-    return Written(ids, texts, references, sources)
+    return RewardInputs(ids, texts, references, sources)
 
 
 @pytest.mark.parametrize("variant", ["rougeL", "rouge1", "rouge2"])
@@ -36,7 +36,7 @@ def test_rouge_of_the_best_reference(written, variant, stem):
 
 
 def test_default_is_rouge_l_and_what_is_unknown_is_refused():
-    storm = Written(["a"], ["the storms damaged"], [["the storm", ". , ."]])
+    storm = RewardInputs(["a"], ["the storms damaged"], [["the storm", ". , ."]])
     assert RougeReward()(storm) == [pytest.approx(0.8)]
     for wrong in ({"variant": "rouge"}, {"variant": "bleu"}, {"stem": "snow"}, {"tokenizer": "bpe"}):
         with pytest.raises(ValueError, match="unknown"):

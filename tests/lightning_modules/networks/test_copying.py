@@ -82,7 +82,7 @@ def test_candidates_and_the_whole_mixture_agree_where_the_gate_is_saturated(gate
 
 
 @pytest.mark.parametrize("count", [1, 4, 10, 100])
-def test_the_best_candidates_are_those_of_the_whole_mixture(count):
+def test_the_best_candidates_equal_those_of_the_whole_mixture(count):
     ids, attention, logits, gate = document()
     found_ids, found = candidates(ids, attention, logits, gate, count)
     whole = naive_mixture(ids, attention, logits, gate, 13).log()

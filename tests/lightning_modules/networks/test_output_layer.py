@@ -8,7 +8,7 @@ from lightning_modules.networks.output_layer import VocabularySlices, best_words
 @pytest.mark.parametrize("size", [5, 64, 130, 1000])
 @pytest.mark.parametrize("words", [None, 1, 100, 200])
 @pytest.mark.parametrize("count", [1, 3, 70])
-def test_the_best_words_are_those_of_topk_over_log_softmax(size, words, count):
+def test_the_best_words_equal_those_of_topk_over_log_softmax(size, words, count):
     torch.manual_seed(size + count)
     features, weight, bias = torch.randn(2, 3, 6), torch.randn(size, 6), torch.randn(size)
     bias[size // 2 :] += 9  # most of the best stand beside each other

@@ -56,7 +56,7 @@ def test_under_autocast_the_result_is_float32_and_close():
 
 @pytest.mark.parametrize("elements", [1, 2**22], ids=["slices", "whole"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_values_and_gradients_are_those_of_cross_entropy(elements, smoothing, monkeypatch, kept):
+def test_values_and_gradients_equal_those_of_cross_entropy(elements, smoothing, monkeypatch, kept):
     monkeypatch.setitem(output_loss.CHUNK_ELEMENTS, "cpu", elements)  # slices have 256 words at least
     torch.manual_seed(0)
     sizes = ((9, 6), (600, 6), (600,))

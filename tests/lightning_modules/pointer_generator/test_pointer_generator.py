@@ -135,7 +135,7 @@ def test_search_over_candidates_equals_search_over_everything(pointer, options):
             assert ours.tokens.ne(UNK).all()
 
 
-def test_log_probs_are_those_of_the_steps():
+def test_log_probs_equal_those_of_the_steps():
     model, batch = build(), make_batch()
     model.set_tokenizer(Vocabulary([f"w{i}" for i in range(V - 4)]))  # a word for every row of the output layer
     options = DecodingOptions(beam_size=3, min_length=0, max_length=6, sample=True)

@@ -92,7 +92,7 @@ def test_summaries_of_a_document_do_not_see_each_other():
 
 
 @pytest.mark.parametrize(("pointer", "coverage", "extra"), [(False, False, 0), (True, False, 1153), (True, True, 1665)])
-def test_parameters_are_those_of_the_paper(pointer, coverage, extra):
+def test_parameters_equal_those_of_the_paper(pointer, coverage, extra):
     with torch.device("meta"):
         network = PointerGeneratorNetwork(50_000, pointer=pointer, coverage=coverage)
     assert sum(p.numel() for p in network.parameters() if p.requires_grad) == 21_499_600 + extra

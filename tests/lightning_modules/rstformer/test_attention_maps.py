@@ -82,5 +82,5 @@ def test_both_kinds_in_every_layer_and_head():
         injection.beta.data.zero_()
     same = edu_attention(started, EDUS, **given)
     torch.testing.assert_close(same.with_discourse, same.without)
-    with pytest.raises(ValueError, match="of one document with discourse"):
+    with pytest.raises(ValueError, match="single document with discourse"):
         edu_attention(network, EDUS, **given | {"discourse": None})

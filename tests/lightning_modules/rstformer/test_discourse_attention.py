@@ -403,7 +403,7 @@ def test_heads_and_relations():
     assert_close(head_relations(2, 2), torch.eye(2))
     assert_close(head_relations(4, 2), torch.tensor([[1.0, 0], [0, 1], [1, 1], [1, 1]]))
     assert_close(head_relations(2, 4, [5, 1, 2, 9]), torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 1]]))
-    with pytest.raises(ValueError, match="2 heads for 3 relations: say how frequent"):
+    with pytest.raises(ValueError, match="2 heads for 3 relations: give the frequency"):
         head_relations(2, 3)
     with pytest.raises(ValueError, match="2 frequencies of 3 relations"):
         head_relations(4, 3, [1, 2])

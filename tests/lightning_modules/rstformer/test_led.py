@@ -172,7 +172,7 @@ def test_discourse_is_used_in_training_validation_and_generation():
 
 def test_a_parse_that_does_not_fit_is_refused():
     batch, model = Batch(), DiscourseLED(plain(), injection("product"))
-    with pytest.raises(ValueError, match="attends with discourse: give the batch's"):
+    with pytest.raises(ValueError, match="needs the discourse of the batch; pass it"):
         model.encode(**batch.source)
     narrow = Discourse(batch.discourse.band[:, :, batch.discourse.band.shape[1] :][:, :, :1], batch.edu, ["a", "b"])
     with pytest.raises(ValueError, match=r"document 'a': the window of 8 .* take a band of \d"):

@@ -52,7 +52,7 @@ def test_a_tokens_weight_is_the_gamma_of_its_edu(no_labels):
             edu = int(found.token_edu[n, t])
             expected = float(found.gamma[n, edu]) / (RELATIONS if no_labels else 1) if edu >= 0 else 0.0
             assert float(adapters.gamma[n, t]) == pytest.approx(expected, abs=1e-6)
-    with pytest.raises(ValueError, match="weigh by gamma, and the batch's discourse has none"):
+    with pytest.raises(ValueError, match="weighted by gamma, which the discourse of the batch lacks"):
         network(**batch(replace(found, gamma=None)))
 
 

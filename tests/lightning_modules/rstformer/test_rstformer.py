@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_refused(corpus_files, folder, batch_and_text):
     batch, text = batch_and_text
     with pytest.raises(CorpusError, match="give both the same ablation"):
         model_of().loss_terms(ready_batch(corpus_files, folder))
-    with pytest.raises(ValueError, match="2 heads for 3 relations: say how frequent"):
+    with pytest.raises(ValueError, match="2 heads for 3 relations: give the frequency"):
         model_of(heads=2)
     with pytest.raises(ValueError, match="the discourse has 3 relations, the model 5"):
         model_of(heads=5, relations=5).loss_terms(batch)
@@ -380,7 +380,7 @@ def test_an_export_is_a_led_of_transformers_and_a_checkpoint_of_ours(tmp_path, c
         model_of().export(tmp_path / "other")
 
 
-def test_discourse_goes_on_from_a_plain_led_and_not_the_other_way(batch_and_text):
+def test_discourse_continues_from_a_plain_led_and_not_the_other_way(batch_and_text):
     batch, text = batch_and_text
     plain = randomized(model_of(ablation="no_discourse"), text)
     saved = {"state_dict": plain.state_dict(), "text": text.state()}

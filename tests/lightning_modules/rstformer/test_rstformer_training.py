@@ -111,7 +111,7 @@ def test_rst_lora_trains_adapters_and_writes(corpus_files, folder, tmp_path):
         weights, edus = model.network.adapters.gamma[n], batch.token_edu[n]
         expected = [0.0 if edu < 0 else batch.gamma[n, edu].item() for edu in edus.tolist()]
         assert weights[: len(expected)].tolist() == pytest.approx(expected), name
-    with pytest.raises(ValueError, match="cannot be folded into a LED"):
+    with pytest.raises(ValueError, match="cannot be merged into the weights of a LED"):
         model.export(tmp_path / "led")
     for ablation in ("wac", "no_discourse"):
         with pytest.raises(ValueError, match=f"no ablation {ablation} of it"):
