@@ -1,8 +1,8 @@
-"""The time that communicating agents take, by their number, at equal total length.
+"""Time of communicating agents by their number, at equal total length.
 
     python -m benchmarks.communicating_agents
 
-The agents are rows of one batch, so that more agents are fewer steps of the encoders' LSTMs with more rows each. A
+The agents are rows of one batch, so that with more agents, the LSTMs of the encoders have fewer steps with more rows. A
 training step is loss, gradients, clipping and Adam; decoding is beam search. Times are medians over repetitions that
 alternate between the numbers of agents, so that a busy machine slows all of them.
 """
@@ -24,7 +24,7 @@ ROWS = word_rows(B, V, S, T)
 
 
 def make(agents: int, device: str) -> tuple[CommunicatingAgents, CommunicatingAgentsBatch]:
-    """A model of the paper's size before training, and the documents dealt out to its agents."""
+    """Return an untrained model with the sizes of the paper, and a batch of documents split between its agents."""
     torch.manual_seed(0)
     model = CommunicatingAgents(V, agents=agents, decoding=DecodingOptions(BEAM, min_length=T - 1, max_length=T))
     model.set_tokenizer(Vocabulary([f"w{i}" for i in range(V - 4)]))
@@ -33,13 +33,13 @@ def make(agents: int, device: str) -> tuple[CommunicatingAgents, CommunicatingAg
 
 
 def trainer(agents: int, device: str) -> Callable[[], object]:
-    """A training step on a model of its own."""
+    """Return a training step on a new model."""
     model, batch = make(agents, device)
     return training_step(model, lambda: model.loss_terms(batch)["nll"])
 
 
 def searcher(agents: int, device: str) -> Callable[[], object]:
-    """A beam search for all documents."""
+    """Return a function that runs beam search for all documents."""
     model, batch = make(agents, device)
     return lambda: model.generate(batch, model.decoding)
 
@@ -52,7 +52,7 @@ def main() -> None:
     medians = []
     for way, count in ((trainer, repetitions), (searcher, max(1, repetitions // 2))):
         seconds = alternate({str(agents): way(agents, device) for agents in AGENTS}, count, device=device)
-        medians.append([taken.medians()[0] for taken in seconds.values()])
+        medians.append([times.medians()[0] for times in seconds.values()])
     sizes = f"{S} source words in all parts together, {T} target tokens, V = {V:,}, beam {BEAM}"
     print(f"Batch {B}, {sizes}; {machine(device)}.\n")
     head = ["agents", "training step, s", "to M = 1", "target tokens/s", "decoding, documents/s"]

@@ -1,4 +1,4 @@
-"""The embedded corpus in figures: its size, what lead-1 scores, and what a plain hash split would leak.
+"""Statistics of the embedded corpus: its size, the score of lead-1, and the leakage of a plain split by hash.
 
     python -m benchmarks.docstring_corpus
 
@@ -21,7 +21,7 @@ THRESHOLDS = (0.5, 0.7)
 
 
 def lead_1(documents: list[Document]) -> dict[str, float]:
-    """Mean F1 x 100 of the first sentence against the reference."""
+    """Return the mean F1 x 100 of the first sentence against the reference."""
     metrics = ["rouge1", "rouge2", "rougeLsum"]
     scorer = RougeScorer(metrics, use_stemmer=True)
     scores = [scorer.score("\n".join(document.references[0]), document.sentences[0]) for document in documents]
@@ -29,16 +29,16 @@ def lead_1(documents: list[Document]) -> dict[str, float]:
 
 
 def leaked(train: list[str], held_out: list[str]) -> dict[float, float]:
-    """Per cent of the held-out texts that have a near-copy in train, for each threshold."""
+    """Return the percentage of held-out texts that have a near-duplicate in train, for each threshold."""
     grams = [shingles(text) for text in train]
     holders = defaultdict(list)
-    for index, found in enumerate(grams):
-        for gram in found:
+    for index, text_grams in enumerate(grams):
+        for gram in text_grams:
             holders[gram].append(index)
     counts = dict.fromkeys(THRESHOLDS, 0)
-    for mine in map(shingles, held_out):
-        shared = Counter(index for gram in mine for index in holders.get(gram, ()))
-        best = max((n / (len(mine) + len(grams[index]) - n) for index, n in shared.items()), default=0.0)
+    for text_grams in map(shingles, held_out):
+        shared = Counter(index for gram in text_grams for index in holders.get(gram, ()))
+        best = max((n / (len(text_grams) + len(grams[index]) - n) for index, n in shared.items()), default=0.0)
         for threshold in THRESHOLDS:
             counts[threshold] += best >= threshold
     return {threshold: 100 * count / len(held_out) for threshold, count in counts.items()}

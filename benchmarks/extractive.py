@@ -1,10 +1,10 @@
-"""Speed of extraction: oracle labels beside `rouge-score`, training, and selecting sentences.
+"""Speed of extraction: oracle labels compared with `rouge-score`, training, and sentence selection.
 
     python -m benchmarks.extractive [--data DOCUMENTS.jsonl.gz] [--documents 400] [--encoder minilm]
 
-`--data` names JSON Lines with `document` and `summary` (one sentence a line), tokenised as CNN/DailyMail is. Without it
-documents of 30 sentences are drawn from a vocabulary of 20,000 made-up words. `--encoder none` measures an encoder from
-scratch of the same size. One thread; processor time, but for two processes, whose wall time is beside that of one.
+`--data` names JSON Lines with `document` and `summary` (one sentence per line), tokenised like CNN/DailyMail. Without
+it, documents of 30 sentences are drawn from a vocabulary of 20,000 simulated words. `--encoder none` measures an
+encoder from scratch of the same size. One thread; processor time, except for the comparison of one and two processes.
 """
 
 import time
@@ -27,7 +27,7 @@ from lightning_modules.metrics.rouge_words import vocabulary
 
 
 def made_up(count: int) -> list[Document]:
-    """Documents of 30 sentences of about 25 words, and summaries of four of about 14 that share half of theirs."""
+    """Return documents of 30 sentences of 25 words, with summaries of 4 sentences of 14 words, half of them copied."""
     words = MadeUpWords()
     documents = []
     for number in range(count):
@@ -38,12 +38,12 @@ def made_up(count: int) -> list[Document]:
 
 
 def label(document: Document) -> list[int]:
-    """Oracle labels of a document."""
+    """Return the oracle labels of a document."""
     return greedy_oracle(document.sentences, document.references, 3)
 
 
 def slow_label(document: Document) -> list[int]:
-    """The same with `rouge-score` on every set."""
+    """Return the oracle labels, with a call of `rouge-score` for every candidate set."""
     scorer, chosen, best = RougeScorer(["rouge1", "rouge2"], use_stemmer=True), [], 0.0
     while len(chosen) < 3:
         gains = {}
@@ -60,22 +60,22 @@ def slow_label(document: Document) -> list[int]:
 
 
 def rate(count: int, action: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
-    """Return how many per second."""
+    """Return the number of items per second."""
     start = clock()
     action()
     return count / (clock() - start)
 
 
 def on_processes(documents: list[Document], processes: int) -> float:
-    """Return how many documents are labelled per second, by the wall clock."""
+    """Return the number of documents that are labelled per second of wall time."""
     vocabulary(True).clear()
     with mapper(processes) as each:
-        list(each(label, documents[:64]))  # the pool is there
+        list(each(label, documents[:64]))  # start the pool
         return rate(len(documents), lambda: list(each(label, documents)), time.perf_counter)
 
 
 def batches(documents: list[Document], tokenizer: EncoderTokenizer, encoder: str | None, size: int = 8) -> list:
-    """Batches of documents of like length."""
+    """Return batches of documents of similar length."""
     data = ExtractiveData(Texts([]), len(tokenizer), encoder)
     data.tokenizer = tokenizer
     rows = [data.encode(d) | {"id": d.id, "references": d.references} for d in documents]
@@ -84,7 +84,7 @@ def batches(documents: list[Document], tokenizer: EncoderTokenizer, encoder: str
 
 
 def train(model: BertSum, encoded: list, precision: torch.dtype) -> float:
-    """Return how many tokens are trained on per second."""
+    """Return the number of training tokens per second."""
     optimizer = torch.optim.AdamW(model.network.parameters(), lr=1e-5)
 
     def loss(batch) -> torch.Tensor:
@@ -96,11 +96,11 @@ def train(model: BertSum, encoded: list, precision: torch.dtype) -> float:
 
 
 def labelling(documents: list[Document]) -> Iterator[list[str]]:
-    """Rows of the table of oracle labels."""
-    few = documents[: max(1, len(documents) // 50)]
-    equal = sum(slow_label(document) == label(document) for document in few)
-    slow = rate(len(few), lambda: [*map(slow_label, few)])
-    yield [f"`rouge-score`, {len(few)} documents ({equal} with the same labels)", f"{slow:.1f}"]
+    """Yield the rows of the table of oracle labels."""
+    sample = documents[: max(1, len(documents) // 50)]
+    equal = sum(slow_label(document) == label(document) for document in sample)
+    slow = rate(len(sample), lambda: [*map(slow_label, sample)])
+    yield [f"`rouge-score`, {len(sample)} documents ({equal} with the same labels)", f"{slow:.1f}"]
     vocabulary(True).clear()
     yield ["ours, processor time", f"{rate(len(documents), lambda: [*map(label, documents)]):.0f}"]
     for processes in (1, 2):
@@ -108,7 +108,7 @@ def labelling(documents: list[Document]) -> Iterator[list[str]]:
 
 
 def extraction(documents: list[Document], tokenizer: EncoderTokenizer, encoder: str | None) -> Iterator[list[str]]:
-    """Rows of the table of BertSum."""
+    """Yield the rows of the table of BertSum."""
     model = BertSum(30_522, encoder, hidden_size=384, heads=12, attention_dropout=0.0)
     model.set_tokenizer(tokenizer)
     encoded = batches(documents, tokenizer, encoder)
@@ -120,7 +120,7 @@ def extraction(documents: list[Document], tokenizer: EncoderTokenizer, encoder: 
 
 
 def zero_shot(documents: list[Document], encoder: str | None) -> Iterator[list[str]]:
-    """Rows of the table of models that learn nothing."""
+    """Yield the rows of the table of models without training."""
     for name in ("tfidf", *([encoder] if encoder else [])):
         model = ZeroShot(name)
         speed = rate(len(documents), lambda model=model: model.extract(documents, SelectionOptions("mmr", 3)))
@@ -129,7 +129,7 @@ def zero_shot(documents: list[Document], encoder: str | None) -> Iterator[list[s
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--data", help="gzipped JSON Lines; made-up documents without it")
+    parser.add_argument("--data", help="gzipped JSON Lines; simulated documents by default")
     parser.add_argument("--documents", type=int, default=400)
     parser.add_argument("--encoder", default="minilm", help="minilm, a Hugging Face name or folder, or none")
     arguments = parser.parse_args()
@@ -147,9 +147,9 @@ def main() -> None:
         text = EncoderTokenizer.of_checkpoint(encoder)
     else:
         text = EncoderTokenizer.build((document.text for document in documents), 8000)
-    some = documents[: max(8, len(documents) // 8)]
-    print_table(["BertSum, batches of 8", "tokens/s", "documents/s"], extraction(some, text, encoder))
-    print_table(["zero-shot extraction", "documents/s"], zero_shot(some, encoder))
+    sample = documents[: max(8, len(documents) // 8)]
+    print_table(["BertSum, batches of 8", "tokens/s", "documents/s"], extraction(sample, text, encoder))
+    print_table(["zero-shot extraction", "documents/s"], zero_shot(sample, encoder))
 
 
 if __name__ == "__main__":

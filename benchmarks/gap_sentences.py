@@ -1,10 +1,10 @@
-"""Gap sentences beside `rouge-score`, and what a training step takes.
+"""Speed of gap-sentence selection compared with `rouge-score`, and of a training step.
 
     python -m benchmarks.gap_sentences [--data DOCUMENTS.jsonl.gz] [--documents 400] [--compared 10] [--repetitions 3]
 
-`--data` names JSON Lines with `document`, one sentence a line. Without it documents are drawn from a vocabulary of
-20,000 made-up words: 4 to 60 sentences of about 22 words. Selection takes 30 % of the sentences; `rouge-score` has the
-first 25 sentences of some documents, as its time for `seq` grows with the cube of their number.
+`--data` names JSON Lines with `document`, one sentence per line. Without it, documents of 4 to 60 sentences of about 22
+words are drawn from a vocabulary of 20,000 simulated words. 30 % of the sentences are selected. `rouge-score` gets the
+first 25 sentences of some documents, because its time for `seq` is cubic in the number of sentences.
 """
 
 import statistics
@@ -33,34 +33,34 @@ from lightning_modules.pegasus import Pegasus
 Document = list[str]
 KINDS = ("ind-orig", "ind-uniq", "seq-orig", "seq-uniq")
 B, S, T, V = 8, 256, 128, 16_000
-SHORT = 25  # sentences that rouge-score gets
+SHORT = 25  # number of sentences for rouge-score
 SHAPE = {"hidden_size": 256, "heads": 4, "layers": 3, "inner_size": 1024}
 
 
 def made_up(number: int) -> list[Document]:
-    """Documents of 4 to 60 sentences."""
+    """Return simulated documents of 4 to 60 sentences."""
     words = MadeUpWords()
     sizes = [words.random.randint(4, 60) for _ in range(number)]
     return [[" ".join(words.draw(8, 36)) for _ in range(size)] for size in sizes]
 
 
 def share(document: Document) -> int:
-    """30 % of the sentences, at least one."""
+    """Return 30 % of the number of sentences, at least one."""
     return max(1, round(0.3 * len(document)))
 
 
 def chosen(document: Document, kind: str = "ind-orig") -> list[int]:
-    """Return the sentences that ours chooses."""
+    """Return the sentences selected by our implementation."""
     return select(document, share(document), kind)
 
 
 def chosen_naively(document: Document, kind: str) -> list[int]:
-    """The same by `rouge-score`, one call for each candidate; `orig` alone."""
+    """Return the sentences selected with one call of `rouge-score` for each candidate; for `orig` only."""
     scorer, picked = RougeScorer(["rouge1"], use_stemmer=True), []
 
     def value(indices: list[int]) -> float:
-        rest = [sentence for i, sentence in enumerate(document) if i not in indices]
-        return scorer.score(" ".join(rest), " ".join(document[i] for i in indices))["rouge1"].fmeasure
+        remaining = [sentence for i, sentence in enumerate(document) if i not in indices]
+        return scorer.score(" ".join(remaining), " ".join(document[i] for i in indices))["rouge1"].fmeasure
 
     if kind.startswith("ind"):
         scores = [value([i]) for i in range(len(document))]
@@ -71,20 +71,20 @@ def chosen_naively(document: Document, kind: str) -> list[int]:
 
 
 def ours(documents: list[Document], kind: str) -> list[list[int]]:
-    """The sentences of several documents, from an empty vocabulary."""
+    """Return the selected sentences of documents, starting from an empty vocabulary."""
     vocabulary().clear()
     return [chosen(document, kind) for document in documents]
 
 
 def on_processes(documents: list[Document], processes: int) -> None:
-    """Choose sentences by `ind-orig`, the start of the processes included."""
+    """Select sentences by `ind-orig`, including the start of the processes."""
     vocabulary().clear()
     with mapper(processes) as mapped:
         list(mapped(chosen, documents))
 
 
 def selection(documents: list[Document], compared: list[Document], repetitions: int) -> Iterator[list[str]]:
-    """Rows of the table of selection."""
+    """Yield the rows of the table of selection."""
     for kind in KINDS:
         fast = len(documents) / cpu_seconds(partial(ours, documents, kind), repetitions)
         if kind.endswith("uniq"):
@@ -100,10 +100,10 @@ def selection(documents: list[Document], compared: list[Document], repetitions: 
 
 
 def trainer():
-    """A training step of PEGASUS, and its millions of parameters."""
+    """Return a training step of PEGASUS, and the number of its parameters in millions."""
     torch.manual_seed(0)
     model = Pegasus(V, **SHAPE)
-    model.tokenizer = range(V)  # whose length alone is asked for
+    model.tokenizer = range(V)  # only its length is used
     type(model).start = 0
     source, target = torch.randint(4, V, (B, S)), torch.randint(4, V, (B, T))
     batch = PegasusBatch(
@@ -116,9 +116,9 @@ def trainer():
 
 def main() -> None:
     parser = options(__doc__, repetitions=3)
-    parser.add_argument("--data", help="gzipped JSON Lines with document, one sentence a line; made-up ones without it")
+    parser.add_argument("--data", help="gzipped JSON Lines with document, one sentence per line; simulated by default")
     parser.add_argument("--documents", type=int, default=400)
-    parser.add_argument("--compared", type=int, default=10, help="documents given to rouge-score too")
+    parser.add_argument("--compared", type=int, default=10, help="number of documents for rouge-score")
     arguments = parser.parse_args()
     count, repetitions = arguments.documents, arguments.repetitions
     documents = [row[0] for row in read_rows(arguments.data, count)] if arguments.data else made_up(count)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.gradient_variance --seed 1
 
-The model is the one of the control of self-critical training (`control_self_critical.yaml`) after its steps of
-likelihood. The gradient of the self-critical term is drawn many times for one batch of documents; its variance is the
-sum of the variances of all weights, beside the squared length of the mean gradient.
+The model is that of the control of self-critical training (`control_self_critical.yaml`) after its steps of likelihood.
+The gradient of the self-critical term is sampled many times for one batch of documents. The table has its variance (the
+sum of the variances of all weights) and the squared norm of the mean gradient.
 """
 
 import logging
@@ -51,18 +51,18 @@ def gradients(model: Summarizer, batch: object, callback: SelfCritical, rounds: 
     draws = []
     for _ in range(rounds):
         gradients = torch.autograd.grad(callback.term(model, batch), weights, allow_unused=True)
-        whole = [torch.zeros_like(w) if g is None else g for g, w in zip(gradients, weights)]
-        draws.append(torch.cat([part.flatten() for part in whole]))
+        filled = [torch.zeros_like(w) if g is None else g for g, w in zip(gradients, weights)]
+        draws.append(torch.cat([part.flatten() for part in filled]))
     return torch.stack(draws).double()
 
 
 def row(model: Summarizer, batch: object, rounds: int, baseline: str, credit: str, samples: int) -> list[str]:
-    """A row of the table."""
+    """Return a row of the table."""
     torch.manual_seed(0)
     callback = SelfCritical(PlantedAnswer(), samples=samples, baseline=baseline, credit=credit)
     draws = gradients(model, batch, callback, rounds)
     variance = draws.var(0).sum()
-    mean = draws.mean(0).square().sum() - variance / rounds  # less what the variance adds to it
+    mean = draws.mean(0).square().sum() - variance / rounds  # unbiased estimate
     return [baseline, credit, str(samples), f"{variance:.3g}", f"{mean:.3g}", f"{variance / mean:.2f}"]
 
 

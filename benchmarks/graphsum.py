@@ -1,15 +1,15 @@
-"""GraphSum's speed, beside a plain loop over documents and paragraphs.
+"""Speed of GraphSum compared with a plain loop over documents and paragraphs.
 
     python -m benchmarks.graphsum
 
-The loop has our parameters and, as tests/benchmarks/test_naive_graphsum.py shows, our results. It takes one document
-and one paragraph at a time: tokens are encoded and pooled paragraph by paragraph, and every decoder layer attends to
-the tokens of one paragraph after the other, as the formulas are printed; the loss is PyTorch's own over all logits.
+The loop has the same parameters and, as tests/benchmarks/test_naive_graphsum.py shows, the same results. It processes
+one document and one paragraph at a time: tokens are encoded and pooled paragraph by paragraph, and every decoder layer
+attends to the tokens of one paragraph after the other, as in the formulas; the loss is that of PyTorch over all logits.
 
 Training is loss, gradients, clipping and Adam at 24 paragraphs of 60 tokens and 200 target tokens, two documents, fp32.
 Decoding is beam search with and without cached keys and values: without, every step decodes the whole prefix again.
-Times are medians over repetitions that alternate between the ways, so that a busy machine slows both; processor time is
-what is left where it is too busy for the clock.
+Times are medians over repetitions that alternate between implementations, so that a busy machine slows both; processor
+time is more reliable on a busy machine.
 """
 
 import math
@@ -38,7 +38,7 @@ V, B, L, N, T, BEAM = 32_000, 2, 24, 60, 200, 5
 def naive_attention(
     attention: GraphAttention, x: Tensor, tokens: list[Tensor], paragraphs: Tensor, graph: Tensor
 ) -> Tensor:
-    """d_t of one document: x [1, T, D], the tokens of each paragraph [n, D], paragraphs [L, D], graph [L, L]."""
+    """Return d_t of one document: x [1, T, D], tokens of each paragraph [n, D], paragraphs [L, D], graph [L, L]."""
     split, width, L = attention.tokens.split, x.shape[-1] // attention.tokens.heads, len(tokens)
     query = split(attention.paragraphs.query(x[0]))                                          # [N, T, D / N]
     key, value = split(attention.paragraphs.key(paragraphs)), split(attention.paragraphs.value(paragraphs))
@@ -57,12 +57,12 @@ def naive_attention(
         key, value = split(attention.tokens.key(paragraph)), split(attention.tokens.value(paragraph))
         gamma = torch.softmax(query @ key.transpose(1, 2) / math.sqrt(width), -1)            # [N, T, n]
         local = local + (gamma * beta[:, :, j : j + 1]) @ value
-    both = [part.transpose(0, 1).flatten(1) for part in (overall, local)]
-    return attention.join(torch.cat(both, -1)).unsqueeze(0)
+    parts = [part.transpose(0, 1).flatten(1) for part in (overall, local)]
+    return attention.join(torch.cat(parts, -1)).unsqueeze(0)
 
 
 def naive_features(network: GraphSumNetwork, batch: GraphSumBatch, b: int) -> Tensor:
-    """Decoder features of one document's target, [T, D]."""
+    """Return the decoder features of the target of one document, [T, D]."""
     tokens, pooled = [], []
     positions = network.positions(*batch.source.shape[1:], batch.source.device)
     for j in range(int(batch.source_mask[b].any(-1).sum())):
@@ -88,7 +88,7 @@ def naive_features(network: GraphSumNetwork, batch: GraphSumBatch, b: int) -> Te
 
 
 def naive_loss(model: GraphSum, batch: GraphSumBatch) -> Tensor:
-    """Label-smoothed cross entropy, the mean over each target, then over the documents."""
+    """Return the label-smoothed cross entropy, the mean over each target, then over the documents."""
     losses = []
     for b in range(batch.batch_size):
         features = naive_features(model.network, batch, b)
@@ -99,7 +99,7 @@ def naive_loss(model: GraphSum, batch: GraphSumBatch) -> Tensor:
 
 
 def our_loss(model: GraphSum, batch: GraphSumBatch) -> Tensor:
-    """The same by `GraphSum`."""
+    """Return the loss of `GraphSum`."""
     terms = model.loss_terms(batch)
     return sum(model.loss_weights[name] * term for name, term in terms.items())
 
@@ -109,18 +109,18 @@ def our_loss(model: GraphSum, batch: GraphSumBatch) -> Tensor:
 
 @torch.no_grad()
 def uncached_search(model: GraphSum, batch: GraphSumBatch, options: DecodingOptions) -> Hypotheses:
-    """Beam search in which every step decodes all that was written again; the state is what was written."""
+    """Run a beam search in which every step decodes the whole prefix, which is the state."""
     model.eval()
     network, text = model.network, model.tokenizer
     layer = VocabularySlices.of(*model._output_layer())
 
     def step(tokens: Tensor, state: State, memory: State, count: int | None):
-        written = torch.cat([state["written"], tokens.unsqueeze(-1)], -1)                    # [B, K, t]
-        features = network.decode(written, Memory.of(memory))[:, :, -1]
-        return *model._scored(features, count, layer), {"written": written}
+        prefix = torch.cat([state["prefix"], tokens.unsqueeze(-1)], -1)                      # [B, K, t]
+        features = network.decode(prefix, Memory.of(memory))[:, :, -1]
+        return *model._scored(features, count, layer), {"prefix": prefix}
 
     start = torch.full_like(batch.source[:, 0, 0], text.start)
-    state = {"written": start.new_zeros(len(start), 0)}
+    state = {"prefix": start.new_zeros(len(start), 0)}
     memory = network.encode(model.source(batch)).tensors()
     return beam_search(step, state, memory, start, text.stop, options, (text.pad, text.start), text.pad)
 
@@ -129,7 +129,7 @@ def uncached_search(model: GraphSum, batch: GraphSumBatch, options: DecodingOpti
 
 
 class FixedText:
-    """Ids without words: special symbols in front, as many tokens as the vocabulary."""
+    """Tokenizer without words: special symbols first, and the size of the vocabulary."""
 
     start, pad, stop, paragraph, sentence = 0, 1, 2, 4, 5
 
@@ -138,7 +138,7 @@ class FixedText:
 
 
 def made_up_batch(paragraphs: int = L, documents: int = B) -> GraphSumBatch:
-    """Documents of random ids, every paragraph and target of full length."""
+    """Return documents of random ids, with paragraphs and targets of full length."""
     generator = torch.Generator().manual_seed(1)
     graph = torch.rand(documents, paragraphs, paragraphs, generator=generator)
     graph = ((graph + graph.transpose(1, 2)) / 2).masked_fill(torch.eye(paragraphs, dtype=torch.bool), 1)
@@ -160,7 +160,7 @@ def made_up_batch(paragraphs: int = L, documents: int = B) -> GraphSumBatch:
 
 
 def made_model(**changes: object) -> GraphSum:
-    """GraphSum as in the paper: 6 + 2 layers, 8 in the decoder, D = 256."""
+    """Return GraphSum as in the paper: 6 + 2 encoder layers, 8 decoder layers, D = 256."""
     torch.manual_seed(0)
     model = GraphSum(vocab_size=V, **changes)
     model.set_tokenizer(FixedText())
@@ -168,7 +168,7 @@ def made_model(**changes: object) -> GraphSum:
 
 
 def trainer(batch: GraphSumBatch, loss: Callable[[GraphSum, GraphSumBatch], Tensor]) -> Callable[[], None]:
-    """A training step by Adam on a model of its own."""
+    """Return a training step with Adam on a new model."""
     model = made_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
     return training_step(model, lambda: loss(model, batch), optimizer)
@@ -178,13 +178,13 @@ def compare(seconds: dict[str, Seconds], rates: dict[str, int]) -> None:
     """Print a table of ways, the slowest first.
 
     Args:
-        seconds: of each way.
-        rates: what is done in one repetition, by its unit.
+        seconds: times of each implementation.
+        rates: amount of work in one repetition, by unit.
     """
     first_wall, first_cpu = next(iter(seconds.values())).medians()
     rows = []
-    for name, taken in seconds.items():
-        wall, cpu = taken.medians()
+    for name, times in seconds.items():
+        wall, cpu = times.medians()
         speeds = [f"{amount / wall:.3g}" for amount in rates.values()]
         ratios = f"x {first_wall / wall:.2f}", f"{cpu:.2f}", f"x {first_cpu / cpu:.2f}"
         rows.append([name, f"{wall:.2f}", *speeds, *ratios])
@@ -192,7 +192,7 @@ def compare(seconds: dict[str, Seconds], rates: dict[str, int]) -> None:
 
 
 def training(repetitions: int) -> None:
-    """Target tokens per second, batched and in a loop."""
+    """Print target tokens per second, batched and in a loop."""
     batch = made_up_batch()
     ways = {"plain loop over documents and paragraphs": trainer(batch, naive_loss), "batched": trainer(batch, our_loss)}
     print(f"\nTraining, {B} documents of {L} x {N} tokens, {T} target tokens, fp32\n")
@@ -200,7 +200,7 @@ def training(repetitions: int) -> None:
 
 
 def by_paragraphs(repetitions: int) -> None:
-    """Seconds of a training step against the number of paragraphs."""
+    """Print the seconds of a training step for different numbers of paragraphs."""
     print(f"Training step against the number of paragraphs of {N} tokens, batched\n")
     rows = []
     for count in (8, 16, 32, 64):
@@ -210,7 +210,7 @@ def by_paragraphs(repetitions: int) -> None:
 
 
 def decoding(documents: int, length: int) -> None:
-    """Documents per second of beam search with and without cache."""
+    """Print documents per second of beam search with and without cache."""
     settings = DecodingOptions(beam_size=BEAM, min_length=length - 1, max_length=length, no_repeat_ngram=3)
     model, batch = made_model(), made_up_batch(documents=documents)
     ways = {
@@ -222,10 +222,10 @@ def decoding(documents: int, length: int) -> None:
 
 
 def main() -> None:
-    """Prints the tables."""
+    """Print the tables."""
     parser = options(__doc__, repetitions=5)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of PyTorch")
-    parser.add_argument("--part", choices=["training", "paragraphs", "decoding"], help="one table alone")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="number of threads of PyTorch")
+    parser.add_argument("--part", choices=["training", "paragraphs", "decoding"], help="print only one table")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(machine())

@@ -1,4 +1,4 @@
-"""What benchmarks share: ways that take turns, training steps, made-up and given documents, and tables."""
+"""Shared parts of benchmarks: alternating timers, training steps, simulated and real documents, and tables."""
 
 import argparse
 import gzip
@@ -16,26 +16,26 @@ from torch import Tensor, nn
 
 
 class Seconds(NamedTuple):
-    """Seconds of each repetition of a way."""
+    """Seconds of each repetition of a benchmarked function."""
 
-    wall: list[float]  # by the clock
+    wall: list[float]  # wall time
     cpu: list[float]  # processor time of all threads of this process
 
     def medians(self) -> tuple[float, float]:
-        """Return the medians of the wall clock and of processor time."""
+        """Return the medians of wall time and of processor time."""
         return statistics.median(self.wall), statistics.median(self.cpu)
 
 
 def alternate(
     ways: Mapping[str, Callable[[], object]], repetitions: int, warm_up: bool = True, device: str = "cpu"
 ) -> dict[str, Seconds]:
-    """Return the seconds of ways that take turns, so that a busy machine slows all of them.
+    """Time functions in turn, so that a busy machine slows all of them.
 
     Args:
-        ways: what is measured, by name.
-        repetitions: of each way.
-        warm_up: whether one more repetition comes first and is not counted.
-        device: whose work is waited for.
+        ways: functions to time, by name.
+        repetitions: number of repetitions of each function.
+        warm_up: whether to run each function once before, without timing.
+        device: device to synchronize with.
     """
     seconds = {name: Seconds([], []) for name in ways}
     for repetition in range(-warm_up, repetitions):
@@ -51,14 +51,14 @@ def alternate(
 
 
 def cpu_seconds(way: Callable[[], object], repetitions: int = 1, warm_up: bool = False) -> float:
-    """Return the median processor time of one way."""
+    """Return the median processor time of a function."""
     return alternate({"": way}, repetitions, warm_up)[""].medians()[1]
 
 
 def training_step(
     model: nn.Module, loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer | None = None, clip: float = 2.0
 ) -> Callable[[], None]:
-    """Return a training step: loss, gradients, clipping and the optimizer, by default the model's own."""
+    """Return a training step: loss, gradients, clipping and optimizer (by default that of the model)."""
     model.train()
     optimizer = optimizer or model.configure_optimizers()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -76,7 +76,7 @@ def training_step(
 
 
 class MadeUpWords:
-    """Sentences of 20,000 made-up words with Zipf's frequencies and English endings."""
+    """Generator of sentences of 20,000 simulated words with Zipf's frequencies and English endings."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)
@@ -85,13 +85,13 @@ class MadeUpWords:
         self.words = ["".join(word) + self.random.choice(endings) for word in letters]
         self.weights = list(itertools.accumulate(1 / rank for rank in range(1, len(self.words) + 1)))
 
-    def draw(self, least: int, most: int) -> list[str]:
-        """Return between `least` and `most` words."""
-        return self.random.choices(self.words, cum_weights=self.weights, k=self.random.randint(least, most))
+    def draw(self, min_words: int, max_words: int) -> list[str]:
+        """Return between `min_words` and `max_words` words."""
+        return self.random.choices(self.words, cum_weights=self.weights, k=self.random.randint(min_words, max_words))
 
 
 def read_rows(path: str, count: int | None = None) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield sentences of documents and summaries in gzipped JSON Lines, one sentence a line or tokenized."""
+    """Yield sentences of documents and summaries in gzipped JSON Lines, with one sentence per line or tokenized."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for row in map(json.loads, itertools.islice(lines, count)):
             document = row["document"].replace(" . ", " .\n").split("\n")
@@ -99,10 +99,10 @@ def read_rows(path: str, count: int | None = None) -> Iterator[tuple[list[str], 
 
 
 def word_rows(documents: int, vocab_size: int, source_words: int, target_tokens: int) -> list[dict[str, Any]]:
-    """Features of documents for `PointerGeneratorData` and `CommunicatingAgentsData`.
+    """Return features of documents for `PointerGeneratorData` and `CommunicatingAgentsData`.
 
-    Words are drawn by Zipf's law. One in twenty is an out-of-vocabulary word, and half of a summary's words stand in
-    its document.
+    Words are drawn by Zipf's law. One in twenty is an out-of-vocabulary word, and half of the words of a summary are
+    copied from its document.
     """
     from datamodules.text.vocabulary import STOP
 
@@ -143,7 +143,7 @@ def machine(device: str = "cpu") -> str:
 
 
 def print_table(head: Sequence[str], rows: Iterator[Sequence[object]] | Sequence[Sequence[object]]) -> None:
-    """Print a Markdown table, each row when it is there."""
+    """Print a Markdown table, each row as soon as it is computed."""
     for row in itertools.chain([head, ["---"] * len(head)], rows):
         print(f"| {' | '.join(map(str, row))} |", flush=True)
     print()

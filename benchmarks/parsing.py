@@ -1,12 +1,12 @@
-"""Speed of a discourse parser, and size and loading time of what the cache keeps, by length of document.
+"""Speed of a discourse parser, and size and loading time of parses in the cache, by length of the document.
 
     python -m benchmarks.parsing [--parser default] [--tokens 500 1000 2000 4000 8000 16000]
 
-Documents are paragraphs of the embedded corpus one behind the other, a token a word or a punctuation mark. Parsing is
-timed from the request to the shard on disk, one document at a time, after one to warm up; the fastest of
-`--repetitions` counts (the parser sees another document each time). `load` is `ParseCache.get` in a new `ParseCache`,
-its digest checked, with the file in the system's cache; `again` the same once more; `opening` is what making the
-`ParseCache` takes.
+Documents are concatenated paragraphs of the embedded corpus; tokens are words and punctuation marks. Parsing is timed
+from the request to the shard on disk, for one document at a time, after one for warm-up; the time is that of the
+fastest of `--repetitions` documents. `load` is the time of `ParseCache.get` in a new `ParseCache`, including the check
+of the digest, with the file in the page cache; `again` is a second call; `opening` is the time for creating the
+`ParseCache`.
 """
 
 import re
@@ -33,14 +33,14 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 @cache
 def paragraphs() -> list[list[str]]:
-    """Sentences of each paragraph of the corpus's `val` split."""
-    found = CorpusDocuments(Docstrings(), default_cache(), ["val"])
-    return [part for document in found for part in document.parts]
+    """Return the sentences of each paragraph of the `val` split of the corpus."""
+    corpus = CorpusDocuments(Docstrings(), default_cache(), ["val"])
+    return [part for document in corpus for part in document.parts]
 
 
 def documents(tokens: int, count: int) -> list[Document]:
-    """Documents of about so many tokens, one behind the other in the corpus; from its beginning again at its end."""
-    found: list[Document] = []
+    """Return documents of about `tokens` tokens, from consecutive paragraphs of the corpus, which is cycled."""
+    result: list[Document] = []
     endless = cycle(paragraphs())
     for number in range(count):
         parts, size = [], 0
@@ -50,22 +50,22 @@ def documents(tokens: int, count: int) -> list[Document]:
                 if size < tokens:
                     parts[-1].append(sentence)
                     size += len(_TOKEN.findall(sentence))
-        found.append(Document(f"{tokens}-{number}", parts))
-    return found
+        result.append(Document(f"{tokens}-{number}", parts))
+    return result
 
 
 def milliseconds(action: Callable[[], object]) -> float:
-    """Return how long something takes by the clock."""
+    """Return the wall time of a function in milliseconds."""
     return 1000 * alternate({"": action}, 1, warm_up=False)[""].wall[0]
 
 
 def measure(parser, tokens: int, repetitions: int, folder: Path) -> list[str]:
-    """A row of the table."""
-    made = documents(tokens, repetitions + 1)
+    """Return a row of the table."""
+    parsed = documents(tokens, repetitions + 1)
     store = ParseCache(folder)
-    best = min([milliseconds(partial(parse_missing, [document], store, parser)) for document in made][1:])
+    best = min([milliseconds(partial(parse_missing, [document], store, parser)) for document in parsed][1:])
     opening, loads, again, sizes, edus = [], [], [], [], []
-    for document in made:
+    for document in parsed:
         key = key_of(ParseRequest.of(document), parser)
         opening.append(milliseconds(partial(ParseCache, folder)))
         load = partial(ParseCache(folder).get, key)

@@ -1,15 +1,16 @@
-"""The pointer-generator's speed and memory, beside the way it is usually written.
+"""Speed and memory of the pointer-generator compared with the usual implementation.
 
     python -m benchmarks.pointer_generator
 
-Training: the usual way builds the distribution over the vocabulary and the document's own words, [B, V + OOV], at
-every decoder step, and leaves all of them and the attention's hidden layers to autograd. Decoding: the usual way
-searches one document at a time, its beam as the batch, and looks for the best continuations in that distribution. It
-has our parameters and, as tests/benchmarks/test_naive_pointer_generator.py shows, our results.
+In training, the usual implementation computes the distribution over the extended vocabulary, [B, V + OOV], at every
+decoder step, and keeps all of them and the hidden layers of attention for autograd. In decoding, it searches one
+document at a time, with the beam as the batch, and selects continuations from that distribution. It has the same
+parameters and, as tests/benchmarks/test_naive_pointer_generator.py shows, the same results.
 
-Times are medians over repetitions that alternate between the two ways, so that a busy machine slows both; a training
-step is loss, gradients, clipping and Adagrad. Memory is measured for each way in a process of its own: the highest
-resident set after two training steps, less the highest before them, when the model and the batch were there already.
+Times are medians over repetitions that alternate between the two implementations, so that a busy machine slows both; a
+training step is loss, gradients, clipping and Adagrad. Memory is measured in a separate process for each
+implementation: the peak resident set after two training steps, minus the peak before them, after model and batch were
+created.
 """
 
 import argparse
@@ -32,11 +33,11 @@ from lightning_modules.pointer_generator.module import PointerGenerator
 from lightning_modules.pointer_generator.network import Memory, PointerGeneratorNetwork
 
 V, B, S, T, BEAM = 50_000, 8, 400, 100, 4
-DECODED = (B, 32)  # documents at a time
+DECODED = (B, 32)  # numbers of documents in a batch
 
 
 class NaiveDecoder:
-    """The decoder written step by step from the paper's equations, on the parameters of a network of ours."""
+    """Decoder that follows the equations of the paper step by step, with the parameters of our network."""
 
     def __init__(
         self, network: PointerGeneratorNetwork, memory: Memory, source: Tensor, size: int, gate: float
@@ -44,7 +45,7 @@ class NaiveDecoder:
         self.network, self.memory, self.source, self.size, self.gate = network, memory, source, size, gate
 
     def step(self, words: Tensor, hidden: Tensor, cell: Tensor, context: Tensor, coverage: Tensor):
-        """One step for N rows.
+        """Run one step for N rows.
 
         Args:
             words: the previous word of each row, [N].
@@ -76,12 +77,12 @@ class NaiveDecoder:
 
 
 def extended_size(batch: PointerGeneratorBatch, vocab_size: int) -> int:
-    """V plus the largest number of words that a document of the batch adds."""
+    """Return V plus the largest number of OOV words of a document in the batch."""
     return max(vocab_size, int(batch.source_extended.max()) + 1)
 
 
 def naive_loss(model: PointerGenerator, batch: PointerGeneratorBatch) -> Tensor:
-    """The paper's loss: mean over the words of -log P(y_t) + lambda covloss_t, then over the documents."""
+    """Return the loss of the paper: the mean over words of -log P(y_t) + lambda covloss_t, then over documents."""
     memory, state = model.network.encode(batch.source, batch.lengths)
     size = extended_size(batch, model.vocab_size)
     decoder = NaiveDecoder(model.network, memory, batch.source_extended, size, model.coverage_gate)
@@ -102,7 +103,7 @@ def naive_loss(model: PointerGenerator, batch: PointerGeneratorBatch) -> Tensor:
 def naive_search(
     model: PointerGenerator, batch: PointerGeneratorBatch, index: int, options: DecodingOptions
 ) -> list[int]:
-    """Beam search for one document: the likeliest summary by mean log-probability, the end symbol included."""
+    """Run a beam search for one document; return the summary with the highest mean log-probability."""
     network, K, length = model.network, options.beam_size, int(batch.lengths[index])
     memory, state = network.encode(batch.source[index : index + 1, :length], batch.lengths[index : index + 1])
     source = batch.source_extended[index : index + 1, :length]
@@ -124,25 +125,25 @@ def naive_search(
             for row, (_, total) in enumerate(beams)
             for log_prob, word in zip(log_probs[row].tolist(), ids[row].tolist())
         ]
-        going_on: list[tuple[float, int, int]] = []
+        continued: list[tuple[float, int, int]] = []
         for rank, (total, row, word) in enumerate(sorted(candidates, reverse=True)[: 2 * K]):
             if rank < K and (word == STOP or t + 1 == options.max_length):
                 finished.append(([*beams[row][0][1:], word], total / (t + 1)))
-            elif word != STOP and len(going_on) < K:
-                going_on.append((total, row, word))
-        if len(finished) >= K or not going_on:
+            elif word != STOP and len(continued) < K:
+                continued.append((total, row, word))
+        if len(finished) >= K or not continued:
             break
-        rows = torch.tensor([row for _, row, _ in going_on])
-        beams = [([*beams[row][0], word], total) for total, row, word in going_on]
+        rows = torch.tensor([row for _, row, _ in continued])
+        beams = [([*beams[row][0], word], total) for total, row, word in continued]
         hidden, cell, context, coverage = hidden[rows], cell[rows], context[rows], coverage[rows]
     return max(finished, key=lambda hypothesis: hypothesis[1])[0]
 
 
-# What is measured ------------------------------------------------------------------------------------------------
+# Measurements ----------------------------------------------------------------------------------------------------
 
 
 def make_model() -> PointerGenerator:
-    """A model of the paper's size with coverage, before training."""
+    """Return an untrained model with coverage and the sizes of the paper."""
     torch.manual_seed(0)
     model = PointerGenerator(V, decoding=DecodingOptions(BEAM, min_length=T - 1, max_length=T))
     model.set_tokenizer(Vocabulary([f"w{i}" for i in range(V - 4)]))
@@ -150,13 +151,13 @@ def make_model() -> PointerGenerator:
 
 
 def make_batch(documents: int = B) -> PointerGeneratorBatch:
-    """Documents of S words and summaries of T tokens, see `word_rows`."""
+    """Return documents of S words with summaries of T tokens, see `word_rows`."""
     data = PointerGeneratorData(Texts([]), vocab_size=V, max_source=S, max_target=T)
     return data.collate(word_rows(documents, V, S, T))
 
 
 def our_loss(model: PointerGenerator, batch: PointerGeneratorBatch) -> Tensor:
-    """What `training_step` minimises."""
+    """Return the loss of `training_step`."""
     terms = model.loss_terms(batch)
     return terms["nll"] + model.loss_weights["coverage"] * terms["coverage"]
 
@@ -165,13 +166,13 @@ LOSSES: dict[str, Callable[[PointerGenerator, PointerGeneratorBatch], Tensor]] =
 
 
 def trainer(loss: Callable[[PointerGenerator, PointerGeneratorBatch], Tensor]) -> Callable[[], None]:
-    """A training step on a model of its own."""
+    """Return a training step on a new model."""
     model, batch = make_model(), make_batch()
     return training_step(model, lambda: loss(model, batch))
 
 
 def searches(documents: int, repetitions: int) -> dict[str, Seconds]:
-    """Seconds of beam search in this many documents at a time and one at a time."""
+    """Return the seconds of beam search in a batch of documents, and one document at a time."""
     model, batch = make_model(), make_batch(documents)
 
     def one_at_a_time() -> None:
@@ -182,13 +183,13 @@ def searches(documents: int, repetitions: int) -> dict[str, Seconds]:
 
 
 def peak_memory(way: str) -> float:
-    """Megabytes that training takes on top of model and batch, measured in a process of its own."""
+    """Return the megabytes that training needs besides model and batch, measured in a separate process."""
     command = [sys.executable, "-m", "benchmarks.pointer_generator", "--memory-of", way]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def report_memory(way: str) -> None:
-    """What `peak_memory` reads."""
+    """Print the memory that `peak_memory` reads."""
     step = trainer(LOSSES[way])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(2):
@@ -198,7 +199,7 @@ def report_memory(way: str) -> None:
 
 
 def rates(name: str, seconds: dict[str, Seconds], amount: int, unit: str) -> list[str]:
-    """A row of the table: rates at the median time, and the range of the repetitions' ratios."""
+    """Return a row of the table: rates at the median time, and the range of ratios over repetitions."""
     ours, naive = (seconds[way].medians()[0] for way in ("ours", "naive"))
     pairs = [slow / fast for fast, slow in zip(seconds["ours"].wall, seconds["naive"].wall)]
     ratio = f"{naive / ours:.2f} ({min(pairs):.2f} to {max(pairs):.2f})"

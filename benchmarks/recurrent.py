@@ -1,8 +1,8 @@
-"""A bidirectional LSTM over rows of different lengths: `networks.recurrent` beside PyTorch's packed sequences.
+"""Speed of a bidirectional LSTM over rows of different lengths: `networks.recurrent` and PyTorch's packed sequences.
 
     python -m benchmarks.recurrent
 
-Forward and backward, fp32, processor seconds of one thread, medians of three that take turns.
+Forward and backward pass, fp32, processor time of one thread, medians of three alternating repetitions.
 """
 
 import torch
@@ -17,26 +17,26 @@ CASES = ((32, 120, 128, 256, 100), (16, 400, 128, 256, 380), (8, 400, 128, 256, 
 
 
 def packed(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
-    """The states of a packed sequence."""
+    """Return the states of a packed sequence."""
     rows = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
     return pad_packed_sequence(lstm(rows)[0], batch_first=True, total_length=inputs.shape[1])[0]
 
 
 def ours(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Tensor:
-    """The same states."""
+    """Return the same states by our implementation."""
     return bidirectional(lstm, inputs, lengths).states
 
 
 def row(rows: int, longest: int, width: int, size: int, shortest: int) -> list[str]:
-    """A row of the table."""
+    """Return a row of the table."""
     torch.manual_seed(0)
     lstm = nn.LSTM(width, size, batch_first=True, bidirectional=True)
     inputs = torch.randn(rows, longest, width, requires_grad=True)
     lengths = torch.randint(shortest, longest + 1, (rows,))
     lengths[0] = longest
     ways = {way.__name__: lambda way=way: way(lstm, inputs, lengths).sum().backward() for way in (packed, ours)}
-    theirs, mine = (seconds.medians()[1] for seconds in alternate(ways, 3, warm_up=False).values())
-    return [str(rows), f"{shortest} to {longest}", f"{theirs:.2f}", f"{mine:.2f}", f"x {theirs / mine:.1f}"]
+    slow, fast = (seconds.medians()[1] for seconds in alternate(ways, 3, warm_up=False).values())
+    return [str(rows), f"{shortest} to {longest}", f"{slow:.2f}", f"{fast:.2f}", f"x {slow / fast:.1f}"]
 
 
 def main() -> None:

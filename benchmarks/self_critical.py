@@ -1,11 +1,11 @@
-"""A self-critical training step beside an MLE step, and what share of it rewards are.
+"""Time of a self-critical training step compared with an MLE step, and the share of rewards in it.
 
     python -m benchmarks.self_critical
 
-The pointer-generator with coverage of the paper's size, before training: it hardly ever draws the end symbol, so that
-every sample is as long as the references, the worst case. A step is loss, gradients, clipping and Adagrad; the
-self-critical ones have the loss 0.9 self_critical + 0.1 MLE. Times are medians over repetitions that alternate between
-all ways, so that a busy machine slows all; they are the processor time of this process, which has one thread.
+The model is an untrained pointer-generator with coverage and the sizes of the paper. It hardly ever samples the end
+symbol, so that every sample has the length of the references, the worst case. A step is loss, gradients, clipping and
+Adagrad; the loss of self-critical steps is 0.9 self_critical + 0.1 MLE. Times are medians over alternating repetitions,
+so that a busy machine slows all; they are processor times of this process with one thread.
 """
 
 import statistics
@@ -23,7 +23,7 @@ from callbacks import SelfCritical
 from datamodules.pointer_generator import PointerGeneratorBatch
 from lightning_modules.pointer_generator.module import PointerGenerator
 
-SENTENCE = 25  # words of a sentence of the references; the first word of the vocabulary ends one in the samples
+SENTENCE = 25  # number of words of a sentence in the references
 WAYS = {
     "MLE": None,
     "greedy baseline, 1 sample": {},
@@ -34,7 +34,7 @@ WAYS = {
 
 
 def batch_with_references(model: PointerGenerator) -> PointerGeneratorBatch:
-    """The batch with its targets as references, in sentences of equal length."""
+    """Return the batch with its targets as references, in sentences of equal length."""
     batch = make_batch()
     references = []
     for ids, oov_words in zip(batch.target.tolist(), batch.oov_words):
@@ -44,19 +44,19 @@ def batch_with_references(model: PointerGenerator) -> PointerGeneratorBatch:
 
 
 class Timed(SelfCritical):
-    """Adds up the processor time that its rewards take."""
+    """Self-critical training that sums up the processor time of rewards."""
 
-    taken = 0.0
+    reward_seconds = 0.0
 
     def advantages(self, *arguments) -> Tensor:
         start = time.process_time()
         result = super().advantages(*arguments)
-        self.taken += time.process_time() - start
+        self.reward_seconds += time.process_time() - start
         return result
 
 
 def steps(callbacks: dict[str, Timed | None]) -> dict[str, Callable[[], None]]:
-    """A training step of each way, all on one model."""
+    """Return training steps with each callback, all on one model."""
     model = make_model()
     model.log = lambda *arguments, **options: None
     model.tokenizer.end_ids = lambda marks: list(range(4, 9))  # about one word in seven of the targets
@@ -66,7 +66,7 @@ def steps(callbacks: dict[str, Timed | None]) -> dict[str, Callable[[], None]]:
         likelihood = our_loss(model, batch)
         return likelihood if callback is None else 0.1 * likelihood + 0.9 * callback.term(model, batch)
 
-    return {name: training_step(model, partial(loss, one), optimizer) for name, one in callbacks.items()}
+    return {name: training_step(model, partial(loss, callback), optimizer) for name, callback in callbacks.items()}
 
 
 def main() -> None:
@@ -76,11 +76,11 @@ def main() -> None:
     seconds = alternate(steps(callbacks), repetitions)
     print(f"Batch {B}, {S} source and {T} target tokens, V = {V:,}; {machine()}.\n")
     rows = []
-    for name, (_, taken) in seconds.items():
-        ratio = statistics.median(step / likelihood for step, likelihood in zip(taken, seconds["MLE"].cpu))
-        rewards = 0.0 if callbacks[name] is None else callbacks[name].taken / (repetitions + 1)
-        share = f"{100 * rewards / statistics.median(taken):.2g} %" if rewards else ""
-        rows.append([name, f"{statistics.median(taken):.2f}", f"{ratio:.2f}", share])
+    for name, (_, times) in seconds.items():
+        ratio = statistics.median(step / likelihood for step, likelihood in zip(times, seconds["MLE"].cpu))
+        rewards = 0.0 if callbacks[name] is None else callbacks[name].reward_seconds / (repetitions + 1)
+        share = f"{100 * rewards / statistics.median(times):.2g} %" if rewards else ""
+        rows.append([name, f"{statistics.median(times):.2f}", f"{ratio:.2f}", share])
     print_table(["step", "seconds", "times MLE", "rewards"], rows)
 
 

@@ -1,9 +1,9 @@
-"""How long it takes to compose and check every point of a sweep before any starts.
+"""Time for composing and checking all points of a sweep before any starts.
 
     python -m benchmarks.sweep_validation [--points 200]
 
-A grid of ten values of one key by five of another by four seeds, and as many points that differ in more than the seed
-(random search): points that differ in their seed alone are parsed once. Seconds of this process, and of the clock.
+A grid of ten values of one key, five of another and four seeds, and the same number of points of a random search:
+points that only differ in their seed are parsed once. Processor time of this process, and wall time.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ BASE = Path(__file__).parents[1] / "experiments" / "configs" / "pointer_generato
 
 
 def sweeps(points: int) -> dict[str, dict]:
-    """Parts of a sweep file by what they are called."""
+    """Return the varying parts of sweep files, by name."""
     rows = points // 20
     grid = {
         "model.hidden_size": [8 * (number + 1) for number in range(rows)],
@@ -34,7 +34,7 @@ def sweeps(points: int) -> dict[str, dict]:
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--points", type=int, default=200, help="of each sweep; a multiple of 20")
+    parser.add_argument("--points", type=int, default=200, help="number of points of each sweep, a multiple of 20")
     rows = []
     with TemporaryDirectory() as folder:
         for name, parts in sweeps(parser.parse_args().points).items():
