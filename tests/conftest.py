@@ -68,6 +68,14 @@ def cache(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def same_number_of_threads():
+    """A test that leaves another number of threads would change the rounding of those after it."""
+    before = torch.get_num_threads()
+    yield
+    assert torch.get_num_threads() == before, "this test changes the number of threads of the process"
+
+
 @pytest.fixture(scope="session")
 def corpus_files(tmp_path_factory) -> dict[str, str]:
     """Three files of made-up documents, by split."""

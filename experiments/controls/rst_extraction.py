@@ -236,7 +236,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"no arm {sorted(unknown)[0]!r}; there are {', '.join(arm.name for arm in ARMS)}")
     out = Path(str(options.out))
     results = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
-    torch.set_num_threads(1)
     with TemporaryDirectory(prefix="precis-") as cache:
         for arm in [arm for arm in ARMS if not options.arms or arm.name in options.arms]:
             for seed in options.seeds:
@@ -248,4 +247,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     main()

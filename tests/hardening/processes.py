@@ -47,6 +47,7 @@ def _run(work: Callable[[], None], output: Path) -> None:
     status = 1
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background
     signal.signal(signal.SIGTERM, _terminated)
+    torch.set_num_threads(1)  # threads of OpenMP that the parent has started are not there after a fork
     with output.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
