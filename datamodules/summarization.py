@@ -6,6 +6,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
@@ -26,9 +27,13 @@ FEATURES_VERSION = 3  # raised whenever features change; 2: counts of truncation
 
 
 def default_cache() -> Path:
-    """Return `$PRECIS_CACHE`, or `precis` in the user's cache folder."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("PRECIS_CACHE") or Path(home) / "precis")
+    """Return `$PRECIS_CACHE`, or `precis` in the user's cache folder, which is created for this user alone."""
+    if named := os.environ.get("PRECIS_CACHE"):
+        return Path(named)  # which several users may share
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "precis"
+    with suppress(OSError):  # reported with the path when something is written
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 class SavableTokenizer(Protocol):

@@ -126,6 +126,18 @@ def test_the_same_seed_gives_the_same_losses_and_another_others(case, corpus_fil
 
 
 @every_model
+def test_loader_processes_change_nothing(case, corpus_files):
+    losses = []
+    for workers in (0, 2):
+        seed_everything(5, verbose=False)
+        recorder = Recorder()
+        data = case.build_data(corpus_files, num_workers=workers)
+        trainer_with(recorder, max_epochs=1, limit_val_batches=0).fit(case.build_model(), data)
+        losses.append(recorder.losses)
+    assert losses[0] == losses[1] and len(losses[0]) == 7
+
+
+@every_model
 def test_a_gradient_in_every_trained_parameter(case, corpus_files):
     seed_everything(5, verbose=False)
     model, data = case.build_model(), case.build_data(corpus_files)

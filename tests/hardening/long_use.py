@@ -1,0 +1,152 @@
+"""Memory and open files over long use: training steps, summaries from Python, requests to the playground.
+
+    make harden        (or: python tests/hardening/long_use.py --steps 2000 --summaries 1000 --requests 200)
+
+Memory (resident) and open files are measured at regular intervals. Growth counts from the end of the first quarter,
+after which buffers and caches of fixed size are filled; both have to stay flat.
+"""
+
+import argparse
+import ctypes
+import gc
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
+
+import torch
+from cases import CASES
+from conftest import SIZES, made_up, write_lines
+from pytorch_lightning import Callback, Trainer, seed_everything
+
+CASE_NAMES = ("pointer-coverage", "bertsum", "graphsum", "rstformer")
+MAX_GROWTH = 8.0  # MiB after the first quarter; what allocators and interpreters need to settle
+POINTS = 20  # measurements
+
+
+class Usage(NamedTuple):
+    """Resident memory in MiB and the number of open files of this process."""
+
+    memory: float
+    files: int
+
+
+def usage() -> Usage:
+    """Measure this process, after memory that is free is given back to the system."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return Usage(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir("/proc/self/fd")))
+
+
+class Measured(Callback):
+    """Measures at regular intervals of training.
+
+    Args:
+        every: number of steps between measurements.
+    """
+
+    def __init__(self, every: int) -> None:
+        self.every, self.usages = every, []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if trainer.global_step % self.every == 0:
+            self.usages.append(usage())
+
+
+def repeated(work: Callable[[int], object], times: int) -> list[Usage]:
+    """Do something a number of times and measure at regular intervals."""
+    usages = []
+    for number in range(1, times + 1):
+        work(number)
+        if number % max(1, times // POINTS) == 0:
+            usages.append(usage())
+    return usages
+
+
+def row(what: str, count: int, usages: list[Usage]) -> tuple[str, bool]:
+    """Return a row of the table, and whether memory and open files are flat after the first quarter."""
+    first, last = usages[len(usages) // 4], usages[-1]
+    growth, files = last.memory - first.memory, last.files - first.files
+    cells = [what, f"{count:,}", f"{first.memory:.0f}", f"{last.memory:.0f}", f"{growth:+.1f}", f"{files:+d}"]
+    return f"| {' | '.join(cells)} |", growth <= MAX_GROWTH and files <= 0
+
+
+def corpus(folder: Path) -> dict[str, str]:
+    """Write files of made-up documents, by split."""
+    rng, files, number = random.Random(0), {}, 0
+    for split, size in SIZES.items():
+        rows = [made_up(number + index, rng) for index in range(size)]
+        files[split], number = str(write_lines(folder / f"{split}.jsonl", rows)), number + size
+    return files
+
+
+def train(name: str, files: dict[str, str], steps: int) -> list[Usage]:
+    """Train a model in this process, with a validation every 100 steps."""
+    case = next(case for case in CASES if case.name == name)
+    seed_everything(1, verbose=False)
+    measured = Measured(max(1, steps // POINTS))
+    trainer = Trainer(
+        accelerator="cpu",
+        max_steps=steps,
+        val_check_interval=100,
+        check_val_every_n_epoch=None,
+        callbacks=[measured],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        logger=False,
+    )
+    trainer.fit(case.build_model(), case.build_data(files))
+    return measured.usages
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=2000, help="training steps of each model")
+    parser.add_argument("--summaries", type=int, default=1000, help="calls of run.summarize")
+    parser.add_argument("--requests", type=int, default=200, help="requests to the playground")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    print("| what | number | MiB after a quarter | MiB at the end | growth, MiB | open files |")
+    print("|---|---|---|---|---|---|")
+    flat = []
+    with tempfile.TemporaryDirectory(prefix="precis-long-") as place:
+        folder = Path(place)
+        os.environ |= {"PRECIS_CACHE": str(folder / "cache"), "WANDB_MODE": "offline"}
+        files = corpus(folder)
+
+        def report(what: str, count: int, usages: list[Usage]) -> None:
+            line, passed = row(what, count, usages)
+            flat.append(passed)
+            print(line, flush=True)
+
+        for name in CASE_NAMES:
+            report(f"training steps, {name}", options.steps, train(name, files, options.steps))
+
+        from run_folders import write_run
+
+        import precis
+        from experiments.demo.playground import Playground
+
+        rng = random.Random(1)
+        texts = [made_up(number, rng)["document"] for number in range(50)]
+        paths = [str(write_run(folder / name, name, files)) for name in CASE_NAMES]
+        for name, path in zip(CASE_NAMES, paths):
+            run = precis.load(path)
+            work = lambda number, run=run: run.summarize(texts[number % len(texts)])  # noqa: E731
+            report(f"summaries, {name}", options.summaries, repeated(work, options.summaries))
+        playground = Playground(paths)
+        work = lambda number: playground.summarize(texts[number % len(texts)], "", list(playground.runs), 2)  # noqa: E731
+        report("playground, four models", options.requests, repeated(work, options.requests))
+    return int(not all(flat))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
