@@ -101,6 +101,13 @@ COMMANDS = {
         "precis compare runs/ONE runs/OTHER --html page.html",
         "experiments.evaluation.compare:compare",
     ),
+    "judge": Command(
+        "evaluate",
+        "let a chat model compare two systems",
+        "precis judge runs/first/predictions.jsonl lead.jsonl --run runs/first"
+        " --model NAME --base_url http://localhost:8000/v1 --out judged.jsonl",
+        "experiments.evaluation.judge:judge",
+    ),
     "sweep": Command(
         "launch",
         "run a grid",

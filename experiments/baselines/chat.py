@@ -17,10 +17,8 @@ from experiments.baselines.answers import Answers, answers_path, open_answers
 from experiments.baselines.documents import add_document_arguments, documents_digest, read_documents
 from experiments.baselines.endpoint import KEY_VARIABLE, Endpoint, Reply
 from experiments.baselines.prompts import check_fields, fill, read_prompt, read_queries, shipped_prompts
-from experiments.baselines.records import name_documents, signature, write_predictions
+from experiments.baselines.records import answer_text, name_documents, signature, write_predictions
 
-# What models write before their answer, if anything.
-_THOUGHT = re.compile(r"^\s*<think>.*?(</think>|\Z)", re.DOTALL)
 _REFUSAL = re.compile(r"^\W*(i([’']m| am) (sorry|unable)|sorry,|i can(no|[’'])t |as an ai )", re.IGNORECASE)
 
 
@@ -58,7 +56,7 @@ def chat(arguments: list[str]) -> None:
         signed = signature("chat", {name: _digest(settings.get(name)) for name in names})
         record = {"split": options.split, "documents": len(documents), "base_url": options.base_url}
         record |= {"signature": signed, "settings": settings, "counts": counts}
-        texts = {name: summary_text(row["text"]) for name, row in answers.rows.items()}
+        texts = {name: answer_text(row["text"]) for name, row in answers.rows.items()}
         write_predictions(target, map(as_document, documents), lambda name: texts.get(name, ""), record)
     print(f"chat: {len(documents):,} summaries in {target}; score them with precis evaluate {target}")
     print(*notes, signed, sep="\n")
@@ -186,11 +184,6 @@ def _ask(
         return model.answer_all(missing(), done)
 
 
-def summary_text(text: str) -> str:
-    """Return an answer without the thoughts before it; one that ends among its thoughts is empty."""
-    return _THOUGHT.sub("", text).strip()
-
-
 def count(
     prompts: Prompts, documents: Dataset, answers: Answers, failures: dict[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
@@ -201,8 +194,8 @@ def count(
     named = {
         "documents shortened to max_words": [name for name, (sent, total) in words.items() if sent < total],
         "answers refused by the server": refused,
-        "answers worded like a refusal": [row["id"] for row in rows if _REFUSAL.match(summary_text(row["text"]))],
-        "empty answers": [row["id"] for row in rows if not summary_text(row["text"]) and row["id"] not in refused],
+        "answers worded like a refusal": [row["id"] for row in rows if _REFUSAL.match(answer_text(row["text"]))],
+        "empty answers": [row["id"] for row in rows if not answer_text(row["text"]) and row["id"] not in refused],
         "answers end at max_tokens": [row["id"] for row in rows if row["finish_reason"] == "length"],
         "documents without an answer": list(failures),
     }

@@ -5,7 +5,10 @@ import json
 import os
 import random
 import re
-from collections.abc import Callable, Iterable
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -82,14 +85,20 @@ class Endpoint:
             CorpusError: if there is no server, it refuses the key or the model, or too many requests fail.
         """
         try:
-            return asyncio.run(self._answer_all(prompts, done))
+            with _sigterm_kept():
+                return asyncio.run(self._answer_all(prompts, done))
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
+        except asyncio.CancelledError:
+            raise SystemExit(128 + signal.SIGTERM) from None
 
     async def _answer_all(
         self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]
     ) -> dict[str, str]:
         remaining, failures = iter(prompts), {}
+        with suppress(ValueError, RuntimeError):  # in another thread than the main one
+            # an exception of the usual handler would leave the requests under way with a traceback each
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
 
         async def work() -> None:
             for name, prompt in remaining:  # shared by all workers
@@ -169,6 +178,17 @@ class _MayPass(Exception):
     def __init__(self, message: str, wait: float | None = None, no_server: bool = False) -> None:
         super().__init__(" ".join(message.split()))
         self.wait, self.no_server = wait, no_server
+
+
+@contextmanager
+def _sigterm_kept() -> Iterator[None]:
+    """Restore the handler of SIGTERM, which an event loop sets to the default when it closes."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def check_endpoint(endpoint: Endpoint) -> None:

@@ -21,6 +21,9 @@ FORBIDDEN = {
     ("evaluate", "FILE", "--metrics", "rouge,novelty,fragments,repetition,length"): HEAVY,
     ("compare", "--htlm", "page.html"): HEAVY,
     ("compare", "FILE"): HEAVY,
+    ("judge", "--help"): (*HEAVY, "openai"),
+    ("judge", "--modle", "NAME"): (*HEAVY, "openai"),
+    ("judge", "FILE", "FILE", "--out", "FOLDER/judged.jsonl"): (*HEAVY, "openai"),
     ("sweep", "--lancher", "slurm"): HEAVY,
     ("sweep", "MISSING"): HEAVY,
     ("sweep", "status", "FOLDER"): HEAVY,
@@ -53,7 +56,7 @@ def test_a_command_imports_only_what_it_needs(arguments, folder):
         "sys.exit(f'imported {loaded}' if loaded else 0)"
     )
     names = {"FILE": folder / "predictions.jsonl", "FOLDER": folder, "MISSING": folder / "missing.yaml"}
-    words = [str(names.get(argument, argument)) for argument in arguments]
+    words = [str(names.get(argument, argument)).replace("FOLDER", str(folder)) for argument in arguments]
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
 
