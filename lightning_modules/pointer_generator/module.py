@@ -77,6 +77,16 @@ class PointerGenerator(CopyingSummarizer):
         checkpoint["coverage_gate"] = self.coverage_gate
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restore the gate of coverage, or add coverage to the weights of a run without it that training starts from.
+
+        As in section 4 of the paper, a trained pointer-generator is given coverage: w_c has its initial values.
+
+        Raises:
+            CorpusError: if the checkpoint does not fit.
+        """
+        if checkpoint.get("start") and self.has_coverage:
+            w_c = self.network.attention.coverage.detach()
+            checkpoint["state_dict"].setdefault("network.attention.coverage", w_c)
         super().on_load_checkpoint(checkpoint)
         if not checkpoint.get("start"):
             self.coverage_gate = checkpoint.get("coverage_gate", self.coverage_gate)

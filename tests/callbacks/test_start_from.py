@@ -63,6 +63,27 @@ def test_what_does_not_fit_is_refused(corpus_files, trained, tmp_path):
         fit(trained, hidden_size=8)
 
 
+def test_coverage_is_added_to_a_trained_model_without_it(corpus_files, tmp_path):
+    first = BestCheckpoint(tmp_path / "checkpoints", filename="best", every_n_train_steps=1)
+    before = CASE.build_model(coverage=False)
+    trainer_with(first, max_steps=1, limit_val_batches=0).fit(before, CASE.build_data(corpus_files))
+    model = CASE.build_model()
+    initial = model.network.attention.coverage.detach().clone()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0)
+    model.configure_optimizers = lambda: optimizer
+    trainer_with(StartFrom(tmp_path), max_steps=1, limit_val_batches=0).fit(model, CASE.build_data(corpus_files))
+    weights = model.state_dict()
+    torch.testing.assert_close(weights.pop("network.attention.coverage"), initial, rtol=0, atol=0)
+    assert weights.keys() == before.state_dict().keys()
+    for name, tensor in before.state_dict().items():
+        torch.testing.assert_close(weights[name], tensor, rtol=0, atol=0)
+
+
+def test_a_run_with_coverage_is_not_resumed_from_weights_without_it():
+    with pytest.raises(CorpusError, match=r"network\.attention\.coverage is absent there"):
+        CASE.build_model().on_load_checkpoint({"state_dict": CASE.build_model(coverage=False).state_dict()})
+
+
 def test_coverage_is_on_although_the_first_run_never_switched_it_on(corpus_files, tmp_path):
     first = BestCheckpoint(tmp_path / "checkpoints", filename="best", every_n_train_steps=1)
     before = CASE.build_model()

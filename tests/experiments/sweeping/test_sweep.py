@@ -1,3 +1,4 @@
+import copy
 import fcntl
 import json
 import os
@@ -179,6 +180,23 @@ def test_a_file_that_is_no_sweep_is_named(text, tmp_path, precis):
 def test_every_shipped_sweep_can_be_composed(path):
     points = compose(read_sweep(path))
     assert len({point.name for point in points}) == len(points) > 1
+
+
+def test_rows_of_the_papers_table_differ_in_their_mechanism_alone():
+    """Documents, order, steps, lengths, learning rates and decoding of the three rows are equal."""
+    mechanisms, rest = {}, []
+    for point in compose(read_sweep(ROOT / "experiments" / "sweeps" / "cnndm_rows.yaml")):
+        config = copy.deepcopy(point.config)
+        model, callbacks = config["model"]["init_args"], config["trainer"]["callbacks"]
+        annealing = [callback for callback in callbacks if callback["class_path"] == "callbacks.CoverageAnnealing"]
+        mechanisms[point.label.split()[0]] = (model.pop("pointer"), model.pop("coverage"), len(annealing))
+        for callback in annealing:
+            assert 0 < callback["init_args"]["start_step"] < config["trainer"]["max_steps"]
+            callbacks.remove(callback)
+        config.pop("start_from")
+        rest.append(config)
+    assert mechanisms == {"attention": (False, False, 0), "pointer": (True, False, 0), "coverage": (True, True, 1)}
+    assert rest[0] == rest[1] == rest[2]
 
 
 def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_path, tiny_config, precis):
