@@ -203,7 +203,7 @@ def check_checkpoint(config: Any) -> None:
     if is_trusted():
         return
     if config.get("weights_only") is False:
-        raise CorpusError(f"weights_only: a checkpoint with more than weights runs code; leave it out, or pass {FLAG}")
+        raise CorpusError(f"weights_only: loading more than weights runs code; leave it out, or pass {FLAG}")
     path = config.get("ckpt_path")
     if path and not os.path.isfile(path):
         raise CorpusError(f"{path}: no such checkpoint; --ckpt_path takes a file, so download it first")

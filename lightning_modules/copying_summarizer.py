@@ -82,7 +82,7 @@ class CopyingSummarizer(Summarizer):
 
         Args:
             batch: the documents.
-            outputs: of `decode`.
+            outputs: outputs of `decode`.
             target: extended ids, [B, K, T].
             rows: flat positions of the tokens in [B K T], padding left out, [N].
 

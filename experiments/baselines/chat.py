@@ -98,7 +98,7 @@ class Prompts:
     """The prompts for documents.
 
     Args:
-        options: of the command.
+        options: options of the command.
 
     Raises:
         CorpusError: if the prompt and the options do not fit.

@@ -134,7 +134,7 @@ def load_pretrained(
     Args:
         kind: class of transformers that loads it, such as `AutoModelForSeq2SeqLM`.
         name: the folder or name.
-        dtype: of the weights: float32, bfloat16 or float16.
+        dtype: data type of the weights: float32, bfloat16 or float16.
         device: cpu, cuda, ..., or auto for a GPU if there is one.
         other: what to do where the model is of another kind.
 

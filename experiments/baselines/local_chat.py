@@ -20,7 +20,7 @@ class LocalChat:
         name: name or folder.
         settings: generation settings that replace the model's, `max_new_tokens` among them.
         batch_tokens: tokens of prompts in a batch, with padding.
-        dtype: of the weights.
+        dtype: data type of the weights.
         device: cpu, cuda, ... or auto.
 
     Raises:

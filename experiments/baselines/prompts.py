@@ -33,7 +33,7 @@ def check_fields(name: str, prompt: str, fields: Mapping[str, bool]) -> None:
     """Check that a prompt has the fields for which there are values, and no others of them.
 
     Args:
-        name: of the prompt, for messages.
+        name: name of the prompt, for messages.
         prompt: its text.
         fields: whether there is a value, by field.
 

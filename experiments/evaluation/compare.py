@@ -44,7 +44,7 @@ def compare(arguments: list[str]) -> None:
         "--split", type=Literal["test", "val", "predict"] | None, default=None,
         help="split of the predictions; by default the first of these that all runs have",
     )  # fmt: skip
-    parser.add_argument("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} if not given")
+    parser.add_argument("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} by default")
     parser.add_argument("--html", type=Path | None, default=None, help="write a self-contained page")
     parser.add_argument("--documents", type=PositiveInt, default=1000, help="maximal number of documents in the page")
     parser.add_argument(

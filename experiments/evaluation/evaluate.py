@@ -78,7 +78,7 @@ class Evaluated(NamedTuple):
     """Scores of outputs.
 
     Attributes:
-        scores: of every output, by measure.
+        scores: scores of every output, by measure.
         means: a row for each system and measure, as `means` returns them.
         left_out: why other metrics were not computed, by name.
     """

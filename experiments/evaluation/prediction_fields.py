@@ -73,7 +73,7 @@ def read_id(row: Row, where: str, names: FieldNames) -> str:
         raise bad_record(where, problem, "give it one, or name the field with --fields.id")
     name = row[names.id]
     if isinstance(name, bool) or not isinstance(name, str | int) or not str(name).strip() or not _is_utf8(str(name)):
-        raise bad_record(where, f"its id {name!r} is no name", "give it one, a string or a number")
+        raise bad_record(where, f"its id {name!r} is not a valid id", "give it one, a string or a number")
     return str(name)
 
 
@@ -133,7 +133,8 @@ def read_system(row: Row, where: str, names: FieldNames) -> str | None:
     """
     name = row.get(names.system)
     if name is not None and (isinstance(name, bool) or not isinstance(name, str | int) or not _is_utf8(str(name))):
-        raise bad_record(where, f"field {names.system!r} is no name", "write the system's name, a string or a number")
+        remedy = "write the name of the system, a string or a number"
+        raise bad_record(where, f"field {names.system!r} is not a valid name", remedy)
     return None if name is None else str(name)
 
 
@@ -159,11 +160,11 @@ def read_judgement(row: Row, where: str, name: str) -> float:
 def _value(row: Row, where: str, name: str, flag: str, kind: str, fits: Callable[[Any], bool]) -> Any:
     if row.get(name) is None:
         remedy = f"name the right one with --fields.{flag}"
-        raise bad_record(where, f"it has nothing in field {name!r} (there are: {_fields(row)})", remedy)
+        raise bad_record(where, f"it has no value in field {name!r} (there are: {_fields(row)})", remedy)
     if not fits(row[name]):
         raise bad_record(where, f"field {name!r} is not {kind}", f"fix it, or name another with --fields.{flag}")
     if not _is_utf8(row[name]):
-        raise bad_record(where, f"field {name!r} holds half of a surrogate pair, which is no text", "fix it")
+        raise bad_record(where, f"field {name!r} has half of a surrogate pair, which is not text", "fix it")
     return row[name]
 
 

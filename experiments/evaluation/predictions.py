@@ -222,7 +222,7 @@ def _document_of_line(line: str, where: str) -> list[str]:
 def _document_of_record(row: Row, where: str, names: FieldNames) -> list[str]:
     document = read_document(row, where, names)
     if document is None:
-        problem = f"it has nothing in field {names.document!r}"
+        problem = f"it has no value in field {names.document!r}"
         raise bad_record(where, problem, "name the right one with --fields.document")
     return document
 

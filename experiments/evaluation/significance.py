@@ -29,7 +29,7 @@ def system_interval(scores: Array, level: float = LEVEL, resamples: int = RESAMP
         scores: of R runs on N documents under M measures, [R, N, M]; a document that lacks a score (nan) in one run is
             left out of that measure.
         level: level of confidence.
-        resamples, seed: of the bootstrap.
+        resamples, seed: number of resamples and seed of the bootstrap.
 
     Returns:
         Mean, lower and upper bound, [M] each.
@@ -55,7 +55,7 @@ def hierarchical_bootstrap(scores: Array, baseline: Array, resamples: int = RESA
     Args:
         scores, baseline: of R and Q runs on the same N documents under M measures, [R, N, M] and [Q, N, M]; a document
             that lacks a score (nan) in any of the runs is left out of that measure.
-        resamples, seed: of the bootstrap.
+        resamples, seed: number of resamples and seed of the bootstrap.
 
     Returns:
         p-values, [M]; nan for a measure for which no document has all scores.
@@ -76,9 +76,9 @@ def resampled_system_means(scores: Array, resamples: int = RESAMPLES, seed: int 
     draws it would be (R - 1) / R of that, two thirds with three seeds (Rao and Wu 1988). A single run is kept as it is.
 
     Args:
-        scores: of R runs on N documents under M measures, [R, N, M].
+        scores: scores of R runs on N documents under M measures, [R, N, M].
         resamples: number of samples.
-        seed: of the draws; the same N and seed draw the same documents.
+        seed: seed of the draws; the same N and seed draw the same documents.
         stream: number of an independent stream of draws of runs.
     """
     runs, documents, measures = scores.shape

@@ -71,13 +71,13 @@ def resampled_sums(columns: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
 
 
 def column_means(table: Array) -> Array:
-    """Return the means of columns, [N, M] -> [M], nan left out; nan for a column that has nothing else."""
+    """Return the means of columns, [N, M] -> [M], without NaN; NaN for columns with NaN only."""
     counts = (~np.isnan(table)).sum(0)
     return np.divide(np.nansum(table, 0), counts, out=np.full(table.shape[1], np.nan), where=counts > 0)
 
 
 def quantiles(means: Array, share: float) -> Array:
-    """Return quantiles of columns, [N, M] -> [M], nan left out; nan for a column that has nothing else."""
+    """Return quantiles of columns, [N, M] -> [M], without NaN; NaN for columns with NaN only."""
     rows = [column[~np.isnan(column)] for column in means.T]
     return np.array([np.quantile(row, share) if row.size else np.nan for row in rows])
 

@@ -113,4 +113,4 @@ def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) 
             "the same command runs the missing points"
         )
     if elsewhere := by_state.get("elsewhere"):
-        raise CorpusError(f"{elsewhere[0].folder}: another launch is at work on this run; wait until it has ended")
+        raise CorpusError(f"{elsewhere[0].folder}: another launch is running this point; wait until it has ended")

@@ -160,7 +160,7 @@ def _first(numbers: dict[str, str]) -> str:
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
     lock = take_lock(out / LOCK)  # held while this process lives, so that `status` shows its points as waiting
     if lock is None:
-        raise CorpusError(f"{out}: another launcher is at work on this sweep; precis sweep status {out} shows it")
+        raise CorpusError(f"{out}: another launcher is running this sweep; precis sweep status {out} shows it")
     try:
         write_launch(out, "local", {}, pid=os.getpid())
         launch(jobs, slots)

@@ -47,7 +47,7 @@ class AgentsDecoder(nn.Module):
         multi_agent_pointer: compute p_a for each agent, instead of one p for all.
         contextual: contextual agent attention, P_voc from [s_t; c*_t; c*_{t-1}]. The matrix of c*_{t-1} is initialized
             with zeros, so that training can continue from a model without it.
-        dropout: on the features before the output layer.
+        dropout: dropout on the features before the output layer.
     """
 
     def __init__(

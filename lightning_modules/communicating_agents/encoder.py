@@ -24,7 +24,7 @@ class Parts(NamedTuple):
         Args:
             lengths: tokens of each agent, 0 for padding agents, [B, M], on the CPU.
             width: I, the padded length of a part.
-            device: of the masks.
+            device: device of the masks.
         """
         nonzero = lengths.clamp_min(1)  # an LSTM and a softmax need at least one position
         # one transfer for both
@@ -120,7 +120,7 @@ class AgentsEncoder(nn.Module):
         hidden_size: H.
         layers: K, the number of contextual layers; 2 in the paper.
         messages: kind of messages; None for no communication.
-        dropout: on the states of each layer.
+        dropout: dropout on the states of each layer.
     """
 
     def __init__(

@@ -50,9 +50,9 @@ class CommunicatingAgents(CopyingSummarizer):
         sentence_ends: words that end a sentence.
         word_vectors: file of pretrained vectors of width E (text format of GloVe or word2vec, plain or .gz) that
             initialize the embedding; words that it lacks are initialized at random.
-        dropout: on embeddings, encoder states and before the output layer.
+        dropout: dropout on embeddings, encoder states and before the output layer.
         embedding_std: standard deviation of the normal that initializes the embeddings.
-        learning_rate: of Adam; not used if the command line names another optimizer.
+        learning_rate: learning rate of Adam; not used if the command line names another optimizer.
         decoding: decoding options; by default beam size 5, 35 to 110 tokens, mean log-probability.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
 

@@ -41,7 +41,7 @@ class CommunicatingAgentsNetwork(nn.Module):
         contextual_layers: K, the number of contextual encoder layers.
         multi_agent_pointer: compute p_a for each agent, instead of one p for all.
         contextual_agent_attention: condition P_voc on c* of the previous step.
-        dropout: on embeddings, encoder states and the features before the output layer.
+        dropout: dropout on embeddings, encoder states and the features before the output layer.
         embedding_std: standard deviation of the normal that initializes the embeddings.
     """
 

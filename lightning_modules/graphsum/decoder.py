@@ -51,7 +51,7 @@ class GraphAttention(nn.Module):
     Args:
         size: D.
         heads: N.
-        dropout: on beta, both as weights of paragraphs and of their tokens.
+        dropout: dropout on beta, both as weights of paragraphs and of their tokens.
         bias: bias of the scores by the graph; None attends without graph and position.
     """
 

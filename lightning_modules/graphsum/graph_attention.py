@@ -128,7 +128,7 @@ class GraphEncoderLayer(nn.Module):
         size: D.
         heads: N.
         feed_forward: width inside the feed-forward network.
-        dropout: on attention weights and as in `AroundFeedForward`.
+        dropout: dropout on attention weights and as in `AroundFeedForward`.
         norm: `pre` or `post`.
         bias: makes R of the graph; None attends without it.
     """
@@ -167,7 +167,7 @@ class HierarchicalLayer(nn.Module):
         size: D.
         heads: N.
         feed_forward: width inside the feed-forward network.
-        dropout: on attention weights and as in `AroundFeedForward`.
+        dropout: dropout on attention weights and as in `AroundFeedForward`.
         norm: `pre` or `post`.
     """
 

@@ -36,7 +36,7 @@ class EncoderDecoder(nn.Module):
         decoder_layers: number of decoder layers.
         feed_forward: hidden width of the feed-forward networks.
         dropout: on embeddings, attention weights, inside the feed-forward networks, and on each residual branch.
-        activation: of the feed-forward networks.
+        activation: activation of the feed-forward networks.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class EncoderDecoder(nn.Module):
         """Return log P of targets, teacher-forced; the output layer is evaluated at real tokens only.
 
         Args:
-            states: of the documents, [B, S, D].
+            states: states of the documents, [B, S, D].
             mask: True at tokens of the documents, [B, S].
             inputs: the token before each target, [B, T].
             target: ids, [B, T].

@@ -44,7 +44,7 @@ def target_log_probs(
 
     Args:
         output: output layer, V rows.
-        outputs: of the decoder, each [B, K, T, ...].
+        outputs: outputs of the decoder, each [B, K, T, ...].
         source: extended ids of the documents, [B, S].
         target: extended ids, [B, K, T].
         rows: flat positions of the real tokens in [B K T], [N].
@@ -161,7 +161,7 @@ def candidate_log_probs(
     """Return candidates that include the `count` most probable words of the mixture.
 
     Args:
-        outputs: of one decoder step, each [B, K, ...].
+        outputs: outputs of one decoder step, each [B, K, ...].
         memory: see `search_memory`.
         layer: the output layer.
         count: number of words.
@@ -191,7 +191,7 @@ def all_log_probs(output: nn.Linear, words: int, outputs: CopyOutputs, memory: d
     Args:
         output: output layer, V rows.
         words: number of rows that have a word; the rows after them get -inf.
-        outputs: of one decoder step, each [B, K, ...].
+        outputs: outputs of one decoder step, each [B, K, ...].
         memory: see `sampling_memory`.
     """
     logits = vocabulary_logits(outputs.features, output.weight, output.bias)                     # [B, K, V]

@@ -75,8 +75,8 @@ class Reader(nn.Module):
 
         Args:
             name: Hugging Face name (downloaded if not cached) or folder.
-            dropout: of hidden states; that of the checkpoint if not given.
-            attention_dropout: of attention weights; that of the checkpoint if not given.
+            dropout: dropout of hidden states; by default that of the checkpoint.
+            attention_dropout: dropout of attention weights; by default that of the checkpoint.
             extend: number of positions to extend the model to; new ones copy the last one (Liu and Lapata 2019).
         """
         from transformers import AutoConfig, AutoModel  # takes seconds to load
@@ -212,7 +212,7 @@ class ScratchEncoder(nn.Module):
         heads: number of attention heads.
         layers: number of layers.
         feed_forward: hidden width of the feed-forward networks.
-        dropout: on embeddings and in all layers.
+        dropout: dropout on embeddings and in all layers.
         kinds: number of segment types.
     """
 

@@ -20,9 +20,9 @@ class Scratch:
         """Return an uninitialized tensor, valid until the next call with the same name.
 
         Args:
-            name: of the buffer.
+            name: name of the buffer.
             like: tensor with the dtype and device of the result.
-            shape: of the result.
+            shape: shape of the result.
         """
         # tensors made in inference mode cannot be written to outside of it, so the mode is part of the key
         size, key = prod(shape), (name, like.dtype, like.device, torch.is_inference_mode_enabled())

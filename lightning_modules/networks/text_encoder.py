@@ -207,10 +207,10 @@ class SmallEncoder(WindowedEncoder):
     Args:
         groups: number of features, number of buckets and vector width of each group; the features of
             `datamodules.text.hashing` by default.
-        hidden_size: of each direction of the LSTM; output vectors are twice as wide.
+        hidden_size: hidden size of each direction of the LSTM; output vectors are twice as wide.
         window: words in a window of the LSTM.
         batch_size: number of windows encoded together.
-        dropout: on the word vectors and on the output.
+        dropout: dropout on the word vectors and on the output.
         word_dropout: probability to drop all features of a word in training, so that the encoder learns from context.
     """
 
@@ -245,8 +245,8 @@ class SmallEncoder(WindowedEncoder):
         without a word are unchanged.
 
         Args:
-            hashes: of W words, the most frequent first, [W].
-            vectors: of the words, at least as wide as the table, [W, D].
+            hashes: hashes of W words, the most frequent first, [W].
+            vectors: vectors of the words, at least as wide as the table, [W, D].
         """
         table = self.tables[0].weight                                                        # [buckets, E]
         centred = vectors - vectors.mean(0)

@@ -27,7 +27,7 @@ def sinusoidal(length: int, size: int, device: torch.device | None = None, start
     Args:
         length: T, the number of positions.
         size: D, even.
-        device: of the result.
+        device: device of the result.
         start: the first position.
 
     Returns:
@@ -64,8 +64,8 @@ class MultiHeadAttention(nn.Module):
     Args:
         size: D, the width of queries and output.
         heads: N.
-        dropout: on the attention weights.
-        memory_size: width of the memory; D if not given.
+        dropout: dropout on the attention weights.
+        memory_size: width of the memory; D by default.
 
     Raises:
         ValueError: if D is not a multiple of N.
@@ -132,7 +132,7 @@ class FeedForward(nn.Module):
     Args:
         size: D.
         hidden_size: width of the hidden layer.
-        dropout: on the hidden layer.
+        dropout: dropout on the hidden layer.
         activation: act.
     """
 
@@ -154,7 +154,7 @@ class Residual(nn.Module):
 
     Args:
         size: D.
-        dropout: on the output of f.
+        dropout: dropout on the output of f.
         norm: position of the layer normalization. A stack of `pre` layers needs a final one.
     """
 
@@ -178,9 +178,9 @@ class EncoderLayer(nn.Module):
         size: D.
         heads: N.
         feed_forward: hidden width of the feed-forward network.
-        dropout: on attention weights, inside the feed-forward network, and on both outputs.
+        dropout: dropout on attention weights, inside the feed-forward network, and on both outputs.
         norm: `pre` or `post`.
-        activation: of the feed-forward network.
+        activation: activation of the feed-forward network.
     """
 
     def __init__(
@@ -212,8 +212,8 @@ class DecoderLayer(nn.Module):
         feed_forward: hidden width of the feed-forward network.
         dropout: as in `EncoderLayer`.
         norm: `pre` or `post`.
-        activation: of the feed-forward network.
-        memory_size: width of the encoder output; D if not given.
+        activation: activation of the feed-forward network.
+        memory_size: width of the encoder output; D by default.
         cross_attention: replacement for multi-head cross-attention, called with x [B, T, D], memory and its mask.
     """
 

@@ -29,9 +29,9 @@ class PointerGenerator(CopyingSummarizer):
         pointer: copy words from the document.
         coverage: condition attention on its own past and penalize overlap with it. Without the `CoverageAnnealing`
             callback, from the first step on.
-        dropout: on embeddings and before the output layer; 0 in the paper.
+        dropout: dropout on embeddings and before the output layer; 0 in the paper.
         embedding_std: standard deviation of the truncated normal that initializes the embeddings and the output layer.
-        learning_rate: of Adagrad; not used if the command line names another optimizer.
+        learning_rate: learning rate of Adagrad; not used if the command line names another optimizer.
         decoding: decoding options; by default beam size 4, 35 to 120 tokens, mean log-probability.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
     """

@@ -47,7 +47,7 @@ class PointerGeneratorNetwork(nn.Module):
         hidden_size: H of the decoder and of each encoder direction.
         pointer: compute p_gen.
         coverage: add the coverage term to attention.
-        dropout: on embeddings, encoder states and the features before the output layer; 0 in the paper.
+        dropout: dropout on embeddings, encoder states and the features before the output layer; 0 in the paper.
         embedding_std: standard deviation of the truncated normal that initializes the embeddings and the output layer.
     """
 

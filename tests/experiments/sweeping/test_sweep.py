@@ -295,7 +295,7 @@ def test_a_run_that_another_launch_runs_is_left_alone(tmp_path, stub):
     first.folder.mkdir(parents=True)
     with (first.folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(CorpusError, match=r"taken: another launch is at work"):
+        with pytest.raises(CorpusError, match=r"taken: another launch is running"):
             launch([first, second], 1, stub)
     assert is_finished(second) and not first.log.exists()
     launch([first, second], 1, stub)

@@ -182,7 +182,7 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
     assert done.returncode == 0 and "precis sweep status" in done.stdout, done.stderr
     wait_for((hold / "holding").exists)
     assert list(by_name(out).values()) == ["running"]
-    with pytest.raises(CorpusError, match="another launcher is at work"):
+    with pytest.raises(CorpusError, match="another launcher is running"):
         from experiments.sweeping.sweep import _run_here
 
         _run_here(out, [], 1)
