@@ -195,7 +195,7 @@ def _base_classes() -> dict[str, tuple[type, ...]]:
 
 
 def check_checkpoint(config: Any) -> None:
-    """Check the checkpoint that a config names: unpickling runs code, and Lightning would unpickle from an address.
+    """Check the checkpoint that a config names; Lightning would unpickle a download, which can run code.
 
     Raises:
         CorpusError: if it is not a local file, or `weights_only` is off.

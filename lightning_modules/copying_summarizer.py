@@ -119,11 +119,11 @@ class CopyingSummarizer(Summarizer):
         self, batch: Batch, outputs: CopyOutputs, samples: Samples, options: DecodingOptions
     ) -> Tensor:
         """Return `log_probs` for options that forbid tokens by their position alone."""
-        tokens, never = samples.tokens, forbidden_tokens(options)
+        tokens, always_forbidden = samples.tokens, forbidden_tokens(options)
         steps = torch.arange(tokens.shape[-1], device=tokens.device)
         real, early = steps < samples.lengths.unsqueeze(-1), steps < options.min_length          # [B, K, T], [T]
         log_probs = 0
-        for chosen, forbidden in ((real & early, (*never, STOP)), (real & ~early, never)):
+        for chosen, forbidden in ((real & early, (*always_forbidden, STOP)), (real & ~early, always_forbidden)):
             rows = chosen.flatten().nonzero().squeeze(1)                             # [N]
             arguments = (self.network.output, len(self.tokenizer), outputs, self.source_ids(batch), tokens, rows)
             log_probs = log_probs + permitted_log_probs(*arguments, forbidden)

@@ -60,7 +60,7 @@ class Case:
 
 
 def _flat(values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Names and values, those of a dataclass (such as decoding options) behind a dot."""
+    """Return names and values; those of a dataclass (such as decoding options) with a dotted name."""
     for name, value in values.items():
         if is_dataclass(value):
             yield from ((f"{name}.{inner}", option) for inner, option in asdict(value).items())

@@ -14,7 +14,7 @@ from lightning_modules.extractive.selection import SelectionOptions
 
 
 def own_sentences(files: dict[str, str]) -> dict[str, str]:
-    """The files beside those given in which a sentence of each document is its summary."""
+    """Return copies of corpus files in which the summary of each document is one of its sentences."""
     found = {}
     for split, path in files.items():
         target = Path(path).with_name(f"sentences-{split}.jsonl")

@@ -40,7 +40,7 @@ SIZES = {"train": 26, "val": 7, "test": 7}  # odd where documents are dealt out 
 
 
 def made_up(number: int, rng: random.Random) -> dict[str, str]:
-    """A document about an animal with a name of its own, and its summary."""
+    """Return a document about an animal with a unique name, and its summary."""
     name = f"{rng.choice(NAMES)}{number}"
     animal, deed, place = rng.choice(ANIMALS), rng.choice(DEEDS), rng.choice(PLACES)
     text = f"{name} is a {animal} from the old {place}. Every morning {name} {deed} the {place} before the rain."

@@ -1,4 +1,4 @@
-"""Whether this processor, or what the environment lets oneDNN use of it, can run an LSTM in half precision."""
+"""Detect whether oneDNN can run an LSTM in half precision on this processor with these environment variables."""
 
 from functools import cache
 

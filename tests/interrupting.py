@@ -65,7 +65,7 @@ class Broken(Callback):
 
 
 class BrokenOnce(Callback):
-    """Fails in the first batch, where it is the first to do so.
+    """Fail in the first batch, unless another process has failed already.
 
     Args:
         marker: a file that is made by whoever fails.
@@ -82,7 +82,7 @@ class BrokenOnce(Callback):
 
 
 class Hold(Callback):
-    """Waits at the start of a training batch until it may go on; afterwards it never waits again.
+    """Wait once at the start of a training batch, until the test lets it continue.
 
     Args:
         folder: `holding` in it says that it waits and holds this process's number, `go` lets it go on.

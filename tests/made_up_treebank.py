@@ -1,4 +1,4 @@
-"""A treebank whose trees follow from its text: what a parser can learn by heart, and in part understand."""
+"""A treebank whose trees follow from its text, so that a parser can memorize and partly generalize it."""
 
 import json
 import random

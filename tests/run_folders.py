@@ -62,7 +62,7 @@ def make_run(
 
 
 def write_sweep_folder(folder: Path, points: dict[str, list[dict[str, Any]]], missing: str) -> Path:
-    """A sweep folder: a run a label, with what it says before the seed in its config; `missing` is planned only."""
+    """Write a sweep folder with a run for each label, whose settings are in its config; `missing` has no run."""
     described = []
     for label, rows in points.items():
         name, seed = label.rsplit(" seed=", 1)

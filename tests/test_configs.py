@@ -1,4 +1,4 @@
-"""Every config of the suite is accepted by the real parser, makes its model, and says what it is in its header."""
+"""Every config of the suite is accepted by the parser, builds its model, and has a complete header."""
 
 import re
 import shlex

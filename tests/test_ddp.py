@@ -124,7 +124,7 @@ def wait_for(processes: list, folder: Path, seconds: float = 600) -> None:
 
 @pytest.fixture(scope="module")
 def results(server, corpus_files, tmp_path_factory):
-    """What one process, and both ranks of two, have to say; and the folder of their predictions."""
+    """Return the results of one process and of both ranks of two, and the folder of their predictions."""
     from test_ddp import process as target  # by the name under which a new process finds it
 
     folder = tmp_path_factory.mktemp("ddp")

@@ -83,7 +83,7 @@ def layer_of(name: str) -> str:
 
 
 def imports(name: str, tree: ast.AST) -> list[tuple[int, str, str]]:
-    """Line, module and name (empty for a whole module) of what a module imports of ours, in functions too."""
+    """Return line, module and name (empty for modules) of all imports of our packages, also in functions."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

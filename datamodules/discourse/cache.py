@@ -191,7 +191,7 @@ class ParseCache:
             self._ignore(path, " ".join(str(error).split()))
             return None
         if (path, key) not in self._verified and not shard.is_intact(key, parse):
-            self._ignore(path, f"document {parse.id!r} is not what was written")
+            self._ignore(path, f"document {parse.id!r} differs from what was written")
             return None
         self._verified.add((path, key))
         return parse

@@ -52,7 +52,7 @@ def angular_distance(cosine: Tensor) -> Tensor:
     return cosine.clamp(-1, 1).arccos() / torch.pi
 
 
-def shared_way(similarity: Tensor, to_document: Tensor) -> Tensor:
+def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
     """Return the fraction of the path from the document to one sentence that also leads to the other, in [0, 1].
 
     With d the angular distance, r_i = d(i, document) and the Gromov product (i|j) = (r_i + r_j - d(i, j)) / 2,
@@ -88,8 +88,8 @@ def select(scores: Tensor, mask: Tensor, relations: Relations | None, options: S
       al. 2018).
     - `mmr`: with R_i = max over selected j of cos(e_i, e_j), 0 for the first, s_i - lambda R_i (`penalty`) or
       lambda s_i - (1 - lambda) R_i (`classic`; Carbonell and Goldstein 1998).
-    - `triangle`: s_i - lambda max over selected j of g_ij (`shared_way`). No formula is published under this name; this
-      one is ours.
+    - `triangle`: s_i - lambda max over selected j of g_ij (`shared_path`). No formula is published under this name;
+      this one is ours.
 
     Args:
         scores: s, [B, L].
@@ -125,7 +125,7 @@ def _overlap(relations: Relations | None, options: SelectionOptions) -> Tensor |
     if options.selector == "trigram_blocking":
         return relations.shared
     if options.selector == "triangle":
-        return shared_way(relations.similarity, relations.to_document)
+        return shared_path(relations.similarity, relations.to_document)
     return relations.similarity
 
 

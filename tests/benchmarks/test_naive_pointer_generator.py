@@ -1,4 +1,4 @@
-"""The other side of the benchmark computes what ours computes: nobody gains by comparing with something else."""
+"""The naive implementation of the benchmark has the same results as ours, so that the comparison is fair."""
 
 import runpy
 from pathlib import Path
@@ -27,7 +27,7 @@ def build(seed, **arguments):
 
 @pytest.fixture
 def batch():
-    """Two documents, the second shorter and with one word of its own instead of two."""
+    """Return two documents; the second one is shorter and has one OOV word instead of two."""
     extended = torch.tensor([[4, V, 5, V + 1, 4, 9], [7, V, 8, 8, PAD, PAD]])
     target = torch.tensor([[V, 5, 9, V + 1, STOP], [8, V, UNK, STOP, PAD]])
     inputs = torch.cat([torch.full((2, 1), START), target[:, :-1]], 1)

@@ -22,7 +22,7 @@ def interrupted(config: Path, run: Path, number: int, *others: str, **where: int
 
 
 def goes_on(said: str, run: Path, whole: Path, precis, *others: str) -> None:
-    """The command that was printed makes of the run what it would have been."""
+    """Check that the printed command continues the run to the result of an uninterrupted one."""
     command = shlex.split(re.search(r"continue with: precis (.*)", said)[1])
     done = precis(*command, *others)
     assert done.status == 0, done.err

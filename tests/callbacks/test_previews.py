@@ -14,7 +14,7 @@ from lightning_modules.summarizer import Summary
 
 
 class FakeWandb(WandbLogger):
-    """A WandbLogger that keeps what it is given."""
+    """WandbLogger that records its arguments."""
 
     def __init__(self):
         self.tables, self.images = [], []

@@ -1,4 +1,4 @@
-"""Self-critical training of every model that writes: weights, logs, resuming, and what is refused."""
+"""Self-critical training of every generative model: weights, logs, resuming, and refused settings."""
 
 import math
 import warnings

@@ -43,7 +43,7 @@ def greedy_of(model: ToyWriter, document: int) -> list[int]:
 
 
 def sentences(ids: list[int]) -> list[list[int]]:
-    """Token sequences cut behind sentence ends; an end symbol behind one is a sentence of its own."""
+    """Split token sequences after sentence ends; an end symbol after one is a separate sentence."""
     found: list[list[int]] = [[]]
     for i, token in enumerate(ids):
         found[-1].append(token)
@@ -53,7 +53,7 @@ def sentences(ids: list[int]) -> list[list[int]]:
 
 
 def values_by_loop(ids: list[int], credit: str) -> list[float]:
-    """Of each sentence: what it adds to the reward of what was written before it, or it and all later ones."""
+    """Return the gain in reward of each sentence over the preceding text, or its gain plus all later ones."""
     if credit == "summary":
         return [reward_of(ids)]
     parts = sentences(ids)

@@ -170,7 +170,7 @@ class LocalSlurm:
         self.wait_for(lambda: not self.ask("squeue", "-h"))
 
     def stop(self) -> None:
-        """Cancels all jobs, and stops what was started."""
+        """Cancel all jobs, and stop the started services."""
         if len(self._processes) == 3 and self.ask("squeue", "-h"):
             self.ask("scancel", "--signal=KILL", "--full", "--user=root")
             self.ask("scancel", "--user=root")

@@ -1,4 +1,4 @@
-"""`precis parse` as a SLURM array: the tasks share the documents, and what they write is what one process writes."""
+"""`precis parse` as a SLURM array: the tasks share the documents and write the same parses as one process."""
 
 import dataclasses
 import sys
@@ -10,7 +10,7 @@ from datamodules.discourse.cache import ParseCache
 
 
 def submit(slurm, folder, corpus, out) -> str:
-    """Two tasks of `precis parse`; returns what they said."""
+    """Run two tasks of `precis parse`, and return their output."""
     command = f"{sys.executable} -m experiments.cli parse {corpus} --out {out} --parser small --accelerator cpu"
     log = folder / "log-%a.txt"
     slurm.ask("sbatch", "--array=3-4", "-n1", "-c1", f"--output={log}", f"--wrap={command}")

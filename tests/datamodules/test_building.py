@@ -1,4 +1,4 @@
-"""Builders of a cache that are killed, that fork workers, and that work beside each other."""
+"""Builders of a cache that are killed, fork workers, or run concurrently."""
 
 import errno
 import os

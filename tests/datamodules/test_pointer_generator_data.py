@@ -21,7 +21,7 @@ def row(data, parts, references=(), name="1"):
 
 
 def by_hand(words, vocabulary, oov_words):
-    """Extended ids, one word at a time; grows `oov_words`."""
+    """Return extended ids by a loop over words, and extend `oov_words`."""
     ids = []
     for word in words:
         if word in vocabulary:

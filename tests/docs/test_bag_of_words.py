@@ -1,4 +1,4 @@
-"""The model of the tutorial `docs/add_a_paper.md`: its code is that of the page."""
+"""The model of the tutorial `docs/add_a_paper.md`, whose code is shown on the page."""
 
 import math
 import sys

@@ -32,7 +32,7 @@ def refused(done, *said, status=1):
 
 @pytest.fixture
 def fresh_cache(tmp_path, monkeypatch):
-    """A cache of its own, empty."""
+    """Return a separate empty cache."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("PRECIS_CACHE", str(folder))
     return folder

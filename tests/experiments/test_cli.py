@@ -1,4 +1,4 @@
-"""A run from `precis fit` to `precis report`, and what it leaves behind."""
+"""A run from `precis fit` to `precis report`, and the files that it writes."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Tasks beside devices, before anything is trained."""
+"""Check of tasks against devices before training."""
 
 import pytest
 from pytorch_lightning.plugins.environments import SLURMEnvironment

@@ -1,4 +1,4 @@
-"""Exported models: what is in their folder, that they summarize as their run does, and the way to a hub and back."""
+"""Exported models: content of the folder, summaries equal to those of the run, upload to a hub and download."""
 
 import base64
 import json
@@ -69,7 +69,7 @@ def export(precis, run: Path, out: Path, *options: str) -> Path:
 
 
 def assert_same_summaries(run: Path, exported: Path) -> None:
-    """The exported folder summarizes as the run, after the run and everything beside it are out of reach."""
+    """Check that an exported folder has the summaries of its run, after the run was moved away."""
     expected = api.load(run).summarize([TEXT, TEXT[:40]])
     found = api.load(exported).summarize([TEXT, TEXT[:40]])
     assert [one.record() for one in found] == [one.record() for one in expected]

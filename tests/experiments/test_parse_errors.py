@@ -1,4 +1,4 @@
-"""What is wrong with arguments and configs is said in one line, and nothing is left behind."""
+"""Errors in arguments and configs are one line, and no files are left."""
 
 import pytest
 import yaml
@@ -22,7 +22,7 @@ def changed(path, tmp_path, key, value=None, name=None):
 
 
 def refused(done, tmp_path, *said, status=2):
-    """One line on the error stream with everything that is to be said; no run folder."""
+    """Check that standard error is one line with the expected parts, and that there is no run folder."""
     assert done.status == status
     assert done.err.startswith("precis: error: ") and done.err.count("\n") == 1, done.err
     for words in said:

@@ -43,7 +43,7 @@ while "wait" in text and not resumed:
 
 @pytest.fixture
 def scontrol(tmp_path, monkeypatch):
-    """A stand-in for scontrol: its folder, where `state` is what it says of the job and `asked` what it was asked."""
+    """Return the folder of a stub of scontrol: `state` is the state that it reports, `asked` its arguments."""
     folder = tmp_path / "slurm"
     folder.mkdir()
     program = folder / "scontrol"
@@ -104,7 +104,7 @@ def test_a_run_that_saves_nothing_does_not_come_back_for_ever(scontrol, tmp_path
 
 @pytest.fixture
 def stub(tmp_path, monkeypatch):
-    """A command in place of precis that leaves what a run leaves, breaks, or waits for a signal."""
+    """Stub of precis that writes the files of a run, fails, or waits for a signal."""
     path = tmp_path / "stub.py"
     path.write_text(STUB)
     monkeypatch.setattr(slurm_task, "COMMAND", (sys.executable, str(path)))

@@ -35,7 +35,7 @@ def rows_of(run: Path) -> list[dict[str, str]]:
 
 
 def assert_same_run(run: Path, whole: Path) -> None:
-    """The weights of last and best checkpoint, and every logged row, are those of the uninterrupted run."""
+    """Check that the weights of last and best checkpoint and all logged rows equal those of the uninterrupted run."""
     assert rows_of(run) == rows_of(whole)
     for name in ("last.ckpt", "best.ckpt"):
         ours, theirs = (torch.load(folder / "checkpoints" / name, weights_only=True) for folder in (run, whole))

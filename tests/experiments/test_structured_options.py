@@ -26,7 +26,7 @@ COMMANDS = [
 
 @pytest.fixture
 def folder(tiny_config, tmp_path, monkeypatch):
-    """The working folder, with a file for each option, and modules that nobody may import in their place."""
+    """Return the working folder, with a file for each option, and modules of these names that must not be imported."""
     base = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
     base["trainer"] = {"max_steps": 1, "accelerator": "cpu", "enable_progress_bar": False}
     annealing = {"class_path": "callbacks.CoverageAnnealing", "init_args": {"start_step": 2}}

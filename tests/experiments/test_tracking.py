@@ -1,4 +1,4 @@
-"""What a run says of itself at W&B, read back from its offline records, holds what the dashboards show."""
+"""Records of a run at W&B, read from its offline files, have the values that the dashboards show."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""`precis fit` checks what can be checked before training, and says what it does."""
+"""`precis fit` checks values before training, and reports what it does."""
 
 import csv
 import os

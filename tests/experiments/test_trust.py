@@ -1,4 +1,4 @@
-"""A stranger's config runs nothing: what it names is refused before anything is made."""
+"""Untrusted configs run no code: forbidden names are refused before anything is built."""
 
 import copy
 import json
@@ -21,7 +21,7 @@ class Hello(Callback):
 
 @pytest.fixture
 def trap(tmp_path):
-    """A file that is there only if a config's command ran."""
+    """Return a file that only exists if the command in a config was run."""
     return tmp_path / "ran"
 
 

@@ -120,7 +120,7 @@ class RunCrashes:
         return json.loads(record.read_text())
 
     def crash(self, number: int) -> str:
-        """Kill a run at an operation, continue it, and return what is wrong then."""
+        """Kill a run at an operation, continue it, and return the problem, if any."""
         shutil.rmtree(self.run, ignore_errors=True)
 
         def killed() -> None:
@@ -167,7 +167,7 @@ class CacheCrashes:
         self.whole = self._content()
 
     def build(self) -> None:
-        """Builds what the cache lacks."""
+        """Build the missing parts of the cache."""
         from made_up_parses import made_up_document, made_up_parse
 
         from datamodules import PointerGeneratorData
@@ -184,7 +184,7 @@ class CacheCrashes:
                 writer.add(key, made_up_parse(ParseRequest.of(made_up_document(int(key)))))
 
     def _content(self) -> dict[str, Any]:
-        """Names and bytes of its files; of parses, whose files have names of their own, the keys and what is broken."""
+        """Return names and bytes of files; for parses, whose file names vary, the keys and the damaged shards."""
         from datamodules.discourse.cache import ParseCache
 
         paths = [path for path in self.cache.rglob("*") if path.is_file() and path.suffix != ".safetensors"]
@@ -193,7 +193,7 @@ class CacheCrashes:
         return content | {"keys": sorted(map(int, parses._shard_of)), "broken": parses.verify()}
 
     def crash(self, number: int) -> str:
-        """Kill a builder at an operation, let another one build, and return what is wrong then."""
+        """Kill a builder at an operation, let another one build, and return the problem, if any."""
         shutil.rmtree(self.cache, ignore_errors=True)
 
         def killed() -> None:

@@ -163,7 +163,7 @@ def _named_lines(outcomes: list) -> set[int]:
 
 
 def _line(outcome: Record | BadRecord) -> int:
-    """The line or row of a record, which stands behind the path and may have an id behind it."""
+    """Return the line or row of a record, which follows the path and may be followed by an id."""
     return int(re.search(r"records\.\w+:(\d+)", outcome.where)[1])
 
 

@@ -67,7 +67,7 @@ def hostile_config(base: dict[str, Any], trap: Path, rng: random.Random) -> byte
 
 
 def run_command(arguments: list[str]) -> tuple[int | str, str]:
-    """The status of a command in this process, or what it raised, and its messages."""
+    """Run a command in this process; return its status or exception, and its messages."""
     messages, before = io.StringIO(), list(sys.argv)
     with contextlib.redirect_stderr(messages), contextlib.redirect_stdout(io.StringIO()):
         try:

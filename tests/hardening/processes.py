@@ -100,7 +100,7 @@ class Parsed:
 
 
 def differences(run: Path, whole: Path) -> str:
-    """What distinguishes a run folder from that of a run which nobody killed; empty if nothing does."""
+    """Return the differences between a run folder and that of an uninterrupted run; empty if there are none."""
     ours, theirs = ({str(path.relative_to(f)) for path in f.rglob("*") if path.is_file()} for f in (run, whole))
     found = [f"additional {name}" for name in sorted(ours - theirs)] + [f"no {name}" for name in sorted(theirs - ours)]
     for name in sorted(ours & theirs - IGNORED):

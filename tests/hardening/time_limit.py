@@ -11,7 +11,7 @@ class TimeLimit(BaseException):
 
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    """Raise `TimeLimit` in the block once it has run for so many seconds."""
+    """Raise `TimeLimit` in the block after a number of seconds."""
 
     def end(*_: object) -> None:
         raise TimeLimit

@@ -38,7 +38,7 @@ def test_a_change_that_leaves_the_version_alone_is_seen(case, corpus_files):
 
 
 class Searched(Callback):
-    """Scores of a search during each validation, beside those of a fresh model with the same weights."""
+    """Records the scores of a search during each validation, and those of a new model with the same weights."""
 
     def __init__(self, case, batch):
         self.case, self.batch, self.rows = case, batch, []

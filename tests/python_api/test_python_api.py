@@ -1,4 +1,4 @@
-"""The Python package gives what the commands give."""
+"""The Python package has the same results as the commands."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Documents of paragraphs of several articles: what a summary says follows from the articles alone."""
+"""Documents of paragraphs of several articles, whose summary follows only from the articles."""
 
 import pytest
 from conftest import write_lines

@@ -1,4 +1,4 @@
-"""Documents whose reference is a sentence of their own."""
+"""Documents whose reference consists of their own sentences."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Documents with repeated sentences: how many versions there are, and what they have in common."""
+"""Documents with repeated sentences: the number of versions, and their shared n-grams."""
 
 import pytest
 from conftest import write_lines

@@ -1,4 +1,4 @@
-"""The control corpus against the definition of its targets, and what one can know without the tree."""
+"""Control corpus: targets follow their definition, and cannot be predicted without the tree."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""The cache: what is written is read, by many, after a kill, and never when it is not what was written."""
+"""Cache of parses: concurrent readers and writers, kills, and damaged shards, which are never read."""
 
 import errno
 import json

@@ -22,7 +22,7 @@ from datamodules.discourse.distributions import (
 
 
 def by_hand(tree: torch.Tensor, size: int, relations: int, rows: str) -> torch.Tensor:
-    """The LDD, one pair at a time: climb to the smallest node that holds both."""
+    """Return the LDD by a loop over pairs, with a search for the smallest node that contains both."""
     nodes = tree.tolist()
     dense = torch.zeros(size, size, relations)
     for a in range(size):

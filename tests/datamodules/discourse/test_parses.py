@@ -144,7 +144,7 @@ def test_values_outside_the_document_do_not_matter_and_others_do():
 
 
 def by_hand(text: str, offsets: list[tuple[int, int]], edus: list[list[int]]) -> list[int]:
-    """The EDU that holds a token's first character that is in one, one character at a time."""
+    """Return, by a loop over characters, the EDU of the first character of a token that is in an EDU."""
     found = []
     for start, end in offsets:
         holders = [e for c in range(start, end) for e, (a, b) in enumerate(edus) if a <= c < b]

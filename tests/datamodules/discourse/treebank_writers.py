@@ -68,7 +68,7 @@ def _conllu_document(document: TreebankDocument) -> str:
 
 
 def _words(text: str, start: int, end: int, edges: dict[int, str]) -> Iterator[tuple[int, str]]:
-    """What stands between spaces, cut where an EDU begins."""
+    """Split a text at spaces and at the beginnings of EDUs."""
     for match in re.finditer(r"\S+", text[start:end]):
         first, last = start + match.start(), start + match.end()
         cuts = [first, *(at for at in range(first + 1, last) if at in edges), last]
@@ -160,7 +160,7 @@ def write_rs3(document: TreebankDocument) -> str:
 
 
 def _parents(tree: Tree, identifier: str) -> dict[Extent, tuple[str, Extent, str]]:
-    """Of each EDU and node but the root: nucleus or satellite, what it hangs on, and by which relation."""
+    """Return role (nucleus or satellite), parent and relation of each EDU and node, except for the root."""
     parents = {}
     for node in tree.nodes:
         several = node.nuclearity.count("N") > 1

@@ -1,4 +1,4 @@
-"""Made-up clusters of paragraphs, and what any graph over them has to be."""
+"""Simulated clusters of paragraphs, and properties that every graph over them must have."""
 
 import random
 
@@ -21,7 +21,7 @@ def sentence(theme: str, rng: random.Random) -> str:
 
 
 def cluster(seed: int, sizes: tuple[int, ...] = (3, 2, 4, 1, 2)) -> Document:
-    """A document with a part of so many sentences each, every part about one theme."""
+    """Return a document whose parts have these numbers of sentences, each part about one theme."""
     rng = random.Random(seed)
     parts = []
     for size in sizes:

@@ -14,7 +14,7 @@ SOURCES = ParagraphRule(parts="sources")
 
 
 def by_hand(found, use):
-    """Relations of every two sentences, one pair and one cue at a time: numbers of them by pair of paragraphs."""
+    """Return the number of relations between paragraphs, by a loop over pairs of sentences and cues."""
     listed = [(place, s) for place, text in enumerate(found.texts) for s in range(len(text))]
     marks = cues([found.texts[place][s] for place, s in listed])
     counts = np.zeros((len(found), len(found)))

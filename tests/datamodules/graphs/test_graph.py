@@ -12,7 +12,7 @@ from tests.datamodules.graphs.made_up import assert_is_graph, cluster, paragraph
 
 
 class Given(ParagraphGraph):
-    """A graph that gives back what it was made of."""
+    """Graph that returns given weights."""
 
     def __init__(self, weights, symmetric=True):
         self.given, self.symmetric = weights, symmetric

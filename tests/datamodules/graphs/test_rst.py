@@ -32,7 +32,7 @@ def document(number: int) -> Document:
 
 
 def by_hand(parse, found, without):
-    """Means over pairs of EDUs, one pair at a time, by the sentence that each EDU's first character is in."""
+    """Return means over pairs of EDUs by a loop; an EDU belongs to the sentence of its first character."""
     request = ParseRequest.of(found.document)
     owner = []
     for start, _ in parse.edus.tolist():
@@ -69,7 +69,7 @@ def test_equals_the_mean_pair_by_pair(tmp_path, without, rule):
 
 
 def test_paragraphs_too_far_apart_have_no_weight(tmp_path):
-    """Of 18 EDUs those of the first paragraph and of the last four sentences are more than 4 apart."""
+    """The EDUs of the first paragraph and of the last four sentences are more than 4 of 18 EDUs apart."""
     graph = RST(MadeUpParser(), tmp_path, ())
     graph.prepare([document(0)])
     weights = graph(ParagraphRule(sentences=1)(document(0)))

@@ -13,7 +13,7 @@ from tests.datamodules.graphs.made_up import assert_is_graph, cluster, paragraph
 
 
 def by_hand(texts):
-    """Cosines of tf-idf, one pair and one term at a time."""
+    """Return cosines of tf-idf vectors by a loop over pairs and terms."""
     bags = [Counter(content_stems(" ".join(text))) for text in texts]
 
     def weight(bag, term):

@@ -24,7 +24,7 @@ def whole(text: str = TEXT) -> Asked:
 
 
 def halves(text: str) -> Tokens:
-    """Pieces of up to four letters, and one that stands for no character."""
+    """Return pieces of up to four letters, and one without characters."""
     offsets = [(at, at + 1) for at, letter in enumerate(text) if not letter.isspace()]
     return Tokens([7, *range(len(offsets))], [(0, 0), *offsets])
 

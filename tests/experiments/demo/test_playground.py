@@ -1,4 +1,4 @@
-"""The playground: what its cards show, what it refuses, and the page in a real browser."""
+"""The playground: content of its cards, refused input, and the page in a real browser."""
 
 import html
 import re

@@ -90,7 +90,7 @@ def weights(tmp_path_factory, parser) -> str:
 @pytest.mark.parametrize("own", [0.0, 1e-6, 0.05])
 @pytest.mark.parametrize("rows, least", [("side", 1.0), ("nucleus", 0.0)])
 def test_a_pairs_probability_over_both_directions_is_bounded(treebank, parser, rows, least, own, cap, monkeypatch):
-    """Whichever nodes have classes of their own, and in chunks too."""
+    """For any set of nodes whose classes are scored, and also for chunked documents."""
     monkeypatch.setattr(parser, "rows", rows)
     monkeypatch.setattr(parser, "cap", cap)
     monkeypatch.setattr(parser, "min_prob", own)

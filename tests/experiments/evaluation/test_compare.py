@@ -71,7 +71,7 @@ def shifted(rows: list[dict], gain: float) -> list[dict]:
 
 
 def seeds_of(folder: Path, name: str, gains: list[float], **changes) -> list[Path]:
-    """A run for each seed of a system whose scores are those of the first run and a gain."""
+    """Return a run for each seed of a system, with the scores of the first run plus a gain."""
     return [
         make_run(folder / f"{name}{seed}", shifted(rows_of(0), gain), seed=seed, **changes)
         for seed, gain in enumerate(gains, 1)
@@ -221,7 +221,7 @@ def test_a_file_of_predictions_is_a_system_with_the_scores_that_evaluate_wrote(t
 
 
 def split_of(run: Path, split: str, rows: list[dict] | None = None) -> Path:
-    """A run folder with predictions of a split, beside those that it has."""
+    """Return a run folder with additional predictions of a split."""
     path = run / ("predictions.jsonl" if split == "test" else f"predictions.{split}.jsonl")
     if rows is not None:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -365,7 +365,7 @@ def test_other_versions_and_unknown_ways_are_noted(tmp_path, precis):
 
 
 class Outside(HTMLParser):
-    """Collects what a page would fetch."""
+    """Parser that collects the external resources of a page."""
 
     def __init__(self) -> None:
         super().__init__()

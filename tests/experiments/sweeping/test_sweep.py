@@ -56,7 +56,7 @@ def write_sweep(folder: Path, base: Path, **parts) -> Path:
 
 @pytest.fixture
 def stub(tmp_path) -> list[str]:
-    """A command in place of precis that leaves what a run leaves, breaks, or waits for SIGTERM."""
+    """Stub of precis that writes the files of a run, fails, or waits for SIGTERM."""
     path = tmp_path / "stub.py"
     path.write_text(STUB, encoding="utf-8")
     return [sys.executable, str(path)]

@@ -1,4 +1,4 @@
-"""The formulas of communicating agents, one agent, token and step at a time."""
+"""Reference implementation of communicating agents with loops over agents, tokens and steps."""
 
 import torch
 

@@ -61,7 +61,7 @@ def of(row, seed=0):
 
 
 def naive_terms(model, batch):
-    """Terms through the whole [T, V + OOV] distribution, one document and agent at a time."""
+    """Return the loss terms through the full [T, V + OOV] distribution, by a loop over documents and agents."""
     decoded = model.network(batch.source, batch.lengths, batch.target_input.unsqueeze(1))
     nll, cosines = [], []
     for b in range(3):

@@ -59,7 +59,7 @@ def test_the_first_hypothesis_may_be_the_greedy_one():
 
 
 def test_documents_that_are_done_are_left_out_of_the_steps():
-    """Each document ends when its own number says; state and memory stay those of the document."""
+    """Each document ends at its own length, and its state and memory stay aligned."""
     ends, sizes = torch.tensor([0, 1, 1, 6, 3, 0]), []
 
     def until(tokens, state, memory, count):

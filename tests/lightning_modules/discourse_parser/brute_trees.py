@@ -28,7 +28,7 @@ def ancestor(nodes, a: int, b: int) -> int:
 
 
 def parent_is_nucleus(nodes, sides, a: int) -> bool:
-    """Whether leaf a is a nucleus of its own parent; `sides` has "NS", "SN" or "NN" for each node."""
+    """Return whether leaf a is a nucleus of its own parent; `sides` has "NS", "SN" or "NN" for each node."""
     for (start, split, end), side in zip(nodes, sides):
         if start == split == a:
             return side[0] == "N"

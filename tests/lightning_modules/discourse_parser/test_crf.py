@@ -22,7 +22,7 @@ def made_up(tags: int = 3) -> tuple[LinearChainCRF, torch.Tensor, torch.Tensor]:
 
 
 def score(crf: LinearChainCRF, emissions: torch.Tensor, tags: tuple[int, ...]) -> torch.Tensor:
-    """The definition, a term at a time."""
+    """Return the score by its definition, term by term."""
     total = crf.start_transitions[tags[0]] + crf.end_transitions[tags[-1]]
     for t, tag in enumerate(tags):
         total = total + emissions[t, tag]

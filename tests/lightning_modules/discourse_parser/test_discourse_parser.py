@@ -311,7 +311,7 @@ def test_over_a_pretrained_encoder(encoder, treebank, tmp_path, how):
 
 
 def test_a_frozen_encoder_reads_each_text_and_not_each_id(encoder, treebank):
-    """Different texts with one id, and one text with two segmentations, have vectors of their own."""
+    """Different texts with one id, and one text with two segmentations, have different vectors."""
     model = DiscourseParser(encoder, layers=(0, 2), window=16, **TINY).eval()
     data = data_of(treebank, encoder=encoder)
     data.setup("fit")

@@ -1,4 +1,4 @@
-"""The parsers that come with the suite: what they say of a text, and that they are as good as their cards say."""
+"""The shipped parsers: their output for a text, and that they are as good as their cards say."""
 
 import importlib.util
 import re

@@ -116,7 +116,7 @@ def test_windows_read_the_whole_of_a_long_document(text):
 
 
 def by_hand(loss: str, logits: list[float], labels: list[float], gains: list[float]) -> float:
-    """The loss of one document, a sentence at a time."""
+    """Return the loss of one document by a loop over sentences."""
     if loss == "labels":
         terms = [-math.log(1 / (1 + math.exp(-z if y else z))) for z, y in zip(logits, labels)]
         return sum(terms) / len(terms)

@@ -18,7 +18,7 @@ HEADS = torch.tensor([[1, 0, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0]]).bool()
 
 
 def by_hand(kind: str, states, heads, query) -> torch.Tensor:
-    """One group, one token at a time."""
+    """Pool one group by a loop over tokens."""
     if kind == "cls":
         states = [state for state, head in zip(states, heads) if head]
     if kind == "max":

@@ -34,7 +34,7 @@ def model(**arguments) -> MatchSum:
 
 
 def double_loop(scores: list[float], gains: list[float], margin: float) -> float:
-    """The margin loss of one document, a pair at a time."""
+    """Return the margin loss of one document by a loop over pairs."""
     ranked = [score for _, score in sorted(zip(gains, scores), key=lambda pair: -pair[0])]
     total = 0.0
     for gap in range(1, len(ranked)):

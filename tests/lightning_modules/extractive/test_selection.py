@@ -12,7 +12,7 @@ from lightning_modules.extractive.selection import (
     SelectionOptions,
     angular_distance,
     select,
-    shared_way,
+    shared_path,
 )
 
 
@@ -28,7 +28,7 @@ def made(seed: int, batch: int, length: int) -> tuple[torch.Tensor, torch.Tensor
 
 
 def by_hand(scores, mask, relations, options: SelectionOptions) -> list[int]:
-    """One document, one sentence at a time."""
+    """Select sentences of one document by a plain loop."""
     rest, taken = [i for i in range(len(scores)) if mask[i]], []
     similarity, near, shared = relations
     radius = [torch.arccos(c.clamp(-1, 1)).item() / torch.pi for c in near]
@@ -106,7 +106,7 @@ def test_the_angular_distance_is_a_metric_and_bounds_the_shared_way(seed, size):
         assert distance[i, k] <= distance[i, j] + distance[j, k] + 1e-7
     points, document = vectors[:, 1:], vectors[:, 0]
     radius = distance[0, 1:]
-    way = shared_way(cosines(points, points), document_cosine(points, document))[0]
+    way = shared_path(cosines(points, points), document_cosine(points, document))[0]
     for i, j in product(range(size), repeat=2):
         product_ij = (radius[i] + radius[j] - distance[i + 1, j + 1]) / 2
         # both sides of the triangle inequality, and what they say of the quotient
@@ -118,7 +118,7 @@ def test_the_angular_distance_is_a_metric_and_bounds_the_shared_way(seed, size):
 def test_the_shared_way_at_its_bounds():
     east, west, north = [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]
     points, document = torch.tensor([[east, west, east, north]]), torch.tensor([north])
-    way = shared_way(cosines(points, points), document_cosine(points, document))[0]
+    way = shared_path(cosines(points, points), document_cosine(points, document))[0]
     assert way[0, 1] == pytest.approx(0, abs=1e-6)  # on opposite sides of the document
     assert way[0, 2] == pytest.approx(1, abs=1e-6)  # equal sentences
     assert way[0, 3] == 1  # the document itself

@@ -153,7 +153,7 @@ def test_padding_changes_nothing():
 
 
 def test_positions_under_autocast_are_not_rounded():
-    """Of 30 paragraphs half precision knows those behind the 16th by eighths."""
+    """In half precision, positions after the 16th of 30 paragraphs would be rounded to eighths."""
     attention = scattered(GraphAttention(D, N, 0.1, GraphBias(SIGMA))).float()
     query, mask = torch.randn(1, N, 200, d), torch.ones(1, 30, dtype=torch.bool)
     exact = attention.position(query, mask)

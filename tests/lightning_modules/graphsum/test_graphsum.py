@@ -1,4 +1,4 @@
-"""GraphSum as a Summarizer: its loss, what it generates, and what it says of it."""
+"""GraphSum as a Summarizer: loss, generation, and explanation of summaries."""
 
 import copy
 

@@ -26,7 +26,7 @@ def network(encoder: str = "graph", **changes) -> GraphSumNetwork:
 
 
 def source(sizes: list[list[int]], paragraphs: int | None = None, tokens: int | None = None) -> Source:
-    """Documents with paragraphs of so many tokens, equal whatever they are filled up to."""
+    """Return documents with paragraphs of these numbers of tokens, which do not depend on the padding."""
     L, n = paragraphs or max(map(len, sizes)), tokens or max(map(max, sizes))
     ids, mask = torch.randint(V, (len(sizes), L, n)), torch.zeros(len(sizes), L, n, dtype=torch.bool)
     graph = torch.rand(len(sizes), L, L, dtype=torch.float64)

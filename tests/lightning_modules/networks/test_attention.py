@@ -7,7 +7,7 @@ from lightning_modules.networks.attention import PART_ELEMENTS, CoverageAttentio
 
 
 def by_hand(layer, query, memory, coverage, gate):
-    """The sheet's formula for one summary of one document, one position at a time."""
+    """Return attention by the formula for one summary of one document, position by position."""
     energies = []
     for state, seen in zip(memory, coverage):
         inner = layer.project(state) + layer.query(query)

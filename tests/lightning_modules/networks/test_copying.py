@@ -21,7 +21,7 @@ def document(batch=3, beams=2, source=8, vocab=10, extra=3):
 
 
 def naive_mixture(ids, attention, logits, gate, size):
-    """P over the extended vocabulary, one position at a time."""
+    """Return P over the extended vocabulary by a loop over positions."""
     p_gen = gate.sigmoid().unsqueeze(-1)
     mixture = p_gen * pad(logits.softmax(-1), (0, size - logits.shape[-1]))
     for b in range(len(ids)):

@@ -1,4 +1,4 @@
-"""A bidirectional LSTM over rows of different lengths, beside PyTorch's over a packed sequence."""
+"""A bidirectional LSTM over rows of different lengths equals PyTorch's over a packed sequence."""
 
 import pytest
 import torch

@@ -92,7 +92,7 @@ def test_the_loss_ignores_padding():
 
 
 def split(batch):
-    """Each document as a batch of its own, without padding."""
+    """Return each document as a separate batch without padding."""
     for i in range(batch.batch_size):
         s, t = int(batch.lengths[i]), int(batch.target_lengths[i])
         cut = {name: getattr(batch, name)[i : i + 1, :s] for name in ("source", "source_extended")}

@@ -22,7 +22,7 @@ def network_of(injection="product", ablation="none", window=16) -> DiscourseLED:
 
 
 def inputs() -> dict:
-    """One document of 290 tokens, the first global, EDUs of five tokens with a gap behind each tenth."""
+    """Return a document of 290 tokens, the first one global, with EDUs of five tokens and a gap after each tenth."""
     torch.manual_seed(1)
     edu = (torch.arange(T) - 1).div(5, rounding_mode="floor")
     edu[0] = -1

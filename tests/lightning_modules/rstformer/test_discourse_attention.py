@@ -368,7 +368,7 @@ def test_half_precision_and_autocast():
 @pytest.mark.parametrize("ablation", ["none", "wac"])
 @pytest.mark.parametrize("injection", INJECTIONS)
 def test_tables_under_autocast_and_in_half_precision(injection, ablation, learn_weights):
-    """Under autocast the table is that of 32 bits; parameters of 16 bits get gradients of 16 bits."""
+    """Under autocast the table is computed in 32 bits; parameters of 16 bits get gradients of 16 bits."""
     c = case(dtype=torch.float32)
     module = DiscourseInjection(torch.rand(HEADS, c.band.shape[-1]), injection, ablation, learn_weights)
     expected = module(c.band)
