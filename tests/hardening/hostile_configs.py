@@ -85,50 +85,63 @@ def run_command(arguments: list[str]) -> tuple[int | str, str]:
 
 
 def count_configs(base: dict[str, Any], run: Path, number: int, seed: int, folder: Path) -> tuple[Counter, list[str]]:
-    """Counts over hostile configs, and descriptions of what went wrong.
+    """Return counts over hostile configs and sweeps, and descriptions of what went wrong.
 
     Args:
         base: a config that works.
-        run: a run folder, whose config.yaml is damaged in every second case.
-        number: of configs.
-        seed: of the damages.
-        folder: for files.
+        run: a run folder.
+        number: number of configs; a third are config.yaml of the run folder, another third are sweeps.
+        seed: seed of the damages.
+        folder: folder for files.
     """
     counts, wrong = Counter(tracebacks=0, hangs=0, ran=0, unexplained=0), []
     trap, whole = folder / "ran", yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     (text := folder / "text.txt").write_text("The otter sleeps in the mill.", encoding="utf-8")
+    (working := folder / "working.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
+    target, limits = folder / "run", ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--data.max_train=4"]
     for index in range(number):
         rng = random.Random(f"config {seed} {index}")
-        target = folder / "run"
         shutil.rmtree(target, ignore_errors=True)
-        limits = ["--trainer.max_steps=1", "--trainer.limit_val_batches=0", "--data.max_train=4"]
-        if index % 2:
+        if index % 3 == 0:
+            config, content = folder / "config.yaml", hostile_config(base, trap, rng)
+            arguments = ["fit", f"--config={config}", f"--run_dir={target}", *limits]
+        elif index % 3 == 1:
             shutil.copytree(run, target)
-            config = target / "config.yaml"
-            config.write_bytes(hostile_config(whole, trap, rng))
+            config, content = target / "config.yaml", hostile_config(whole, trap, rng)
             commands = [["test", f"--run={target}"], ["fit", f"--run={target}"]]
             arguments = rng.choice([*commands, ["summarize", f"--checkpoint={target}", str(text)]])
         else:
-            config = folder / "config.yaml"
-            config.write_bytes(hostile_config(base, trap, rng))
-            arguments = ["fit", f"--config={config}", f"--run_dir={target}", *limits]
+            config, content = folder / "sweep.yaml", hostile_config(sweep_of(working), trap, rng)
+            arguments = ["sweep", str(config), "--dry-run"]
+        config.write_bytes(content)
         status, messages = run_command(arguments)
         counts["configs"] += 1
         counts["refused"] += status in (1, 2)
-        errors = [line for line in messages.splitlines() if line.startswith("precis: error: ")]
-        problem = None
-        if trap.exists():
-            trap.unlink()
-            problem = "ran"
-        elif status == "hang":
-            problem = "hangs"
-        elif isinstance(status, str):
-            problem = "tracebacks"
-        elif status and (len(errors) != 1 or "Namespace(" in errors[0] or len(errors[0]) > 1500):
-            problem = "unexplained"
-        if problem:
+        if problem := problem_of(status, messages, trap):
             counts[problem] += 1
             kept = folder / f"{problem}-{index}.yaml"
-            kept.write_bytes(config.read_bytes())
+            kept.write_bytes(content)
             wrong.append(f"{problem} {index}: {arguments[0]} {status}: {' '.join(messages.split())[-400:]} ({kept})")
     return counts, wrong
+
+
+def sweep_of(config: Path) -> dict[str, Any]:
+    """Return a sweep over a config that works."""
+    axes = {"model.hidden_size": [8, 12], "optimizer.lr": [0.01, 0.1]}
+    points = [{"name": "short", "trainer.max_steps": 1}, {"name": "long", "trainer.max_steps": 2}]
+    return {"base": str(config), "grid": axes, "points": points, "seeds": [1, 2], "after": ["test"]}
+
+
+def problem_of(status: int | str, messages: str, trap: Path) -> str | None:
+    """Return what is wrong with the end of a command, or None."""
+    errors = [line for line in messages.splitlines() if line.startswith("precis: error: ")]
+    if trap.exists():
+        trap.unlink()
+        return "ran"
+    if status == "hang":
+        return "hangs"
+    if isinstance(status, str):
+        return "tracebacks"
+    if status and (len(errors) != 1 or "Namespace(" in errors[0] or len(errors[0]) > 1500):
+        return "unexplained"
+    return None
