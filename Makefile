@@ -52,9 +52,13 @@ test-cluster: $(SETUP) ## prove sweeps, preemption and parsing on a SLURM of thi
 	fi
 	$(BIN)/python -m pytest -m cluster tests/cluster -rs
 
-harden: $(SETUP) ## kill runs and builders of caches at every file operation; damaged records, hostile configs (15 minutes)
-	$(BIN)/python tests/hardening/crash_points.py
-	$(BIN)/python tests/hardening/files.py
+HARDEN := crash_points files random_kills command_kills long_use two_processes
+
+harden: $(SETUP) ## interrupt training and commands, damaged records, hostile configs, long use: counts (30 minutes on two cores)
+	$(MAKE) --jobs 2 --keep-going $(HARDEN:%=harden-%)
+
+harden-%: $(SETUP)
+	$(BIN)/python tests/hardening/$*.py
 
 controls: $(SETUP) ## rerun all controls, three seeds each: a table and a plot (40 minutes on two cores; continues where it stopped)
 	$(BIN)/python -m experiments.controls.run --out runs/controls --jobs 2 \

@@ -37,7 +37,7 @@ def test_hostile_configs_are_refused_in_a_line(trained, tiny_config, tmp_path, m
     assert not any(counts[name] for name in WRONG), wrong
 
 
-@pytest.mark.parametrize("script", ["crash_points.py", "files.py", "random_kills.py"])
+@pytest.mark.parametrize("script", ["files.py", "command_kills.py"])
 def test_the_scripts_of_make_harden_start_from_any_folder(script, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, Path(__file__).parent / script, "--help"]

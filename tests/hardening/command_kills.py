@@ -1,0 +1,148 @@
+"""Kills commands that do not train at random moments, runs them again, and compares what they write.
+
+    make harden        (or: python tests/hardening/command_kills.py --kills 20)
+
+A command counts as survived if every file that it had written when it was killed is complete, and if the same command,
+run again, leaves exactly the files that it leaves if nobody kills it.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
+
+import torch
+from long_use import corpus
+from processes import in_a_child
+from run_folders import make_run, prediction, write_run
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """Return names and bytes of all files but locks."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".lock"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def parses(folder: Path) -> dict[str, Any]:
+    """Return the keys of a cache of parses, what is broken in it, and leftovers; its shards have random names."""
+    from datamodules.discourse.cache import ParseCache
+
+    cache = ParseCache(folder)
+    leftovers = [path.name for path in folder.glob(".building-*")]
+    return {"keys": sorted(cache._shard_of), "broken": cache.verify(), "leftovers": leftovers}
+
+
+class KilledCommand:
+    """A command that writes into a folder.
+
+    Args:
+        arguments: arguments of `precis`.
+        out: folder that it writes.
+        content: function of the folder that returns what has to be the same.
+        atomic: whether every single file has to be complete after a kill.
+    """
+
+    def __init__(
+        self, arguments: list[str], out: Path, content: Callable[[Path], dict] = contents, atomic: bool = True
+    ) -> None:
+        self.arguments, self.out, self.content, self.atomic = arguments, out, content, atomic
+        self.output = out.parent / f"{out.name}.txt"
+        started = time.monotonic()
+        if status := self._run():
+            raise RuntimeError(f"{arguments[0]} ended with {status}: {self.output.read_text()}")
+        self.seconds, self.whole = time.monotonic() - started, content(out)
+
+    def _run(self, **options: Any) -> int:
+        self.out.mkdir(exist_ok=True)
+        return in_a_child(self._command, self.output, **options)
+
+    def _command(self) -> None:
+        from experiments.cli import main
+
+        raise SystemExit(main(self.arguments))
+
+    def kill(self, share: float) -> str:
+        """Kill the command after a share of its usual duration, run it again, and return what is wrong then."""
+        shutil.rmtree(self.out)
+        status = self._run(signals=[signal.SIGKILL], after=share * self.seconds)
+        if status not in (0, -signal.SIGKILL):
+            return f"ended with status {status}: {self.output.read_text(errors='replace')[-1000:]}"
+        if self.atomic:
+            for name, content in contents(self.out).items():
+                if not Path(name).name.startswith(".") and content != self.whole.get(name):
+                    return f"{name} is not complete"
+        if status := self._run():
+            return f"cannot be run again ({status}): {self.output.read_text(errors='replace')[-1000:]}"
+        content = self.content(self.out)
+        changed = [name for name in {**content, **self.whole} if content.get(name) != self.whole.get(name)]
+        return f"other content: {', '.join(changed)}" if changed else ""
+
+
+def commands(folder: Path) -> dict[str, KilledCommand]:
+    """Return the commands that are killed, each in a folder of its own."""
+    files = corpus(folder)
+    rng = random.Random(0)
+    words = ["the", "otter", "guards", "mill", "harbour", "tower", "every", "morning"]
+    rows = [prediction(number, " ".join(rng.choices(words, k=8)), {"rouge1": 30.0}) for number in range(200)]
+    runs = [make_run(folder / f"run{seed}", rows, seed=seed) for seed in (1, 2, 3)]
+    predictions = runs[0] / "predictions.jsonl"
+    bertsum = write_run(folder / "bertsum", "bertsum", files)
+    text = folder / "text.txt"
+    text.write_text("The otter guards the mill. It sleeps in the harbour. Nobody else does.", encoding="utf-8")
+    outs = {name: folder / f"out-{name}" for name in ("parse", "evaluate", "compare", "summarize")}
+    corpus_options = ["--corpus=Files", f"--corpus.train={files['train']}", "--split=train"]
+    return {
+        "precis parse": KilledCommand(
+            ["parse", *corpus_options, f"--out={outs['parse']}", "--parser=right_branching", "--batch_size=2"],
+            outs["parse"], content=parses, atomic=False,
+        ),
+        "precis evaluate": KilledCommand(
+            ["evaluate", str(predictions), f"--out={outs['evaluate']}/scores.jsonl", "--resamples=100"],
+            outs["evaluate"],
+        ),
+        "precis compare --html": KilledCommand(
+            ["compare", *map(str, runs), f"--html={outs['compare']}/page.html"], outs["compare"]
+        ),
+        "precis summarize --html": KilledCommand(
+            ["summarize", f"--checkpoint={bertsum}", f"--html={outs['summarize']}/page.html", str(text)],
+            outs["summarize"],
+        ),
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=20, help="kills of each command")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the moments")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    lost = 0
+    with tempfile.TemporaryDirectory(prefix="precis-commands-") as place:
+        os.environ |= {"PRECIS_CACHE": str(Path(place) / "cache"), "WANDB_MODE": "offline"}
+        from experiments.run_command import _quiet
+
+        _quiet()
+        print("| command | killed | as if nobody had | lost |\n|---|---|---|---|")
+        for name, command in commands(Path(place)).items():
+            rng = random.Random(f"{options.seed} {name}")
+            problems = [command.kill(rng.uniform(0, 0.97)) for _ in range(options.kills)]
+            for problem in filter(None, problems):
+                print(f"{name}: {problem}", file=sys.stderr)
+            count = sum(map(bool, problems))
+            lost += count
+            print(f"| `{name}` | {options.kills} | {options.kills - count} | {count} |", flush=True)
+    return int(lost > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
