@@ -29,21 +29,22 @@ def difference(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max() / one.abs().max().clamp_min(1e-30))
 
 
+def doubles(values: list[float]) -> Tensor:
+    """Return numbers in double precision."""
+    return torch.tensor(values, dtype=torch.float64)
+
+
 def rows(first: dict, second: dict, alone: dict) -> list[tuple[str, int, float, float, float]]:
     """Return name and number of steps of each run, and the differences of losses, gradients, and final weights."""
     table = []
     for key, one in alone.items():
         two = first[key]
-        losses = (torch.tensor(two["losses"]) + torch.tensor(second[key]["losses"])) / 2
+        losses = (doubles(two["losses"]) + doubles(second[key]["losses"])) / 2
         name = key[0] + (f", {key[1]} batches accumulated" if key[1] > 1 else "")
         pairs = zip(one["gradients"], two["gradients"], strict=True)
         gradients = max(difference(ours, theirs) for ours, theirs in pairs)
-        weights = max(
-            difference(value.double(), two["weights"][entry].double())
-            for entry, value in one["weights"].items()
-            if value.is_floating_point() and value.numel()
-        )
-        table.append((name, len(one["gradients"]), difference(torch.tensor(one["losses"]), losses), gradients, weights))
+        weights = difference(*(torch.cat([w.double().flatten() for w in run["weights"].values()]) for run in (one, two)))
+        table.append((name, len(one["gradients"]), difference(doubles(one["losses"]), losses), gradients, weights))
     return table
 
 
