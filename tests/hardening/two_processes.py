@@ -43,7 +43,7 @@ def rows(first: dict, second: dict, alone: dict) -> list[tuple[str, int, float, 
         name = key[0] + (f", {key[1]} batches accumulated" if key[1] > 1 else "")
         pairs = zip(one["gradients"], two["gradients"], strict=True)
         gradients = max(difference(ours, theirs) for ours, theirs in pairs)
-        weights = difference(*(torch.cat([w.double().flatten() for w in run["weights"].values()]) for run in (one, two)))
+        weights = difference(*(torch.cat([w.double().flatten() for w in r["weights"].values()]) for r in (one, two)))
         table.append((name, len(one["gradients"]), difference(doubles(one["losses"]), losses), gradients, weights))
     return table
 
