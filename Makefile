@@ -5,7 +5,7 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 DEMO := runs/demo
 
-.PHONY: help setup demo test test-slow test-processors test-cluster harden controls lint docs bench clean
+.PHONY: help setup demo test test-slow test-processors test-cluster harden controls lint docs audit bench clean
 .DEFAULT_GOAL := help
 
 help: ## explain every target
@@ -70,6 +70,13 @@ lint: $(SETUP) ## check style with ruff
 docs: $(SETUP) ## build the documentation site to site/, with warnings as errors
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+audit: $(SETUP) ## list the licences of all dependencies in THIRD_PARTY.md and look for known vulnerabilities (needs pypi.org)
+	$(PYTHON) -m venv .venv/audit
+	.venv/audit/bin/python -m pip install --quiet pip-audit pip-licenses
+	@printf '# Licences of dependencies\n\nThe packages of `constraints.txt` and `allennlp.txt`, as `make audit` finds them installed. None is part of this repository.\n\n' > THIRD_PARTY.md
+	.venv/audit/bin/pip-licenses --python $(BIN)/python --ignore-packages precis-suite --format markdown --with-urls >> THIRD_PARTY.md
+	.venv/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 bench: $(SETUP) ## measure speed and memory: a table for each script
 	$(BIN)/python -m benchmarks.pointer_generator

@@ -215,3 +215,17 @@ def test_functions_that_the_architecture_names_exist():
     allowed = {"LightningModule", "LightningDataModule", "loss_weights", "lightning_modules"}
     unknown = named - defined_names() - allowed
     assert len(named) > 20 and not unknown
+
+
+def test_licences_of_all_pinned_packages_are_listed():
+    pins = re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "constraints.txt").read_text(encoding="utf-8"), flags=re.M)
+    listed = re.findall(r"^\| ([\w.-]+) +\| (\S+) +\| (\S.*?) +\|", (ROOT / "THIRD_PARTY.md").read_text(), flags=re.M)
+    licences = {(plain(name), version): licence for name, version, licence in listed}
+    missing = [f"{name}=={version}" for name, version in pins if (plain(name), version) not in licences]
+    assert not missing, "run make audit"
+    assert len(pins) > 100 and "UNKNOWN" not in licences.values()
+
+
+def plain(name: str) -> str:
+    """The normalized name of a package."""
+    return re.sub(r"[-_.]+", "-", name).lower()
