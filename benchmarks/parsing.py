@@ -20,12 +20,12 @@ from pathlib import Path
 import torch
 
 from benchmarks.measuring import alternate, machine, options, print_table
+from datamodules.cache_folder import default_cache
 from datamodules.corpora.docstrings import Docstrings
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import Document
 from datamodules.parsing import CorpusDocuments, key_of, parse_missing
-from datamodules.summarization import default_cache
 from experiments.discourse.parse import load_parser
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")

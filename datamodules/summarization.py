@@ -3,10 +3,8 @@
 import copy
 import hashlib
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self
@@ -17,6 +15,7 @@ from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from datamodules.batch import Batch
 from datamodules.building import appearing_folder, building_folder
+from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.documents import CorpusError, Document
 from datamodules.loading import BatchSampler, ResumableLoader, order_seed
@@ -24,16 +23,6 @@ from datamodules.truncation import TruncationRow, truncation_line, truncation_ro
 
 TRAIN, VAL, TEST = "train", "val", "test"
 FEATURES_VERSION = 3  # raised whenever features change; 2: counts of truncation, 3: `oov_words`
-
-
-def default_cache() -> Path:
-    """Return `$PRECIS_CACHE`, or `precis` in the user's cache folder, which is created for this user alone."""
-    if named := os.environ.get("PRECIS_CACHE"):
-        return Path(named)  # which several users may share
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "precis"
-    with suppress(OSError):  # reported with the path when something is written
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
 
 
 class SavableTokenizer(Protocol):

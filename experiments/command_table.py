@@ -44,6 +44,12 @@ COMMANDS = {
         "precis predict --run runs/NAME",
         "experiments.training_commands:predict",
     ),
+    "init": Command(
+        "train",
+        "make a project folder for your own data",
+        "precis init PROJECT --train train.jsonl",
+        "experiments.housekeeping.init:init",
+    ),
     "corpus": Command(
         "train", "describe a corpus", "precis corpus --corpus Docstrings", "experiments.commands:corpus"
     ),
@@ -76,6 +82,12 @@ COMMANDS = {
     ),
     "export": Command(
         "use", "export a model to give away", "precis export runs/NAME --out FOLDER", "experiments.export:export"
+    ),
+    "import": Command(
+        "use",
+        "make a run folder from a released checkpoint",
+        "precis import bertext_cnndm.pt --out runs/bertext_cnndm",
+        "experiments.importing.command:import_run",
     ),
     "push": Command(
         "use", "upload an exported model to the hub", "precis push FOLDER USER/MODEL", "experiments.hub:push"
@@ -132,6 +144,24 @@ COMMANDS = {
         "score a parser on gold trees",
         "precis score-parser TREEBANK --parser runs/NAME",
         "experiments.discourse.score_parser:score_parser",
+    ),
+    "doctor": Command(
+        "installation",
+        "show versions, devices, caches and what is missing",
+        "precis doctor",
+        "experiments.housekeeping.doctor:doctor",
+    ),
+    "runs": Command(
+        "installation",
+        "list run folders with score, step and state",
+        "precis runs runs",
+        "experiments.housekeeping.runs:runs",
+    ),
+    "clean": Command(
+        "installation",
+        "remove old entries of the cache",
+        "precis clean --older_than 60",
+        "experiments.housekeeping.clean:clean",
     ),
     "completion": Command(
         "shell",

@@ -18,7 +18,7 @@ from datamodules.corpora.files import Files
 from datamodules.corpora.overlap import Duplicates, find_overlaps
 from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError
-from datamodules.summarization import default_cache
+from datamodules.cache_folder import default_cache
 from datamodules.text.lines import json_line
 from datamodules.text.printable import printable, printable_line
 from experiments.load_classes import load_classes

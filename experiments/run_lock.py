@@ -8,8 +8,8 @@ from filelock import FileLock, Timeout
 from pytorch_lightning.utilities import rank_zero_warn
 
 from datamodules.documents import CorpusError
+from experiments.run_state import LOCK
 
-LOCK = ".fit.lock"
 REQUEUED = 120.0  # seconds that a job of SLURM waits: a file server may keep the lock of a node that failed
 
 

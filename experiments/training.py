@@ -37,6 +37,7 @@ from experiments.checkpoint_files import check_unused, check_writable, clear_sta
 from experiments.cluster_tasks import check_tasks, trainer_plugins
 from experiments.command_table import TRAINING
 from experiments.discourse.parsers import provide_parsers
+from experiments.dry_run import prepare_dry_run
 from experiments.linked_arguments import check_linked, link_arguments
 from experiments.load_classes import load_classes
 from experiments.lost_process import lost_process
@@ -47,6 +48,7 @@ from experiments.requeue import requeue
 from experiments.run_config import read_config
 from experiments.run_folder import RunRecord, TruncationTable, read_checkpoint
 from experiments.run_lock import lock_run
+from experiments.run_state import write_state
 from experiments.starting_point import end_if_stopped_early, source_checkpoint
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
@@ -89,6 +91,11 @@ class PrecisCLI(LightningCLI):
             default=None,
             help="run folder or checkpoint of the same model, from whose weights (and tokenizer) training starts; "
             "{seed} is replaced by the seed of this run",
+        )
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="of fit: show the first batch, memory and time from a few steps, and make no run folder",
         )
         parser.add_argument(
             "--out",
@@ -180,7 +187,9 @@ class PrecisCLI(LightningCLI):
             remedy = "give a name that ends in .jsonl to validate, test or predict"
             raise CorpusError(f"--out {config.out}: {problem}; {remedy}")
         check_tasks(config.trainer.as_dict())
-        if fitting:
+        if config.dry_run:
+            self.dry_run = prepare_dry_run(self.subcommand, config)
+        elif fitting:
             self._check_folder(config, folder)
 
     def _check_folder(self, config: Namespace, folder: Path) -> None:
@@ -207,7 +216,7 @@ class PrecisCLI(LightningCLI):
     def _record(self) -> str:
         """Return config.yaml of the run, with which the run can be started again in any folder."""
         config = self.values.clone()
-        config.resume = False
+        config.resume = config.dry_run = False
         return self._parser(self.subcommand).dump(config, skip_none=False)
 
     def instantiate_classes(self) -> None:
@@ -236,7 +245,9 @@ class PrecisCLI(LightningCLI):
         if config.trainer.enable_progress_bar is not False:
             extra.append(TrainingProgressBar(leave=False))
         loggers: list[Any] = []
-        if fitting:
+        if config.dry_run:
+            extra = [self.dry_run]
+        elif fitting:
             extra += [RunRecord(folder, self.record), GradientNorm(), Throughput(), self._graceful_stop(folder, config)]
             if config.previews and summarizing:
                 extra.append(Previews(folder / "previews", documents=config.previews))
@@ -306,6 +317,9 @@ class PrecisCLI(LightningCLI):
 
     def fit(self, model: LightningModule, **arguments: Any) -> None:
         """Train in the run folder, which is removed again if the run ends before its first step."""
+        if self.values.dry_run:
+            self.trainer.fit(model, **arguments)
+            return
         first = self.trainer.is_global_zero
         self.folder.mkdir(parents=True, exist_ok=True)
         if first and self.lock is None and self.fresh:
@@ -315,17 +329,19 @@ class PrecisCLI(LightningCLI):
             if isinstance(logger, RunCSVLogger) and self.values.resume and first:
                 logger.keep_rows_of(read_checkpoint(Path(self.values.ckpt_path), verify=False))
         rank_zero_info(f"run folder: {self.folder}")
+        self._write_state("running")
         try:
             self.trainer.fit(model, **arguments)
+            self._write_state("finished")
             if reason := early_stopping_reason(self.trainer):
                 rank_zero_info(f"EarlyStopping ended training after step {self.trainer.global_step:,}: {reason}")
-        except SystemExit as end:
-            if isinstance(end.__context__, KeyboardInterrupt):  # Lightning would exit with status 1
-                end.code = 128 + signal.SIGINT
-            raise
-        except (RuntimeError, ConnectionError) as error:
-            if self.trainer.world_size > 1 and lost_process(error):
-                raise CorpusError(self._lost_process()) from error
+        except BaseException as end:
+            self._write_state("stopped" if isinstance(end, SystemExit | KeyboardInterrupt) else "failed")
+            if isinstance(end, SystemExit) and isinstance(end.__context__, KeyboardInterrupt):
+                end.code = 128 + signal.SIGINT  # Lightning would exit with status 1
+            lost = isinstance(end, RuntimeError | ConnectionError) and self.trainer.world_size > 1 and lost_process(end)
+            if lost:
+                raise CorpusError(self._lost_process()) from end
             raise
         finally:
             if self.values.wandb != "off":
@@ -342,6 +358,10 @@ class PrecisCLI(LightningCLI):
             f"{self.trainer.global_step:,}: the connection to another process is lost, which was killed, ran out of "
             f"memory, or failed with a message of its own; {remedy}"
         )
+
+    def _write_state(self, state: str) -> None:
+        if self.trainer.is_global_zero:
+            write_state(self.folder, state, self.trainer.global_step)
 
     def after_test(self) -> None:
         """Finish the W&B run that the scores were logged to."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
 @contextmanager
@@ -28,5 +28,6 @@ def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterabl
 def progress_bar() -> Progress:
     """Return a progress bar on stderr that disappears when done, and is disabled if stderr is not a terminal."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), *times)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

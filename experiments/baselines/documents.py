@@ -10,9 +10,9 @@ from datasets import Dataset
 from jsonargparse import ArgumentParser, Namespace
 
 import datamodules.corpora
+from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, build_documents
 from datamodules.documents import CorpusError, Document
-from datamodules.summarization import default_cache
 from experiments.load_classes import load_classes
 from experiments.run_folder import load_run
 

@@ -13,6 +13,7 @@ from pytorch_lightning import LightningModule, Trainer
 
 import datamodules.corpora
 from callbacks.parse_writer import ParseWriter
+from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.corpora.readers import file_type
 from datamodules.corpora.texts import Texts
@@ -21,7 +22,6 @@ from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.parsing import CorpusDocuments, ParsingData
-from datamodules.summarization import default_cache
 from experiments.discourse.draw_parse import LARGEST_HEAT_MAP, draw
 from experiments.discourse.parsers import PARSERS, explain_choice, load_parser
 from experiments.load_classes import load_classes

@@ -30,7 +30,7 @@ MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to 
 SEEDS = ("seed_everything", "data.init_args.seed")
 # Keys that do not affect the result of a run.
 ASIDE = (
-    "run_dir", "resume", "ckpt_path", "weights_only", "wandb", "wandb_project", "wandb_models", "previews",
+    "run_dir", "resume", "dry_run", "ckpt_path", "weights_only", "wandb", "wandb_project", "wandb_models", "previews",
     "save_every", "out", "checkpoint.dirpath",
     "trainer.logger", "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.default_root_dir",
     "data.init_args.tokenizer_dir", "data.init_args.cache_dir", "data.init_args.num_workers", "data.init_args.num_proc",

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import as_document, make_document
 from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError, Document
 from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, Paragraphs, make_graph
 from datamodules.graphs.drawing import draw_svg, strongest
-from datamodules.summarization import default_cache
 from datamodules.text.lines import one_line, shorten
 from experiments.discourse.parsers import PARSERS, load_parser
 from experiments.pictures.draw_graph import Drawn, figure, page

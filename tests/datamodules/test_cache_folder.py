@@ -1,6 +1,6 @@
 """The folder of caches."""
 
-from datamodules.summarization import default_cache
+from datamodules.cache_folder import default_cache
 
 
 def test_the_default_cache_is_for_its_user_alone(tmp_path, monkeypatch):

@@ -1,0 +1,61 @@
+"""The folder of caches: where it is, and which entries it holds."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+Kind = Literal["documents", "features", "tokenizers", "proposals", "parses"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+# Path of an entry, from the folder of caches. What does not look like an entry is nobody's to remove.
+_PATTERNS: dict[Kind, str] = {
+    "documents": r"[a-z_]+-(train|val|test)-[0-9a-f]{20}",
+    "features": r"features/[0-9a-f]{24}(_\d{5}_of_\d{5})?\.arrow",
+    "tokenizers": r"text/[0-9a-f]{24}",
+    "proposals": r"proposals/[0-9a-f]+\.json",
+    "parses": r"parses/parses-\d+-[0-9a-f]+-[0-9a-f]{32}\.safetensors",
+}
+
+
+class CacheEntry(NamedTuple):
+    """An entry of the cache.
+
+    Attributes:
+        kind: what it holds.
+        path: a file, or a folder of files.
+        nbytes: size on disk.
+        last_used: time of the last access or change, in seconds since the epoch.
+    """
+
+    kind: Kind
+    path: Path
+    nbytes: int
+    last_used: float
+
+
+def default_cache() -> Path:
+    """Return `$PRECIS_CACHE`, or `precis` in the user's cache folder, which is created for this user alone."""
+    if named := os.environ.get("PRECIS_CACHE"):
+        return Path(named)  # which several users may share
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "precis"
+    with suppress(OSError):  # reported with the path when something is written
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def list_entries(folder: Path) -> Iterator[CacheEntry]:
+    """Yield the entries of a folder of caches, by kind and name; other files and folders are left out."""
+    for kind, pattern in _PATTERNS.items():
+        parent = Path(folder, *pattern.split("/")[:-1])
+        for path in sorted(parent.iterdir()) if parent.is_dir() else ():
+            if not path.is_symlink() and re.fullmatch(pattern, path.relative_to(folder).as_posix()):
+                yield _measure(kind, path)
+
+
+def _measure(kind: Kind, path: Path) -> CacheEntry:
+    stats = [file.stat() for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()]
+    last_used = max((max(stat.st_atime, stat.st_mtime) for stat in stats), default=path.stat().st_mtime)
+    return CacheEntry(kind, path, sum(stat.st_size for stat in stats), last_used)

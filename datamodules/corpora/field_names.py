@@ -1,0 +1,118 @@
+"""Which fields of a record hold document, reference and id, and how, by common names and by their values."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from datamodules.corpora.fields import DocumentList, SummaryList
+from datamodules.corpora.readers import read_rows
+from datamodules.documents import BadRecord, CorpusError
+
+# The most specific names come first.
+DOCUMENT_NAMES = (
+    "document", "documents", "article", "text", "source", "src", "dialogue", "report", "transcript", "body", "content",
+    "sentences", "input", "maintext",
+)  # fmt: skip
+SUMMARY_NAMES = (
+    "summary", "summaries", "highlights", "abstract", "target", "tgt", "reference", "references", "headline", "title",
+    "output",
+)  # fmt: skip
+ID_NAMES = ("id", "guid", "doc_id", "article_id", "paper_id", "url")
+
+
+@dataclass(frozen=True)
+class FieldMap:
+    """Arguments of `Files` that fit a record; `summary` and `id` are None where the record lacks them."""
+
+    document: str
+    summary: str | None
+    id: str | None
+    document_list: DocumentList = "parts"
+    summary_list: SummaryList = "references"
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that differ from the defaults of `Files`."""
+        defaults = asdict(FieldMap("document", "summary", None))
+        values = asdict(self) | {"id": None if self.id == "id" else self.id}
+        return {name: value for name, value in values.items() if value != defaults[name]}
+
+
+def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
+    """Return the fields that hold document, reference and id, and the layout of their values.
+
+    Args:
+        row: a record.
+        where: its place, for messages.
+
+    Raises:
+        CorpusError: if no field has a common name of a document.
+    """
+    by_lower_case = {name.lower(): name for name in reversed(list(row))}
+
+    def first(names: Iterable[str]) -> str | None:
+        return next((by_lower_case[name] for name in names if name in by_lower_case), None)
+
+    document, summary = first(DOCUMENT_NAMES), first(SUMMARY_NAMES)
+    if document is None:
+        there = ", ".join(row) or "none"
+        raise CorpusError(f"{where}: no field is named as documents are (there are: {there}); name it, `document`")
+    return FieldMap(
+        document,
+        summary,
+        first(ID_NAMES),
+        _document_list(row[document]),
+        _summary_list(row.get(summary)) if summary else "references",
+    )
+
+
+def describe_value(value: Any) -> str:
+    """Return the layout of a value in words."""
+    if isinstance(value, str):
+        return f"text of {len(value.split()):,} words"
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return f"list of {len(value):,} texts"
+    if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
+        return f"{len(value):,} sentences as lists of tokens" if _is_tokens(value) else f"{len(value):,} lists of texts"
+    return type(value).__name__
+
+
+def first_row(path: Path) -> dict[str, Any]:
+    """Return the first record of a file.
+
+    Raises:
+        CorpusError: if there is none, or it cannot be read.
+    """
+    for _, row in read_rows(path, []):
+        if isinstance(row, BadRecord):
+            raise CorpusError(str(row))
+        return row
+    raise CorpusError(f"{path}: no record in it; give a file with at least one")
+
+
+def _document_list(value: Any) -> DocumentList:
+    """Tell parts from sentences: most sentences are short, and have one mark at their end."""
+    if _is_tokens(value):
+        return "tokens"
+    return "sentences" if _is_sentences(value) else "parts"
+
+
+def _summary_list(value: Any) -> SummaryList:
+    """Several texts are several references unless the field holds lists of tokens: see `summary_list` of `Files`."""
+    return "tokens" if _is_tokens(value) else "references"
+
+
+def _is_tokens(value: Any) -> bool:
+    """Return whether a value is a list of lists of strings without spaces."""
+    if not isinstance(value, list) or not value or not all(isinstance(item, list) for item in value):
+        return False
+    tokens = [token for item in value for token in item]
+    return bool(tokens) and all(isinstance(token, str) and not token.isspace() and " " not in token for token in tokens)
+
+
+def _is_sentences(value: Any) -> bool:
+    """Return whether a value is a list of several texts, few of which seem to hold more than a sentence."""
+    if not isinstance(value, list) or len(value) < 2 or not all(isinstance(item, str) for item in value):
+        return False
+    longer = sum(any(f"{mark} " in item.strip() for mark in ".!?") for item in value)
+    return longer <= len(value) / 5

@@ -1,0 +1,136 @@
+"""`precis fit --dry-run`: shapes of the first batch, memory and time of training, without a run folder."""
+
+import resource
+import time
+from dataclasses import fields, is_dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from jsonargparse import Namespace
+from pytorch_lightning import Callback, LightningModule, Trainer
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from datamodules.documents import CorpusError
+from experiments.housekeeping.sizes import format_seconds, format_size
+
+STEPS = 4  # batches of training and of validation; the first is not timed
+
+
+class DryRunReport(Callback):
+    """Measures the batches of a `fast_dev_run` and prints what the whole training would need.
+
+    The estimate assumes that the other batches are as large as those measured.
+
+    Args:
+        max_epochs: of the run, None or -1 if its steps are not limited by epochs.
+        max_steps: of the run, -1 if there is no limit.
+        validations: per epoch.
+    """
+
+    def __init__(self, max_epochs: int | None, max_steps: int, validations: float) -> None:
+        self.max_epochs, self.max_steps, self.validations = max_epochs, max_steps, validations
+        self.shapes: dict[str, str] = {}
+        self.seconds: dict[str, list[float]] = {"training": [], "validation": []}
+        self._start = 0.0
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        self.shapes = self.shapes or batch_shapes(batch)
+        self._start = time.monotonic()
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        self._measure("training")
+
+    def on_validation_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        self._start = time.monotonic()
+
+    def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        self._measure("validation")
+
+    def _measure(self, stage: str) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # kernels run after the call that starts them
+        self.seconds[stage].append(time.monotonic() - self._start)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero:
+            print_report(self.shapes, self.estimate(trainer, pl_module))
+
+    def estimate(self, trainer: Trainer, module: LightningModule) -> dict[str, str]:
+        """Return the rows of the report: parameters, memory, steps and time."""
+        batches = len(trainer.datamodule.train_dataloader())
+        steps = -(-batches // trainer.accumulate_grad_batches)
+        epochs = self.max_epochs if self.max_epochs not in (None, -1) else float("inf")
+        total = min(steps * epochs, self.max_steps if self.max_steps != -1 else float("inf"))
+        trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+        step = self._typical("training") * min(trainer.accumulate_grad_batches, batches)
+        rows = {
+            "parameters": f"{sum(p.numel() for p in module.parameters()):,}, of them trained {trained:,}",
+            "memory at most": f"{_peak_memory(trainer)}, over {len(self.seconds['training'])} batches",
+            "steps": f"{steps:,} per epoch, {_count(total)} in all",
+            "time of a step": f"{step:.2f} s",
+            "training": f"about {format_seconds(total * step)}" if total != float("inf") else "without an end",
+        }
+        if self.seconds["validation"]:
+            one = self._typical("validation") * len(trainer.datamodule.val_dataloader())
+            count = self.validations * total / steps if total != float("inf") else None
+            times = "" if count is None else f", {count:,.0f} times"
+            rows["a validation"] = f"at most {format_seconds(one)}{times}"
+        return rows
+
+    def _typical(self, stage: str) -> float:
+        """Return the median time of a batch, without the first, in which libraries prepare themselves."""
+        return median(self.seconds[stage][1:] or self.seconds[stage])
+
+
+def prepare_dry_run(command: str, config: Namespace) -> DryRunReport:
+    """Let the trainer of a config do a few steps, without what writes to a run folder.
+
+    Raises:
+        CorpusError: for another command than `fit`.
+    """
+    if command != "fit":
+        raise CorpusError(f"--dry-run: precis {command} has none; leave it out")
+    trainer = config.trainer
+    every = trainer.val_check_interval  # a share of the epoch, or a number of batches
+    validations = 1 / every if isinstance(every, float) and every else 1 / (trainer.check_val_every_n_epoch or 1)
+    max_steps = -1 if trainer.max_steps is None else trainer.max_steps
+    max_epochs = 1000 if trainer.max_epochs is None and max_steps == -1 else trainer.max_epochs  # Lightning's default
+    trainer.fast_dev_run, trainer.logger = STEPS, False
+    config.wandb, config.previews = "off", 0
+    return DryRunReport(max_epochs, max_steps, validations)
+
+
+def batch_shapes(batch: Any) -> dict[str, str]:
+    """Return the shape and type of each tensor of a batch, and the length of each list."""
+    values = {field.name: getattr(batch, field.name) for field in fields(batch)} if is_dataclass(batch) else {}
+    shapes = {}
+    for name, value in values.items():
+        if isinstance(value, Tensor):
+            shapes[name] = f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+        elif isinstance(value, list | tuple):
+            shapes[name] = f"{len(value)} items"
+    return shapes
+
+
+def print_report(shapes: dict[str, str], rows: dict[str, str]) -> None:
+    """Print the shapes of the first batch and the estimates."""
+    table = Table(title="dry run: nothing was written but the caches of data", show_header=False)
+    for name, shape in shapes.items():
+        table.add_row(f"batch.{name}", shape)
+    table.add_section()
+    for name, text in rows.items():
+        table.add_row(name, text)
+    Console().print(table)
+
+
+def _count(total: float) -> str:
+    return "no limit" if total == float("inf") else f"{total:,.0f}"
+
+
+def _peak_memory(trainer: Trainer) -> str:
+    if trainer.strategy.root_device.type == "cuda":
+        return f"{format_size(torch.cuda.max_memory_reserved())} of the GPU"
+    return f"{format_size(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)} of the process"

@@ -1,0 +1,38 @@
+"""state.json of a run folder: whether training runs, has finished, or how it ended. Light to import.
+
+    {"state": "running" | "finished" | "stopped" | "failed", "step": 1200}
+
+A process that is killed cannot write how it ended: its run is `running` in the file, and its lock is free.
+"""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from datamodules.atomic_write import atomic_write
+from experiments.sweeping.job import is_locked
+
+STATE, LOCK = "state.json", ".fit.lock"
+
+
+def write_state(run: Path, state: str, step: int) -> None:
+    """Record the state of training; nothing is written to a folder that was removed, or to a full disk."""
+    with suppress(OSError):
+        if Path(run).is_dir():
+            atomic_write(Path(run) / STATE, json.dumps({"state": state, "step": step}) + "\n")
+
+
+def read_state(run: Path) -> dict[str, Any]:
+    """Return the state and step of a run.
+
+    Returns:
+        `state`: running, finished, stopped, failed, killed, or unknown for runs of earlier versions; `step`: the last
+        one that was recorded, or None.
+    """
+    recorded: dict[str, Any] = {"state": "unknown", "step": None}
+    with suppress(OSError, ValueError):
+        recorded |= json.loads((Path(run) / STATE).read_text(encoding="utf-8"))
+    if is_locked(Path(run) / LOCK):
+        return recorded | {"state": "running"}
+    return recorded | ({"state": "killed"} if recorded["state"] == "running" else {})

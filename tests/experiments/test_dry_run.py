@@ -1,0 +1,37 @@
+"""`precis fit --dry-run`: what it reports, and that it writes nothing."""
+
+from pathlib import Path
+
+import pytest
+
+
+def test_a_dry_run_reports_shapes_and_steps_and_writes_nothing(tiny_config, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = precis("fit", "--config", tiny_config, "--run_dir", "runs/dry", "--dry-run")
+    assert done.status == 0, done.err
+    assert list(tmp_path.iterdir()) == []
+    assert "batch.source" in done.out and "[4, " in done.out
+    assert "7 per epoch, 14 in all" in done.out  # 26 documents in batches of 4, two epochs
+    assert "a validation" in done.out and ", 2 times" in done.out
+
+
+def test_accumulated_batches_are_one_step(tiny_config, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = ("--trainer.accumulate_grad_batches=2", "--trainer.max_steps=5", "--trainer.max_epochs=-1")
+    done = precis("fit", "--config", tiny_config, "--dry-run", *arguments)
+    assert "4 per epoch, 5 in all" in done.out, done.err
+
+
+def test_an_existing_run_is_left_as_it_is(tiny_config, run_folder, precis):
+    def state() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()}
+
+    before = state()
+    assert precis("fit", "--run", run_folder, "--dry-run").status == 0
+    assert state() == before
+
+
+@pytest.mark.parametrize("command", ["test", "validate"])
+def test_other_commands_have_no_dry_run(command, run_folder, precis):
+    done = precis(command, "--run", run_folder, "--dry-run")
+    assert done.status == 1 and "--dry-run" in done.err
