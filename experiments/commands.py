@@ -1,10 +1,14 @@
 """The commands summarize, corpus and report."""
 import json
+import shlex
+import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from datasets import Dataset
 from jsonargparse import ArgumentParser
 from rich.console import Console
 from rich.table import Table
@@ -12,21 +16,23 @@ from rich.text import Text
 
 import datamodules.corpora
 from callbacks.previews import marked
+from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.describe import describe, print_description
+from datamodules.corpora.field_names import describe_value, first_row, guess_fields
 from datamodules.corpora.files import Files
 from datamodules.corpora.overlap import Duplicates, find_overlaps
 from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError
-from datamodules.cache_folder import default_cache
 from datamodules.text.lines import json_line
 from datamodules.text.printable import printable, printable_line
+from experiments.length_budget import LengthBudget, add_budget_arguments, read_budget
 from experiments.load_classes import load_classes
 from experiments.pictures.show_extraction import Shown
 from experiments.prediction_files import find_predictions, read_rows
 from experiments.run_config import read_config
-from experiments.run_folder import load_run
-from experiments.summarizing import summarize_all
+from experiments.run_folder import Run, load_run
+from experiments.summarizing import changed_options, summarize_all
 from experiments.texts import collect_texts, is_records
 from lightning_modules.metrics.novelty import repeated_ngrams
 from lightning_modules.metrics.rouge import rouge_scores
@@ -45,6 +51,7 @@ def summarize(arguments: list[str]) -> None:
         ".parquet); standard input if none",
     )  # fmt: skip
     parser.add_argument("--batch_size", type=int, default=16, help="number of documents summarized together")
+    add_budget_arguments(parser)
     parser.add_argument("--json", type=bool, default=False, help="print one line of JSON per document instead of text")
     parser.add_argument("--mark", type=bool, default=False, help="put [brackets] around copied words; for extractive "
                         "models, show the document with [brackets] around selected sentences")  # fmt: skip
@@ -54,6 +61,7 @@ def summarize(arguments: list[str]) -> None:
     parser.add_argument("--heat_map", type=Path | None, default=None,
                         help="write a PNG of the attention between sentences (extractive models)")  # fmt: skip
     options = parser.parse_args(arguments)
+    budget = read_budget(options)
     read_config(Path(str(options.checkpoint)))  # fails before the user types a text
     corpus = _corpus_of(options.inputs)
     with TemporaryDirectory(prefix="precis-") as cache:  # the same text is rarely summarized twice
@@ -61,7 +69,7 @@ def summarize(arguments: list[str]) -> None:
         run = load_run(Path(str(options.checkpoint)), corpus=corpus, **changes)
         documents = run.data.documents("test")
         show = Shown(options, run.model, documents)
-        for summary in summarize_all(run.model, run.data, options.heat_map is not None):
+        for summary in _within(budget, run, documents, options.heat_map is not None):
             show.keep(summary)
             if options.json:
                 print(json_line(summary.record()), end="", flush=True)
@@ -72,6 +80,18 @@ def summarize(arguments: list[str]) -> None:
         show.write()
 
 
+def _within(budget: LengthBudget, run: Run, documents: Dataset, attention: bool) -> Iterator[Summary]:
+    """Yield the summaries of a run within a budget, and say how many generated ones were cut to it."""
+    generates, cut = not hasattr(run.model, "selection"), 0
+    with changed_options(run.model, budget.options(run.model)):
+        for document, summary in zip(documents, summarize_all(run.model, run.data, attention), strict=True):
+            if budget and generates:
+                cut += budget.cut(summary, len(as_document(document).text.split()))
+            yield summary
+    if cut:
+        print(f"precis: {cut} of {len(documents)} summaries were longer and end where the budget does", file=sys.stderr)
+
+
 def _corpus_of(inputs: list[str]) -> Corpus:
     """Return the documents that are named on the command line: texts, or the records of one file."""
     if len(inputs) == 1 and Path(inputs[0]).is_file() and is_records(Path(inputs[0])):
@@ -80,10 +100,11 @@ def _corpus_of(inputs: list[str]) -> Corpus:
 
 
 def corpus(arguments: list[str]) -> None:
-    """`precis corpus --corpus NAME ...`: counts, lengths and first examples of a corpus."""
+    """`precis corpus FILE`, or `precis corpus --corpus NAME ...`: counts, lengths and first examples of a corpus."""
     parser = ArgumentParser(prog="precis corpus", description=corpus.__doc__, exit_on_error=False)
     load_classes(datamodules.corpora)
-    parser.add_subclass_arguments(Corpus, "corpus", required=True)
+    parser.add_argument("file", nargs="?", type=Path, help="records whose fields are guessed and explained")
+    parser.add_subclass_arguments(Corpus, "corpus", required=False)
     parser.add_argument("--examples", type=int, default=2, help="number of documents to show per split")
     bad_records = "what to do with invalid records"
     parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help=bad_records)
@@ -93,20 +114,22 @@ def corpus(arguments: list[str]) -> None:
     parser.add_argument("--duplicates", type=Duplicates, default="exact", help="count documents in two splits: with "
                         "equal texts (exact), also near-duplicates (near, slower), or none (off)")  # fmt: skip
     options = parser.parse_args(arguments)
-    built = parser.instantiate_classes(options)
+    if (options.file is None) == (options.corpus is None):
+        raise CorpusError("precis corpus describes one corpus: give a file of records, or --corpus CORPUS ...")
+    found = guess_corpus(Path(str(options.file))) if options.file else parser.instantiate_classes(options).corpus
     cache = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
-    splits = built.corpus.splits()
+    splits = found.splits()
     if not splits:
-        raise CorpusError(f"{type(built.corpus).__name__} has no split; name a source, such as --corpus.train")
+        raise CorpusError(f"{type(found).__name__} has no split; name a source, such as --corpus.train")
     described = [
         describe(
-            built.corpus, split, cache, on_bad_record=options.on_bad_record, examples=options.examples,
+            found, split, cache, on_bad_record=options.on_bad_record, examples=options.examples,
             num_proc=options.num_proc,
         )
         for split in splits
     ]  # fmt: skip
     building = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc}
-    tables = {split: build_documents(built.corpus, split, cache, **building) for split in splits}
+    tables = {split: build_documents(found, split, cache, **building) for split in splits}
     overlaps = find_overlaps(tables, options.duplicates, options.num_proc)
     for description in described:
         description["overlaps"] = [
@@ -116,6 +139,19 @@ def corpus(arguments: list[str]) -> None:
         print(json.dumps(described, ensure_ascii=False, indent=1, default=asdict))
     else:
         print_description(described)
+
+
+def guess_corpus(path: Path) -> Files:
+    """Return the records of a file by the names and layouts of its fields, which are explained on stderr."""
+    row = first_row(path)
+    chosen = guess_fields(row, str(path))
+    roles = {chosen.document: "the document", chosen.summary: "the reference", chosen.id: "the id"}
+    for name, value in row.items():
+        role = f", {roles[name]}" if name in roles else ""
+        print(f"{printable_line(name)}: {describe_value(value)}{role}", file=sys.stderr)
+    options = "".join(f" --data.corpus.{name} {shlex.quote(str(value))}" for name, value in chosen.arguments().items())
+    print(f"to train on it: --data.corpus Files --data.corpus.train {path}{options}", file=sys.stderr)
+    return Files(train=str(path), **chosen.arguments())
 
 
 def report(arguments: list[str]) -> None:

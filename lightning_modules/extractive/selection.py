@@ -1,5 +1,6 @@
-"""Selection of scored sentences: top-k, trigram blocking, maximal marginal relevance, triangles."""
+"""Selection of scored sentences: top-k, trigram blocking, maximal marginal relevance, triangles; length budgets."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -16,10 +17,14 @@ class SelectionOptions:
 
     Attributes:
         selector: `top_k`, `trigram_blocking`, `mmr` or `triangle`.
-        k: maximal number of sentences of a summary.
+        k: maximal number of sentences of a summary; a large one leaves the limit to the budgets.
         mmr_form: `penalty`, s_i - lambda max sim; or `classic`, lambda s_i - (1 - lambda) max sim.
         trade_off: lambda of `mmr` and `triangle`.
         order: order of the sentences: as in the `document`, or by `score`, as they were selected.
+        words: maximal number of words of a summary, separated by whitespace; 0 for no limit.
+        ratio: the same, as a share of the words that the model reads of the document (the compression ratio).
+        share: maximal number of sentences, as a share of those that it reads, rounded.
+        min_score: lowest score of a selected sentence; scores of BertSum are in [0, 1].
     """
 
     selector: Selector = "top_k"
@@ -27,12 +32,22 @@ class SelectionOptions:
     mmr_form: Literal["penalty", "classic"] = "classic"
     trade_off: float = 0.7
     order: Literal["document", "score"] = "document"
+    words: int = 0
+    ratio: float = 0.0
+    share: float = 0.0
+    min_score: float = 0.0
 
     def __post_init__(self) -> None:
         if self.selector not in SELECTORS:
             raise ValueError(f"no selector {self.selector!r}; there are {', '.join(SELECTORS)}")
         if self.k < 1:
             raise ValueError(f"a summary has at least one sentence, got k = {self.k}")
+        for name in ("words", "min_score"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is at least 0, got {name} = {getattr(self, name)}")
+        for name in ("ratio", "share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is a share of the document, between 0 and 1; got {getattr(self, name)}")
         if self.trade_off < 0 or (self.selector == "mmr" and self.mmr_form == "classic" and self.trade_off > 1):
             raise ValueError(f"trade_off must be at least 0, and in classic MMR at most 1; got {self.trade_off}")
         if self.mmr_form not in ("penalty", "classic") or self.order not in ("document", "score"):
@@ -78,8 +93,22 @@ def shared_path(similarity: Tensor, to_document: Tensor) -> Tensor:
     return torch.where(smaller > 1e-6, product / smaller.clamp_min(1e-6), torch.ones_like(product)).clamp(0, 1)
 
 
-def select(scores: Tensor, mask: Tensor, relations: Relations | None, options: SelectionOptions) -> Tensor:
-    """Select at most k sentences of each document greedily.
+def count_words(documents: Sequence[Sequence[str]], like: Tensor) -> Tensor:
+    """Return the number of words of each sentence, separated by whitespace, [B, L] on the device of `like` [B, L]."""
+    counts = torch.zeros(like.shape, dtype=torch.long)
+    for row, sentences in enumerate(documents):
+        counts[row, : len(sentences)] = torch.tensor([len(text.split()) for text in sentences], dtype=torch.long)
+    return counts.to(like.device)
+
+
+def select(
+    scores: Tensor,
+    mask: Tensor,
+    relations: Relations | None,
+    options: SelectionOptions,
+    words: Tensor | None = None,
+) -> Tensor:
+    """Select sentences of each document greedily, within the limits of the options.
 
     Each step takes the allowed sentence with the highest gain; ties go to the first.
 
@@ -91,32 +120,64 @@ def select(scores: Tensor, mask: Tensor, relations: Relations | None, options: S
     - `triangle`: s_i - lambda max over selected j of g_ij (`shared_path`). No formula is published under this name;
       this one is ours.
 
+    A sentence that would exceed the budget of words is passed over for the next best that fits. A document has at least
+    one sentence in its summary: if none is within the limits, the one with the highest gain.
+
     Args:
         scores: s, [B, L].
         mask: True at sentences that may be selected, [B, L].
         relations: relations of the sentences; not needed by `top_k`.
-        options: selector, k and lambda.
+        options: selector, limits and lambda.
+        words: number of words of each sentence of the document, [B, L]; needed for the budgets alone.
 
     Returns:
         Indices of sentences in the order of selection, [B, min(k, L)]; -1 if no sentence was allowed.
     """
-    allowed = mask.clone()
+    within, room = _limit(scores, mask, options, words)
+    allowed = torch.where(within.any(1, keepdim=True), within, mask)
     redundancy = torch.zeros_like(scores)
     overlap = _overlap(relations, options)
     rows = torch.arange(len(scores), device=scores.device)
     selected = []
-    for _ in range(min(options.k, scores.shape[1])):
+    size = scores.shape[1]
+    for step in range(min(options.k, size)):
+        if options.share and step:
+            allowed &= (step < _sentence_budget(words, options.share)).unsqueeze(1)
         gain = _gain(scores, redundancy, options).masked_fill(~allowed, float("-inf"))
         best = gain.argmax(1)                                                        # [B]
         found_one = allowed.any(1)
         selected.append(best.masked_fill(~found_one, -1))
+        allowed = allowed & within
         allowed[rows, best] = False
+        if room is not None:
+            room = room - words[rows, best] * found_one
+            allowed &= words <= room.unsqueeze(1)
         if options.selector == "trigram_blocking":
             allowed &= ~(overlap[rows, best] & found_one.unsqueeze(1))
         elif overlap is not None:
             overlap_with_best = overlap[rows, best]                                  # [B, L]
             redundancy = overlap_with_best if len(selected) == 1 else torch.maximum(redundancy, overlap_with_best)
     return torch.stack(selected, 1) if selected else mask.new_zeros(len(mask), 0, dtype=torch.long)
+
+
+def _limit(
+    scores: Tensor, mask: Tensor, options: SelectionOptions, words: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Return the sentences within the limits by themselves, [B, L], and the budgets of words, [B] or None."""
+    allowed, room = mask.clone(), None
+    if options.min_score:
+        allowed &= scores >= options.min_score
+    if options.words or options.ratio:
+        room = torch.full_like(words[:, 0], options.words or torch.iinfo(words.dtype).max)
+        if options.ratio:
+            room = torch.minimum(room, (words.sum(1) * options.ratio + 1e-3).floor().long())  # 28.99.. is 29
+        allowed &= words <= room.unsqueeze(1)
+    return allowed, room
+
+
+def _sentence_budget(words: Tensor, share: float) -> Tensor:
+    """Return a share of the number of sentences of each document, rounded, [B]."""
+    return ((words > 0).sum(1) * share).round()
 
 
 def _overlap(relations: Relations | None, options: SelectionOptions) -> Tensor | None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from lightning_modules.extractive.selection import Relations, SelectionOptions, select
+from lightning_modules.extractive.selection import Relations, SelectionOptions, count_words, select
 from lightning_modules.summarizer import Summary
 
 
@@ -58,7 +58,8 @@ def extract(
         candidates: True at sentences that may be selected, [B, L].
         relations, options: as in `select`.
     """
-    selected = select(scores, candidates, relations, options).tolist()
+    words = count_words(documents, scores)
+    selected = select(scores, candidates, relations, options, words).tolist()
     summaries = []
     for number, (row, values) in enumerate(zip(selected, scores.tolist())):
         positions = [index for index in row if index >= 0]

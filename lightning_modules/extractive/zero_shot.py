@@ -14,7 +14,7 @@ from datamodules.text.subwords import encoder_path
 from datamodules.text.trigrams import sharing
 from datamodules.text.words import tokenize
 from lightning_modules.extractive.scoring import Pooling, centrality, cosines, document_cosine
-from lightning_modules.extractive.selection import Relations, SelectionOptions, select
+from lightning_modules.extractive.selection import Relations, SelectionOptions, count_words, select
 from lightning_modules.extractive.sentence_network import Encoding, SentenceNetwork
 from lightning_modules.extractive.term_vectors import tf_idf
 from lightning_modules.networks.passages import Reader
@@ -89,7 +89,8 @@ class ZeroShot:
                 for row, index in enumerate(group):
                     for i, j in sharing([tokenize(text) for text in documents[index].sentences]):
                         shared[row, i, j] = shared[row, j, i] = True
-            rows = select(scores, mask, Relations(similarity, near, shared), options)
+            words = count_words([documents[index].sentences for index in group], scores)
+            rows = select(scores, mask, Relations(similarity, near, shared), options, words)
             for index, row in zip(group, rows.tolist()):
                 chosen = [sentence for sentence in row if sentence >= 0]
                 selected[index] = sorted(chosen) if options.order == "document" else chosen

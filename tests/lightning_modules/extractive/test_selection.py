@@ -151,3 +151,55 @@ def test_no_sentence_gives_no_sentence():
 def test_wrong_options_are_named(arguments, part):
     with pytest.raises(ValueError, match=part):
         SelectionOptions(**arguments)
+
+
+def greedy_within(scores, words, mask, options: SelectionOptions) -> list[int]:
+    """Budgeted top-k of one document, one sentence at a time."""
+    by_score = sorted((i for i in range(len(scores)) if mask[i]), key=lambda i: (-scores[i], i))
+    room = min(options.words or 10**9, int((options.ratio or 1) * sum(words) + 1e-3))
+    most = min(options.k or 10**9, max(1, round((options.share or 1) * sum(count > 0 for count in words))))
+    taken: list[int] = []
+    for i in by_score:
+        fits = sum(words[j] for j in taken) + words[i] <= room
+        if fits and len(taken) < most and scores[i] >= (options.min_score or 0):
+            taken.append(i)
+    return taken or by_score[:1]
+
+
+BUDGETS = [
+    {"k": 99, "words": 12},
+    {"k": 2, "words": 12},
+    {"k": 99, "ratio": 0.3},
+    {"k": 99, "ratio": 0.5, "words": 9},
+    {"k": 99, "share": 0.3},
+    {"k": 99, "min_score": 0.6},
+    {"k": 99, "min_score": 0.4, "words": 20, "share": 0.5},
+    {"k": 99},
+]
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_budgets_are_those_of_a_plain_loop(budget, seed):
+    options = SelectionOptions(**budget)
+    scores, mask, _ = made(seed, batch=6, length=9)
+    words = torch.randint(1, 8, scores.shape) * mask
+    taken = select(scores, mask, None, options, words)
+    for row in range(len(scores)):
+        expected = greedy_within(scores[row].tolist(), words[row].tolist(), mask[row].tolist(), options)
+        assert [index for index in taken[row].tolist() if index >= 0] == expected
+
+
+def test_a_budget_holds_with_the_other_selectors_too():
+    scores, mask, relations = made(0, batch=6, length=9)
+    words = torch.randint(1, 5, scores.shape) * mask
+    for selector in SELECTORS:
+        taken = select(scores, mask, relations, SelectionOptions(selector, k=99, words=8), words)
+        for row, counts in zip(taken.tolist(), words.tolist()):
+            assert sum(counts[index] for index in row if index >= 0) <= 8
+
+
+@pytest.mark.parametrize("budget", [{"words": -1}, {"ratio": -0.1}, {"ratio": 1.5}, {"share": -1.0}, {"min_score": -1}])
+def test_budgets_out_of_range_are_refused(budget):
+    with pytest.raises(ValueError, match=next(iter(budget))):
+        SelectionOptions(**budget)

@@ -1,0 +1,103 @@
+"""Length budgets of `precis summarize`: words, sentences, shares of the document, lowest score."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from datamodules.documents import CorpusError
+from lightning_modules.extractive.matchsum import MatchSum
+from lightning_modules.summarizer import Summarizer, Summary
+
+NO_LIMIT = 1_000_000  # sentences
+TOKENS_PER_WORD = 1.5  # of subwords, punctuation included; a summary that is longer in words is cut
+
+
+@dataclass(frozen=True)
+class LengthBudget:
+    """Limits of the length of summaries; None for no limit.
+
+    An extractive model selects within them. A generative model decodes at most so many tokens; a summary that is longer
+    nevertheless ends after the last word, or sentence, within the budget.
+
+    Attributes:
+        words: maximal number of words, separated by whitespace.
+        ratio: the same, as a share of the words of the document.
+        sentences: maximal number of sentences.
+        share: the same, as a share of the sentences of the document; of extractive models.
+        min_score: lowest score of a selected sentence; of extractive models.
+    """
+
+    words: int | None = None
+    ratio: float | None = None
+    sentences: int | None = None
+    share: float | None = None
+    min_score: float | None = None
+
+    def __bool__(self) -> bool:
+        return any(value is not None for value in vars(self).values())
+
+    def options(self, model: Summarizer) -> dict[str, Any]:
+        """Return the changes of a model's selection or decoding (see `changed_options`).
+
+        Raises:
+            CorpusError: if the model has no such limit.
+        """
+        if not self:
+            return {}
+        if isinstance(model, MatchSum):
+            raise CorpusError("MatchSum chooses among candidates of fixed lengths; leave the budget out")
+        if hasattr(model, "selection"):
+            limits = {"words": self.words, "ratio": self.ratio, "share": self.share, "min_score": self.min_score}
+            return {name: value or 0 for name, value in limits.items()} | {"k": self.sentences or NO_LIMIT}
+        for name in ("share", "min_score"):
+            if getattr(self, name) is not None:
+                raise CorpusError(f"--{name}: {type(model).__name__} selects no sentences; leave it out")
+        if self.words is None:
+            return {}
+        most = min(model.decoding.max_length, round(TOKENS_PER_WORD * self.words) + 1)
+        return {"max_length": most, "min_length": min(model.decoding.min_length, self.words // 2, most - 1)}
+
+    def cut(self, summary: Summary, document_words: int) -> bool:
+        """Cut a generated summary to the budget; return whether anything was cut off."""
+        limits = [self.words, None if self.ratio is None else max(1, int(self.ratio * document_words + 1e-3))]
+        room = min((limit for limit in limits if limit is not None), default=None)
+        before = list(summary.sentences)
+        kept: list[str] = []
+        for sentence in before[: self.sentences]:
+            words = sentence.split()
+            if room is not None and len(words) > room:
+                kept += [" ".join(words[:room])] if room else []
+                break
+            kept.append(sentence)
+            room = None if room is None else room - len(words)
+        summary.sentences = kept
+        if summary.words is not None:
+            count = sum(len(sentence.split()) for sentence in kept)
+            summary.words = summary.words[:count]
+            summary.copied = summary.copied and summary.copied[:count]
+        return kept != before
+
+
+def add_budget_arguments(parser: ArgumentParser) -> None:
+    """Add the options of a budget to a command."""
+    parser.add_argument("--words", type=int | None, default=None, help="words of a summary, at most")
+    parser.add_argument("--sentences", type=int | None, default=None, help="its sentences, at most")
+    parser.add_argument("--ratio", type=float | None, default=None, help="its words, at most, for each of the document")
+    parser.add_argument("--share", type=float | None, default=None, help="the same of sentences; of extractive models")
+    parser.add_argument("--min_score", type=float | None, default=None, help="of a selected sentence, at least")
+
+
+def read_budget(options: Namespace) -> LengthBudget:
+    """Return the budget of a command line.
+
+    Raises:
+        CorpusError: if a value is out of range.
+    """
+    for name in ("words", "sentences"):
+        if options[name] is not None and options[name] < 1:
+            raise CorpusError(f"--{name} {options[name]}: a summary has at least one; give a larger number")
+    for name in ("ratio", "share"):
+        if options[name] is not None and not 0 < options[name] <= 1:
+            raise CorpusError(f"--{name} {options[name]}: a share of the document, above 0 and at most 1")
+    return LengthBudget(options.words, options.ratio, options.sentences, options.share, options.min_score)
