@@ -4,19 +4,22 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from jsonargparse import ArgumentError, ArgumentParser
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.lines import one_line
 from experiments.evaluation.compare_page import write_page
+from experiments.evaluation.compare_tables import group_table, to_csv, to_latex, to_markdown
 from experiments.evaluation.comparison import (
     DEFAULT,
     Comparison,
@@ -30,6 +33,8 @@ from experiments.evaluation.comparison import (
 from experiments.evaluation.statistics import RESAMPLES
 from experiments.evaluation.systems import config_differences, read_all, systems_of
 from experiments.prediction_files import SPLITS
+
+TABLES = {"latex": "LaTeX for booktabs", "csv": "CSV with all numbers", "markdown": "Markdown"}
 
 
 def compare(arguments: list[str]) -> None:
@@ -46,6 +51,9 @@ def compare(arguments: list[str]) -> None:
     )  # fmt: skip
     parser.add_argument("--metric", type=str | None, default=None, help=f"{','.join(DEFAULT)} by default")
     parser.add_argument("--html", type=Path | None, default=None, help="write a self-contained page")
+    for name, what in TABLES.items():
+        parser.add_argument(f"--{name}", type=Path | None, default=None, help=f"write the table as {what}")
+    parser.add_argument("--plots", type=Path | None, default=None, help="folder for plots as SVG and PNG files")
     parser.add_argument("--documents", type=PositiveInt, default=1000, help="maximal number of documents in the page")
     parser.add_argument(
         "--sources", type=bool, default=True, help="show source texts in the page, from the corpus of a run"
@@ -63,10 +71,26 @@ def compare(arguments: list[str]) -> None:
         write_page(Path(str(options.html)), comparison, how, options.documents, sources)
         if missing:  # after the page, so that an error is the only line
             print(missing, file=sys.stderr)
+    write_tables(options, comparison, how)
     if options.json:
         print(json.dumps(as_json(comparison), ensure_ascii=False, indent=1))
     else:
         show(comparison, how, Console())
+
+
+def write_tables(options: Namespace, comparison: Comparison, how: Sequence[str]) -> None:
+    """Write the tables and plots that are asked for."""
+    table = group_table(comparison)
+    texts = {"latex": partial(to_latex, notes=how), "csv": to_csv, "markdown": partial(to_markdown, notes=how)}
+    for name, to_text in texts.items():
+        if options[name]:
+            path = Path(str(options[name]))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(path, to_text(table))
+    if options.plots:
+        from experiments.evaluation.compare_plots import write_plots  # matplotlib
+
+        write_plots(Path(str(options.plots)), comparison)
 
 
 def compare_runs(

@@ -148,12 +148,12 @@ const several = data.systems.length > 1;
 let shownDocuments = [];
 let selected = 0; // place in shownDocuments
 
-/** A document's score, or its difference to the baseline where there are several systems. */
+/** A document's score, or the difference between two systems where there are several. */
 function judged(found) {
   const [measure, system] = [Number(at("document-measure").value), Number(at("document-system").value)];
   const score = found.outputs[several ? system : 0].scores[measure];
   if (!several || score === null) return score;
-  const other = found.outputs[data.baseline].scores[measure];
+  const other = found.outputs[Number(at("document-other").value)].scores[measure];
   return other === null ? null : score - other;
 }
 
@@ -239,11 +239,13 @@ function showDocument() {
 function startDocuments() {
   const system = data.systems.findIndex((_, index) => index !== data.baseline);
   fill(at("document-measure"), data.measures.map((name, index) => [index, name]), 0);
-  fill(at("document-system"), data.systems.map(({ name }, index) => [index, name]).filter(([index]) => index !== data.baseline), system);
-  const better = [["down", several ? "worse than the baseline first" : "lowest first"], ["up", several ? "better than the baseline first" : "highest first"]];
+  const names = data.systems.map(({ name }, index) => [index, name]);
+  fill(at("document-system"), names, Math.max(0, system));
+  fill(at("document-other"), names, data.baseline);
+  const better = [["down", several ? "worse than the other first" : "lowest first"], ["up", several ? "better than the other first" : "highest first"]];
   fill(at("document-order"), [...(several ? [["far", "largest difference first"]] : []), ...better, ["corpus", "as in the corpus"]]);
-  for (const id of ["document-system-label", "document-least-label"]) at(id).hidden = !several;
-  for (const id of ["document-measure", "document-system", "document-order", "document-least", "document-text"])
+  for (const id of ["document-system-label", "document-other-label", "document-least-label"]) at(id).hidden = !several;
+  for (const id of ["document-measure", "document-system", "document-other", "document-order", "document-least", "document-text"])
     at(id).addEventListener("input", listDocuments);
   at("document-list").addEventListener("click", (event) => {
     const option = event.target.closest("[role=option]");

@@ -416,10 +416,19 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse)
     const search = (words) => { text.value = words; text.dispatchEvent(new Event("input")); };
     search("ID=BOLD");
     const reference = document.querySelector(".reference p").textContent;
+    search("");
+    // Two systems neither of which is the baseline.
+    const choose = (id, value) => {
+      document.getElementById(id).value = value;
+      document.getElementById(id).dispatchEvent(new Event("input"));
+    };
+    choose("document-system", "1");
+    choose("document-other", "2");
+    const farthest = list.children[0].textContent;
     search("says 5");
     const bold = document.getElementById("bold") !== null;
     const found = list.children.length;
-    document.body.dataset.acts = JSON.stringify({moved: before !== after, found, reference, bold});
+    document.body.dataset.acts = JSON.stringify({moved: before !== after, found, reference, bold, farthest});
     document.getElementById("distribution-kind").value = "differences";
     document.getElementById("distribution-kind").dispatchEvent(new Event("input"));
     </script></body>"""
@@ -439,6 +448,10 @@ def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse)
     assert dom.count('class="text output"') == 3 and dom.count('class="text reference"') == 1
     assert dom.count('role="option"') == 12 and dom.count('aria-selected="true"') == 1
     acts = json.loads(unescape(re.search(r'data-acts="([^"]*)"', done.stdout)[1]))
+    minus = SCORES[2, :, 0] - SCORES[3, :, 0]
+    place = int(np.abs(minus).argmax())
+    value, name = acts.pop("farthest").split()
+    assert name == f"doc-{place}" and float(value.replace("−", "-")) == pytest.approx(minus[place], abs=0.011)
     assert acts == {"moved": True, "found": 1, "reference": HOSTILE, "bold": False}
     assert "<mark>run 3</mark> says <mark>5</mark>" in done.stdout
     assert done.stdout.count("<rect") < dom.count("<rect")  # the baseline has no difference to itself
