@@ -1,7 +1,7 @@
 """Data of models that read whole documents sentence by sentence, and of extractive ones with oracle labels."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -139,6 +139,8 @@ class ExtractiveData(SentenceData):
     Args:
         vocab_size, encoder, max_source, piece: as in `SentenceData`.
         oracle_sentences: maximal number of sentences of the oracle summary; None for no limit.
+        oracle_stem: whether the oracle compares stems of words.
+        oracle_counts: `all` or `set`, see `greedy_oracle`; PreSumm's labels are those of `set` without stems.
         min_words: shorter sentences are read, but neither labelled nor selected, unless all are shorter.
         max_words: the same for longer sentences.
 
@@ -156,16 +158,19 @@ class ExtractiveData(SentenceData):
         vocab_size: int = 30_522,
         encoder: str | None = "minilm",
         oracle_sentences: int | None = 3,
+        oracle_stem: bool = True,
+        oracle_counts: Literal["all", "set"] = "all",
         min_words: int = 0,
         max_words: int | None = None,
         **shared: Any,
     ) -> None:
         super().__init__(corpus, vocab_size, encoder, **shared)
         self.at_least_one(oracle_sentences=oracle_sentences, max_words=max_words)
+        self.oracle_stem, self.oracle_counts = oracle_stem, oracle_counts
         self.oracle_sentences, self.min_words, self.max_words = oracle_sentences, min_words, max_words
 
     def feature_settings(self) -> dict[str, Any]:
-        names = ("oracle_sentences", "min_words", "max_words")
+        names = ("oracle_sentences", "oracle_stem", "oracle_counts", "min_words", "max_words")
         return super().feature_settings() | {name: getattr(self, name) for name in names}
 
     def encode(self, document: Document) -> dict[str, Any]:
@@ -177,7 +182,8 @@ class ExtractiveData(SentenceData):
         # Sentences that may not be selected are empty for the oracle, so that indices stay the same.
         offered = [sentence if good else "" for sentence, good in zip(sentences, usable)]
         references = [reference for reference in document.references if any(map(str.split, reference))]
-        chosen = greedy_oracle(offered, references, self.oracle_sentences) if references else []
+        how = (self.oracle_sentences, self.oracle_stem, self.oracle_counts)
+        chosen = greedy_oracle(offered, references, *how) if references else []
         return features | {
             "usable": usable,
             "labels": [int(index in chosen) for index in range(len(sentences))],

@@ -11,9 +11,10 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.passages import Reach, encode_documents
-from lightning_modules.networks.transformer import ensure_nonempty
+from lightning_modules.networks.transformer import Activation, ensure_nonempty
 from lightning_modules.schedules import Schedule
 from lightning_modules.sequence_to_sequence import SequenceToSequence
+from lightning_modules.summarizer import Summary
 
 _READER = "network.reader."  # where BertSum keeps its encoder
 
@@ -21,7 +22,7 @@ _READER = "network.reader."  # where BertSum keeps its encoder
 class BertSumAbs(SequenceToSequence, EncoderSummarizer):
     """Pretrained encoder and Transformer decoder from scratch, with separate learning rates and warm-ups.
 
-    Loss term: `nll`, the mean over each summary of -log P(y_t). With `encoder_from` the encoder is that of a trained
+    Loss terms: those of `SequenceToSequence`. With `encoder_from` the encoder is that of a trained
     `BertSum`: the paper's BertSumExtAbs.
 
     Args:
@@ -37,8 +38,13 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         decoder_layers: number of layers of the decoder, which has the width of the encoder.
         decoder_heads: number of attention heads of the decoder.
         decoder_size: inner width of the feed-forward networks of the decoder.
+        activation: activation of these networks; PreSumm has `gelu_tanh`.
         dropout: dropout of encoder and decoder.
         attention_dropout: dropout of attention weights of a pretrained encoder.
+        output_bias: whether the output layer has a bias, as PreSumm's has.
+        sentence_mark: token between the sentences of generated summaries, such as PreSumm's `[unused2]`; null if they
+            are plain text, which is split into sentences.
+        label_smoothing: epsilon of the loss; the paper has 0.1.
         encoder_from: run folder of a `BertSum` with the same encoder.
         encoder_learning_rate: peak learning rate of the encoder.
         encoder_warm_up: number of warm-up steps of the encoder, or a fraction of all steps if below 1.
@@ -66,8 +72,12 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         decoder_layers: int = 6,
         decoder_heads: int = 8,
         decoder_size: int = 2048,
+        activation: Activation = "relu",
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
+        output_bias: bool = False,
+        sentence_mark: str | None = None,
+        label_smoothing: float = 0.0,
         encoder_from: Path | None = None,
         encoder_learning_rate: float = 5e-5,
         encoder_warm_up: float = 0.2,
@@ -80,8 +90,10 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
     ) -> None:
         usual = DecodingOptions(5, 1, 128, length_penalty="gnmt", alpha=0.95, no_repeat_ngram=3)
         super().__init__(vocab_size, decoding or usual, val_summaries)
+        self.set_label_smoothing(label_smoothing)
         rates = (encoder_learning_rate, learning_rate, schedule, warm_up, weight_decay, encoder_warm_up)
         self.set_rates(encoder, *rates)
+        self.sentence_mark = sentence_mark
         self.interval_segments, self.encoder_from = interval_segments, encoder_from
         extended = positions if reach == "extend" else 0
         self.reader = self.make_reader(encoder, hidden_size, heads, layers, dropout, attention_dropout, extended)
@@ -94,6 +106,8 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
             decoder_layers=decoder_layers,
             feed_forward=decoder_size,
             dropout=dropout,
+            activation=activation,
+            output_bias=output_bias,
         )
         self.decoder.encoder_norm = nn.Identity()  # it has no encoder
 
@@ -123,6 +137,14 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         """Return states of documents [B, S, H], and a mask: True at tokens, or at a first symbol if empty, [B, S]."""
         segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None
         return encode_documents(self.reader, batch.tokens, batch.lengths, segments), ensure_nonempty(batch.owner >= 0)
+
+    def summarize(self, batch: BertSumAbsBatch) -> list[Summary]:
+        """Return the best hypothesis of each document as sentences, which end at the mark if there is one."""
+        summaries = super().summarize(batch)
+        for summary in summaries if self.sentence_mark else ():
+            sentences = summary.text.split(self.sentence_mark)
+            summary.sentences = [text for sentence in sentences if (text := " ".join(sentence.split()))]
+        return summaries
 
     def source_ids(self, batch: BertSumAbsBatch) -> Tensor:
         """Return the token ids of the documents, [B, S]."""

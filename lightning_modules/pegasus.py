@@ -19,8 +19,8 @@ from lightning_modules.sequence_to_sequence import SequenceToSequence
 class Pegasus(SequenceToSequence):
     """Encoder-decoder Transformer, pre-trained on gap sentences (`GapSentenceData`), then on summaries (`PegasusData`).
 
-    Loss term: `nll`, the mean over each summary of -log P(y_t). In the paper, BASE has hidden size 768, 12 heads, 12
-    layers and inner size 3072; LARGE has 1024, 16, 16 and 4096.
+    Loss terms: those of `SequenceToSequence`. In the paper, BASE has hidden size 768, 12 heads, 12 layers and inner
+    size 3072; LARGE has 1024, 16, 16 and 4096.
 
     Args:
         vocab_size: V; at most that of a pretrained model.
@@ -32,6 +32,7 @@ class Pegasus(SequenceToSequence):
         inner_size: inner width of the feed-forward networks.
         dropout: dropout of a model from scratch.
         activation: activation of the feed-forward networks of a model from scratch.
+        label_smoothing: epsilon of the loss; the paper's fine-tuning has 0.1.
         learning_rate: learning rate of Adafactor; not used if the command line names another optimizer.
         decoding: decoding options; by default beam size 4, 1 to 128 tokens, length penalty ((5 + n) / 6)^0.8.
         val_summaries: number of validation documents summarized at each validation during training; -1 for all.
@@ -50,6 +51,7 @@ class Pegasus(SequenceToSequence):
         inner_size: int = 1024,
         dropout: float = 0.1,
         activation: Activation = "relu",
+        label_smoothing: float = 0.0,
         learning_rate: float = 0.01,
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
@@ -58,6 +60,7 @@ class Pegasus(SequenceToSequence):
         super().__init__(
             vocab_size, decoding or DecodingOptions(min_length=1, max_length=128, **penalty), val_summaries
         )
+        self.set_label_smoothing(label_smoothing)
         self.learning_rate = learning_rate
         self.checkpoint = checkpoint
         if checkpoint is not None:

@@ -1,7 +1,7 @@
 """Base class of encoder-decoders over one fixed vocabulary."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -31,10 +31,29 @@ class SequenceToSequence(Summarizer):
 
     A model with another decoder defines `token_log_probs`, `distribution` and `begin` instead.
 
-    Loss term: `nll`, the mean over each summary of -log P(y_t), then over the documents.
+    Loss terms: `nll`, the mean over each summary of -log P(y_t), then over the documents; with label smoothing also
+    `smoothing`, the same of the mean of -log P over the vocabulary. With epsilon they weigh 1 - epsilon and epsilon.
     """
 
     decoder: EncoderDecoder | PretrainedEncoderDecoder
+    label_smoothing: float = 0.0
+
+    def set_label_smoothing(self, epsilon: float) -> None:
+        """Set the share of the target distribution that is uniform over the vocabulary (Szegedy et al. 2016).
+
+        Raises:
+            ValueError: if it is not at least 0 and below 1.
+        """
+        if not 0 <= epsilon < 1:
+            raise ValueError(f"label_smoothing is at least 0 and below 1, got {epsilon}")
+        self.label_smoothing = epsilon
+        self.loss_weights |= {"nll": 1 - epsilon, "smoothing": epsilon}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Restore as `Summarizer` does, but with the label smoothing of this run."""
+        weights = {name: self.loss_weights[name] for name in ("nll", "smoothing") if name in self.loss_weights}
+        super().on_load_checkpoint(checkpoint)
+        self.loss_weights |= weights
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the states of the documents [B, S, H] and a mask that is True at their tokens [B, S]."""
@@ -77,9 +96,20 @@ class SequenceToSequence(Summarizer):
         return log_probs.new_zeros(tokens.numel()).index_copy(0, rows, log_probs).view(tokens.shape)
 
     def loss_terms(self, batch: Targets) -> dict[str, Tensor]:
-        """Return `nll`: the mean over each target, then over documents."""
-        log_probs = self._log_likelihood(batch, batch.target.unsqueeze(1), batch.target_rows).squeeze(1)
-        return {"nll": -(log_probs.sum(1) / batch.target_lengths).mean()}
+        """Return `nll`, and `smoothing` where it counts: means over each target, then over documents."""
+        if self.label_smoothing:
+            states, mask, inputs = self._teacher_forced(batch, batch.target.unsqueeze(1))
+            rows, words = batch.target_rows, len(self.tokenizer)
+            values = self.decoder.smoothed_log_prob(states, mask, inputs, batch.target, rows, words)
+            return {name: -self._target_mean(value, batch) for name, value in zip(("nll", "smoothing"), values)}
+        log_probs = self.token_log_probs(batch, batch.target.unsqueeze(1), batch.target_rows)
+        return {"nll": -self._target_mean(log_probs, batch)}
+
+    @staticmethod
+    def _target_mean(values: Tensor, batch: Targets) -> Tensor:
+        """Return the mean over each target, then over documents, of values [N] at `target_rows`."""
+        table = values.new_zeros(batch.target.numel()).index_copy(0, batch.target_rows, values).view_as(batch.target)
+        return (table.sum(1) / batch.target_lengths).mean()
 
     def log_probs(self, batch: Batch, samples: Samples, options: DecodingOptions | None = None) -> Tensor:
         """Return the log-probabilities of samples in one teacher-forced pass, [B, K, T]; 0 after `lengths`.

@@ -15,6 +15,7 @@ from lightning_modules.extractive.sentence_network import Encoding, ScoredSenten
 from lightning_modules.extractive.summary import ExtractiveSummary, extract
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Reach, Reader
+from lightning_modules.networks.transformer import Activation
 from lightning_modules.schedules import Schedule
 from lightning_modules.summarizer import evaluating
 
@@ -50,6 +51,8 @@ class BertSum(EncoderSummarizer):
         inter_layers: number of inter-sentence Transformer layers; 0 for `document_cosine`.
         inter_heads: their number of attention heads.
         inter_size: their inner width.
+        activation: activation of their feed-forward networks; PreSumm has `gelu_tanh`.
+        first_norm: whether the first of these layers normalizes its input, as the others do; PreSumm's does not.
         interval_segments: whether segment embeddings alternate between sentences.
         dropout: dropout of all layers, except for a pretrained encoder with its own setting.
         attention_dropout: dropout of attention weights of a pretrained encoder; 0 is twice as fast on CPUs.
@@ -84,6 +87,8 @@ class BertSum(EncoderSummarizer):
         inter_layers: int = 2,
         inter_heads: int = 8,
         inter_size: int = 2048,
+        activation: Activation = "relu",
+        first_norm: bool = True,
         interval_segments: bool = True,
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
@@ -114,6 +119,8 @@ class BertSum(EncoderSummarizer):
             feed_forward=inter_size,
             dropout=dropout,
             interval_segments=interval_segments,
+            activation=activation,
+            first_norm=first_norm,
         )
 
     @property

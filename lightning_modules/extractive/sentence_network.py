@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lightning_modules.extractive.scoring import Pooler, Pooling, Scoring, SentenceScorer, cosines, document_cosine
 from lightning_modules.networks.passages import Reader, attention_mask, encode_documents, sections
-from lightning_modules.networks.transformer import EncoderLayer, sinusoidal
+from lightning_modules.networks.transformer import Activation, EncoderLayer, sinusoidal
 
 Encoding = Literal["joint", "separate"]
 
@@ -44,6 +44,8 @@ class SentenceNetwork(nn.Module):
         heads: number of their attention heads.
         feed_forward: width inside their feed-forward networks.
         dropout: dropout in these layers.
+        activation: of their feed-forward networks.
+        first_norm: whether the first layer normalizes its input.
         interval_segments: whether segment embeddings alternate between sentences (E_A, E_B, E_A, ..).
     """
 
@@ -58,6 +60,8 @@ class SentenceNetwork(nn.Module):
         feed_forward: int,
         dropout: float,
         interval_segments: bool,
+        activation: Activation = "relu",
+        first_norm: bool = True,
     ) -> None:
         super().__init__()
         if encoding not in ("joint", "separate"):
@@ -65,7 +69,10 @@ class SentenceNetwork(nn.Module):
         self.reader, self.encoding, self.interval_segments = reader, encoding, interval_segments
         layers = 0 if scoring == "document_cosine" else layers
         self.pooler, self.scorer = Pooler(pooling, reader.size), SentenceScorer(scoring, reader.size)
-        self.layers = nn.ModuleList(EncoderLayer(reader.size, heads, feed_forward, dropout) for _ in range(layers))
+        options = {"dropout": dropout, "activation": activation}
+        self.layers = nn.ModuleList(EncoderLayer(reader.size, heads, feed_forward, **options) for _ in range(layers))
+        if layers and not first_norm:
+            self.layers[0].around_attention.norm = nn.Identity()
         self.norm = nn.LayerNorm(reader.size) if layers else None
 
     def states(self, tokens: Tensor, lengths: Tensor, owner: Tensor, starts: Sequence[Sequence[int]] | None) -> Tensor:

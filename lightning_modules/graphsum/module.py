@@ -107,14 +107,12 @@ class GraphSum(SequenceToSequence):
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding or MULTI_NEWS, val_summaries)
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing is at least 0 and below 1, got {label_smoothing}")
+        self.set_label_smoothing(label_smoothing)
         if encoder_warmup_steps < 1:
             raise ValueError(f"encoder_warmup_steps is at least 1, got {encoder_warmup_steps}")
         self.learning_rate, self.warmup_steps = learning_rate, warmup_steps
         self.encoder_window, self.sigma_learning_rate = encoder_window, sigma_learning_rate
         self.encoder_learning_rate, self.encoder_warmup_steps = encoder_learning_rate, encoder_warmup_steps
-        self.loss_weights |= {"nll": 1 - label_smoothing, "smoothing": label_smoothing}
         pretrained = None
         if checkpoint is not None:
             tokens = Subwords(checkpoint)
@@ -174,13 +172,11 @@ class GraphSum(SequenceToSequence):
             checkpoint["encoder_window"] = self.network.pretrained.window
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore as `Summarizer` does, but with the label smoothing of this run.
+        """Restore as `SequenceToSequence` does.
 
         Runs of versions without `encoder_window` keep their window of 256 tokens.
         """
-        label_smoothing_weights = dict(self.loss_weights)
         super().on_load_checkpoint(checkpoint)
-        self.loss_weights |= label_smoothing_weights
         pretrained = self.network.pretrained
         if pretrained is not None and self.encoder_window is None:
             pretrained.window = checkpoint.get("encoder_window", min(256, pretrained.window))

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from lightning_modules.metrics.rouge_counts import count, score_of
 from lightning_modules.metrics.rouge_words import vocabulary
 
+Counts = Literal["all", "set"]
 Grams = dict  # n-gram -> count
 
 
@@ -19,7 +20,11 @@ class _Target(NamedTuple):
 
 
 def greedy_oracle(
-    sentences: Sequence[str], references: Sequence[Sequence[str]], k: int | None = None, stem: bool | str = True
+    sentences: Sequence[str],
+    references: Sequence[Sequence[str]],
+    k: int | None = None,
+    stem: bool | str = True,
+    counts: Counts = "all",
 ) -> list[int]:
     """Return the greedy extractive oracle, which adds the sentence that raises ROUGE-1 F + ROUGE-2 F most.
 
@@ -33,10 +38,14 @@ def greedy_oracle(
         references: at least one, each a list of sentences.
         k: maximal number of sentences; None for no limit.
         stem: as in `rouge_scores`.
+        counts: `all` counts each occurrence of an n-gram, as ROUGE does; `set` counts each n-gram once, and no bigrams
+            across sentences of the document, as the labels of PreSumm are made.
 
     Returns:
         Indices in the order of the document; empty if no sentence shares a word with a reference.
     """
+    if counts == "set":
+        return _distinct_oracle(sentences, references, k, stem)
     words = vocabulary(stem)
     words.bound()
     encoded = [words.encode(sentence) for sentence in sentences]
@@ -70,6 +79,36 @@ def greedy_oracle(
         chosen.append(index)
         remaining.remove(index)
     return sorted(chosen)
+
+
+def _distinct_oracle(
+    sentences: Sequence[str], references: Sequence[Sequence[str]], k: int | None, stem: bool | str
+) -> list[int]:
+    """Return the greedy oracle over sets of n-grams, as Liu and Lapata's code computes its labels."""
+    words = vocabulary(stem)
+    words.bound()
+    joined = [[word for text in reference for word in words.encode(text)] for reference in references]
+    targets = [(set(tokens), set(pairwise(tokens))) for tokens in joined]
+    grams = [(set(tokens), set(pairwise(tokens))) for tokens in map(words.encode, sentences)]
+    selected: tuple[set, set] = (set(), set())
+    chosen: list[int] = []
+    best = 0.0
+    while k is None or len(chosen) < k:
+        leader = None
+        for index in (index for index in range(len(grams)) if index not in chosen):
+            union = [before | added for before, added in zip(selected, grams[index])]
+            score = max(sum(map(_set_f1, union, target)) for target in targets)
+            if score > best:
+                best, leader = score, index
+        if leader is None:
+            break
+        selected = tuple(before | added for before, added in zip(selected, grams[leader]))
+        chosen.append(leader)
+    return sorted(chosen)
+
+
+def _set_f1(predicted: set, reference: set) -> float:
+    return 2 * len(predicted & reference) / max(len(predicted) + len(reference), 1)
 
 
 def sentence_scores(

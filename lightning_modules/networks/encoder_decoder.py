@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
-from lightning_modules.networks.output_loss import linear_log_prob
+from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
 from lightning_modules.networks.transformer import (
     Activation,
     DecoderLayer,
@@ -37,6 +37,7 @@ class EncoderDecoder(nn.Module):
         feed_forward: hidden width of the feed-forward networks.
         dropout: on embeddings, attention weights, inside the feed-forward networks, and on each residual branch.
         activation: activation of the feed-forward networks.
+        output_bias: whether the output layer has a bias.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class EncoderDecoder(nn.Module):
         feed_forward: int = 1024,
         dropout: float = 0.1,
         activation: Activation = "relu",
+        output_bias: bool = False,
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, size)
@@ -65,7 +67,10 @@ class EncoderDecoder(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(**options) for _ in range(decoder_layers))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(size), nn.LayerNorm(size)
         self.dropout = nn.Dropout(dropout)
-        self.register_buffer("no_bias", torch.zeros(vocab_size), persistent=False)
+        if output_bias:
+            self.output_bias = nn.Parameter(torch.zeros(vocab_size))
+        else:
+            self.register_buffer("output_bias", torch.zeros(vocab_size), persistent=False)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Embed tokens at the positions from `start` on, [B, T] -> [B, T, D]."""
@@ -104,8 +109,16 @@ class EncoderDecoder(nn.Module):
             [N], in float32 or float64.
         """
         features = self.decode(inputs, states, mask).flatten(0, 1)[rows]  # [N, D]
-        weight, bias = self.embedding.weight[:words], self.no_bias[:words]
+        weight, bias = self.embedding.weight[:words], self.output_bias[:words]
         return linear_log_prob(features, weight, bias, target.flatten()[rows])
+
+    def smoothed_log_prob(
+        self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return log P of targets, and the mean of log P over the vocabulary, [N] each; arguments as in `log_prob`."""
+        features = self.decode(inputs, states, mask).flatten(0, 1)[rows]  # [N, D]
+        weight, bias = self.embedding.weight[:words], self.output_bias[:words]
+        return smoothed_log_probs(features, weight, bias, target.flatten()[rows])
 
     def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions [n] in [B T] to log P of every token [n, words].
@@ -113,7 +126,7 @@ class EncoderDecoder(nn.Module):
         Arguments as in `log_prob`.
         """
         features = self.decode(inputs, states, mask).flatten(0, 1)  # [B T, D]
-        weight, bias = self.embedding.weight[:words], self.no_bias[:words]
+        weight, bias = self.embedding.weight[:words], self.output_bias[:words]
         return lambda rows: vocabulary_logits(features[rows], weight, bias).log_softmax(-1)
 
     # Incremental decoding ----------------------------------------------------------------------------------------
@@ -137,7 +150,7 @@ class EncoderDecoder(nn.Module):
 
         It copies the output layer, so it must be created again after weights change.
         """
-        weight, bias = self.embedding.weight[:words], self.no_bias[:words]
+        weight, bias = self.embedding.weight[:words], self.output_bias[:words]
         layer = VocabularySlices.of(weight, bias)
 
         def step(tokens: Tensor, state: State, memory: State, count: int | None):

@@ -62,8 +62,15 @@ class PretrainedEncoderDecoder(nn.Module):
         self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
     ) -> Tensor:
         """Return log P of targets, see `EncoderDecoder.log_prob`."""
+        return self.smoothed_log_prob(states, mask, inputs, target, rows, words)[0]
+
+    def smoothed_log_prob(
+        self, states: Tensor, mask: Tensor, inputs: Tensor, target: Tensor, rows: Tensor, words: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return log P of targets, and its mean over the vocabulary, see `EncoderDecoder.smoothed_log_prob`."""
         logits = self._run(states, mask, inputs, None, False).logits.flatten(0, 1)[rows, :words]
-        return logits.float().log_softmax(-1).gather(1, target.flatten()[rows].unsqueeze(1)).squeeze(1)
+        log_probs = logits.float().log_softmax(-1)                                       # [N, V]
+        return log_probs.gather(1, target.flatten()[rows].unsqueeze(1)).squeeze(1), log_probs.mean(1)
 
     def distribution(self, states: Tensor, mask: Tensor, inputs: Tensor, words: int) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions to log P of every token, see `EncoderDecoder.distribution`."""

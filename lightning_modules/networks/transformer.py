@@ -1,5 +1,6 @@
 """Transformer layers of models trained from scratch (Vaswani et al., NeurIPS 2017, arXiv 1706.03762)."""
 
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -7,9 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 Norm = Literal["pre", "post"]
-Activation = Literal["relu", "gelu"]
+Activation = Literal["relu", "gelu", "gelu_tanh"]
 
-_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
+# gelu_tanh: the approximation of the first BERT, which PreSumm uses too
+_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": partial(F.gelu, approximate="tanh")}
 
 
 class KeyValues(NamedTuple):

@@ -127,3 +127,47 @@ def test_features_hold_no_oracle_and_earlier_configs_still_load(text):
     assert upgrade({"data": earlier})["data"]["init_args"] == {}
     extractive = {"class_path": "datamodules.ExtractiveData", "init_args": {"oracle_sentences": 3}}
     assert upgrade({"data": extractive})["data"]["init_args"] == {"oracle_sentences": 3}
+
+
+def test_label_smoothing_is_that_of_torch(text):
+    epsilon = 0.1
+    smoothed, batch = model(text, label_smoothing=epsilon), batch_of(text, DOCUMENTS[:2])
+    terms = smoothed.loss_terms(batch)
+    every = torch.arange(batch.target.numel())
+    log_probs = smoothed.distribution(batch, batch.target.unsqueeze(1))(every).view(*batch.target.shape, -1)
+    expected = []
+    for row, length, target in zip(log_probs, batch.target_lengths, batch.target):
+        # the softmax of log-probabilities is the distribution itself
+        loss = torch.nn.functional.cross_entropy(row[:length], target[:length], label_smoothing=epsilon)
+        expected.append(loss)
+    loss = sum(smoothed.loss_weights[name] * value for name, value in terms.items())
+    torch.testing.assert_close(loss, torch.stack(expected).mean())
+    plain = model(text)
+    plain.load_state_dict(smoothed.state_dict())
+    torch.testing.assert_close(plain.loss_terms(batch)["nll"], terms["nll"])
+    assert set(plain.loss_terms(batch)) == {"nll"}
+
+
+def test_a_checkpoint_does_not_change_the_label_smoothing(text):
+    smoothed, plain, checkpoint = model(text, label_smoothing=0.1), model(text), {"state_dict": {}}
+    checkpoint["state_dict"] = smoothed.state_dict()
+    smoothed.on_save_checkpoint(checkpoint)
+    plain.on_load_checkpoint(checkpoint)
+    assert plain.loss_weights["nll"] == 1 and plain.loss_weights["smoothing"] == 0
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, 1.0])
+def test_label_smoothing_is_a_share(text, epsilon):
+    with pytest.raises(ValueError, match="label_smoothing"):
+        model(text, label_smoothing=epsilon)
+
+
+def test_the_activation_is_that_of_the_decoder(text):
+    batch = batch_of(text, DOCUMENTS[1:2])
+    losses = {name: model(text, activation=name).loss_terms(batch)["nll"].item() for name in ("relu", "gelu_tanh")}
+    assert losses["relu"] != losses["gelu_tanh"]
+    layer = model(text, activation="gelu_tanh").decoder.decoder[0]
+    (network,) = [module for module in layer.modules() if hasattr(module, "activation")]
+    x = torch.linspace(-3, 3, 7)
+    by_hand = 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
+    torch.testing.assert_close(network.activation(x), by_hand)

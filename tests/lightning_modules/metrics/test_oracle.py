@@ -59,3 +59,44 @@ def test_edges():
     assert greedy_oracle(["the storm", "hit us"], [["storm hit"]], 1) == [0]
     assert greedy_oracle(["the storm", "hit us"], [["storm hit"]]) == [0, 1]  # the bigram over the sentence's end
     assert sentence_scores(["a storm"], []) == [0.0]
+
+
+def set_oracle(sentences: list[str], references: list[list[str]], k: int | None) -> list[int]:
+    """Greedy selection over sets of n-grams with plain precision and recall, one set of sentences at a time."""
+
+    def grams(words: list[str]) -> list[set]:
+        return [{(word,) for word in words}, {tuple(words[i : i + 2]) for i in range(len(words) - 1)}]
+
+    def f1(predicted: set, reference: set) -> float:
+        hits = len(predicted & reference)
+        precision, recall = hits / max(len(predicted), 1), hits / max(len(reference), 1)
+        return 2 * precision * recall / (precision + recall) if hits else 0.0
+
+    def score(chosen: list[int]) -> float:
+        unions = [set().union(*(grams(sentences[i].split())[n] for i in chosen)) for n in (0, 1)]
+        wholes = [grams(" ".join(reference).split()) for reference in references]
+        return max(sum(f1(union, gold) for union, gold in zip(unions, whole)) for whole in wholes)
+
+    chosen, best = [], 0.0
+    while k is None or len(chosen) < k:
+        gains = {i: score([*chosen, i]) for i in range(len(sentences)) if i not in chosen}
+        if not gains or max(gains.values()) <= best + 1e-12:
+            break
+        best = max(gains.values())
+        chosen.append(next(i for i, gain in gains.items() if gain >= best - 1e-12))
+    return sorted(chosen)
+
+
+@given(TEXT, REFERENCES, st.none() | st.integers(1, 3))
+@settings(max_examples=200, deadline=None)
+def test_the_oracle_over_sets_is_that_of_a_plain_loop(sentences, references, k):
+    assert greedy_oracle(sentences, references, k, stem=False, counts="set") == set_oracle(sentences, references, k)
+
+
+def test_repetition_and_stems_make_a_difference():
+    sentences, references = ["storm storm storm night", "storms hit town"], [["storm", "storm", "storm", "town"]]
+    assert greedy_oracle(sentences, references, 1) == [0]
+    assert greedy_oracle(sentences, references, 1, stem=False, counts="set") == [0]
+    assert greedy_oracle(["a b a b", "a c"], [["a", "c", "d"]], 1, stem=False, counts="set") == [1]
+    assert greedy_oracle(["storms hit", "rain fell"], [["storm"]], stem=False, counts="set") == []
+    assert greedy_oracle(["storms hit", "rain fell"], [["storm"]], stem=True, counts="set") == [0]
