@@ -5,6 +5,7 @@ from pathlib import Path
 
 from datamodules.corpora.readers import file_type
 from datamodules.documents import CorpusError
+from datamodules.text.html_text import article_text, is_html
 
 
 def is_records(path: Path) -> bool:
@@ -17,11 +18,13 @@ def is_records(path: Path) -> bool:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file.
+    """Return the text of a file; of an HTML page that of its article.
 
     Raises:
-        CorpusError: if it is not UTF-8.
+        CorpusError: if it is not UTF-8, or a page cannot be read.
     """
+    if is_html(path):
+        return article_text(path)
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -53,9 +56,9 @@ def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
     for name in inputs:
         path = Path(name)
         if path.is_dir():
-            files = sorted(path.glob("*.txt"))
+            files = sorted(file for file in path.iterdir() if file.suffix == ".txt" or is_html(file))
             if not files:
-                raise CorpusError(f"{path}: no .txt file in this folder")
+                raise CorpusError(f"{path}: no .txt or .html file in this folder")
             texts += [(file.name if single_input else str(file), read_text(file)) for file in files]
         elif path.is_file():
             if is_records(path):

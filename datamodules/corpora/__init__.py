@@ -13,10 +13,12 @@ __all__, __getattr__ = lazy_classes(__name__, {
     "MixedArticles": "datamodules.corpora.mixed_articles",
     "Modules": "datamodules.corpora.modules",
     "OwnSentences": "datamodules.corpora.own_sentences",
+    "ParallelText": "datamodules.corpora.parallel_text",
     "PlantedDuplicates": "datamodules.corpora.planted_duplicates",
     "PlantedEnumerations": "datamodules.corpora.planted_enumerations",
     "PlantedKeys": "datamodules.corpora.planted_keys",
     "PlantedNames": "datamodules.corpora.planted_names",
     "PlantedTrees": "datamodules.corpora.planted_trees",
+    "TextFolders": "datamodules.corpora.text_folders",
     "Texts": "datamodules.corpora.texts",
 })  # fmt: skip

@@ -8,8 +8,8 @@ from datamodules.text.lines import split_lines
 
 Paragraphs = Literal["blank_line", "line", "none"]
 Sentences = Literal["split", "line"]
-DocumentList = Literal["parts", "sentences"]
-SummaryList = Literal["references", "sentences"]
+DocumentList = Literal["parts", "sentences", "tokens"]
+SummaryList = Literal["references", "sentences", "tokens"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Fields:
         parts = []
         for field in self._documents:
             value = row.get(field)
-            texts = _texts(value, self.document_list == "sentences")
+            texts = _texts(value, self.document_list)
             if texts is None:
                 return _bad(row, where, field, "a string or a list of strings", "document")
             if isinstance(value, str):
@@ -84,7 +84,7 @@ class Fields:
             parts += texts
         references = []
         for field in self._summaries:
-            texts = _texts(row.get(field), self.summary_list == "sentences")
+            texts = _texts(row.get(field), self.summary_list)
             if texts is None and row.get(field) is not None:
                 return _bad(row, where, field, "a string or a list of strings", "summary")
             references += texts or []
@@ -98,21 +98,21 @@ class Fields:
         )
 
 
-def _texts(value: Any, is_one: bool) -> list[str | list[str]] | None:
+def _texts(value: Any, layout: DocumentList | SummaryList) -> list[str | list[str]] | None:
     """Return the texts (strings or lists of sentences) of a field's value, or None if it has another type.
 
     Args:
         value: value of the field.
-        is_one: whether a list of strings contains the sentences of one text.
+        layout: meaning of a list; `sentences` and `tokens` hold one text.
     """
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
         return None
     if all(isinstance(item, str) for item in value):
-        return [value] if is_one else value
+        return [value] if layout == "sentences" else None if layout == "tokens" and value else value
     if all(isinstance(item, list) and all(isinstance(text, str) for text in item) for item in value):
-        return value
+        return [[" ".join(tokens) for tokens in value]] if layout == "tokens" else value
     return None
 
 

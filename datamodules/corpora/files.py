@@ -30,9 +30,11 @@ class Files(Corpus):
         paragraphs: separator of paragraphs in a document that is one string: `blank_line`, `line` or `none`.
         separator: string between source documents in a document that is one string; replaces `paragraphs`.
         document_list: meaning of a list of strings: the parts (paragraphs or source documents), or the sentences of one
-            part. A list of lists of strings always holds the sentences of each part.
+            part. A list of lists of strings holds the sentences of each part, or with `tokens` the tokens of each
+            sentence of one part (the JSON of PreSumm).
         document_sentences: `split` splits text into sentences; `line` takes each line as a sentence.
-        summary_list: meaning of a list of strings: several references, or the sentences of one reference.
+        summary_list: meaning of a list of strings: several references, or the sentences of one reference; with `tokens`
+            as in `document_list`.
         summary_sentences: like `document_sentences`, for references.
         skip_parts: number of parts to leave out at the beginning of each document.
         split: fraction of `train` to use for validation, if there is no file for `val`. The choice depends only on the

@@ -5,9 +5,13 @@ import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from datasets import Dataset, get_dataset_split_names, load_dataset
+from datasets import Dataset, IterableDataset, get_dataset_split_names, load_dataset
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentences, SummaryList
@@ -105,6 +109,9 @@ class Hub(Corpus):
         train: name of this split in the repository, or a slice ("train[:95%]").
         val: the same.
         test: the same.
+        stream: read the splits over the network while documents are built, without a copy of the whole dataset, which
+            pre-training on the beginning of a huge one needs; slices of splits cannot be streamed.
+        max_records: read only so many records of each split, from its beginning.
         document: column that holds the text or a list of texts, "outer.inner" for nested columns. For this and the
             following arguments see `Files`.
 
@@ -121,6 +128,8 @@ class Hub(Corpus):
         train: str | None = None,
         val: str | None = None,
         test: str | None = None,
+        stream: bool = False,
+        max_records: int | None = None,
         document: str | list[str] | None = None,
         summary: str | list[str] | None = None,
         id: str | None = None,
@@ -132,6 +141,9 @@ class Hub(Corpus):
         summary_sentences: Sentences | None = None,
         skip_parts: int | None = None,
     ) -> None:
+        if max_records is not None and max_records < 1:
+            raise CorpusError(f"corpus.max_records {max_records}: at least 1")
+        self.stream, self.max_records = stream, max_records
         source = SOURCES.get(name, Source(name, Fields()))
         fields = {
             "document": tuple(document) if isinstance(document, list) else document,
@@ -154,7 +166,7 @@ class Hub(Corpus):
             **_not_none(place),
         )
         self._in_sources = name in SOURCES
-        self._loaded: dict[str, Dataset] = {}
+        self._loaded: dict[str, Dataset | IterableDataset] = {}
 
     def splits(self) -> list[str]:
         if self._in_sources:
@@ -164,30 +176,66 @@ class Hub(Corpus):
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         source = self.source
         dataset = self._dataset(split)
-        columns = [name for name in source.fields.names if name in dataset.column_names]
-        missing_fields = dict.fromkeys(name for name in dataset.column_names if name not in columns)
-        for number, row in enumerate(dataset.select_columns(columns) if columns else dataset):
+        names = dataset.column_names or []  # unknown of some streams before their first row
+        columns = [name for name in source.fields.names if name in names]
+        missing_fields = dict.fromkeys(name for name in names if name not in columns)
+        rows = dataset.select_columns(columns) if columns else dataset
+        for number, row in enumerate(islice(self._read(rows), self.max_records)):
             where = f"{source.name} {dict(source.splits)[split]} row {number}"
             yield source.fields.record(row | missing_fields, where, f"{split}-{number}")
 
+    def _read(self, rows: Dataset | IterableDataset) -> Iterator[dict[str, Any]]:
+        """Yield rows.
+
+        Raises:
+            CorpusError: if a stream breaks off.
+        """
+        try:
+            yield from rows
+        except (OSError, ValueError, RuntimeError, HfHubHTTPError) as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise CorpusError(f"{self.source.name}: cannot be read ({reason:.300}); run the command again") from error
+
     def fingerprint(self, split: str) -> str:
+        """Return a digest of the files, of a stream the commit on the hub instead, and the arguments."""
         digest = hashlib.sha256()
         dataset = self._dataset(split)
-        for file in dataset.cache_files:
+        for file in [] if self.stream else dataset.cache_files:
             with Path(file["filename"]).open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())
         source = self.source
+        if self.stream:
+            digest.update(self._stream_version().encode())
         place = [source.name, source.config, source.revision, source.folder, dict(source.splits)[split]]
-        return f"hub {place} {digest.hexdigest()} {sorted(asdict(source.fields).items())}"
+        return f"hub {place} {digest.hexdigest()} {sorted(asdict(source.fields).items())}{self._part()}"
+
+    def _stream_version(self) -> str:
+        """Return the commit of a repository, or sizes and times of the files of a folder, without reading them."""
+        source, folder = self.source, Path(self.source.name)
+        if folder.is_dir():
+            stats = {path.name: path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
+            return repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()])
+        try:
+            return HfApi().dataset_info(source.name, revision=source.revision).sha
+        except (HfHubHTTPError, OSError) as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise CorpusError(f"{source.name}: not found ({reason:.300}); check its name and the network") from error
+
+    def _part(self) -> str:
+        return "" if self.max_records is None else f" first {self.max_records}"
 
     @cached_property
     def _published(self) -> list[str]:
         return self._call(get_dataset_split_names)
 
-    def _dataset(self, split: str) -> Dataset:
+    def _dataset(self, split: str) -> Dataset | IterableDataset:
         if split not in self._loaded:
-            dataset = self._call(load_dataset, split=dict(self.source.splits)[split])
-            nested = [name for name in self.source.fields.names if name not in dataset.column_names and "." in name]
+            options = {"streaming": True} if self.stream else {}
+            dataset = self._call(load_dataset, split=dict(self.source.splits)[split], **options)
+            names = dataset.column_names or []
+            nested = [name for name in self.source.fields.names if name not in names and "." in name]
+            if nested and self.stream:
+                raise CorpusError(f"{self.source.name}: column {nested[0]!r} is nested, which `stream` does not read")
             self._loaded[split] = dataset.flatten() if nested else dataset
         return self._loaded[split]
 

@@ -1,6 +1,7 @@
 """Readers of JSON Lines, Parquet and CSV files, plain or compressed."""
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -25,6 +26,7 @@ _OPENERS = {
     ".zst": lambda path, mode: io.BufferedReader(pa.input_stream(str(path), compression="zstd")),
 }
 LONGEST_LINE = 64 << 20  # bytes; about ten times the longest books
+LONGEST_ARRAY = 512 << 20  # bytes; a shard of PreSumm's 2,000 articles has about 15 MiB
 _TYPES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
 
 
@@ -32,8 +34,9 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, An
     """Yield the rows of a file with their line numbers (row numbers in Parquet), from 1.
 
     Args:
-        path: file whose suffix tells its type: `.jsonl`, `.ndjson` or `.json` (one object per line), `.csv` or `.tsv`
-            (with a header), or `.parquet`; all but Parquet can be compressed (`.gz`, `.bz2`, `.xz` or `.zst`).
+        path: file whose suffix tells its type: `.jsonl`, `.ndjson` or `.json` (one object per line, or in `.json` one
+            array of objects, whose number is that of the row), `.csv` or `.tsv` (with a header), or `.parquet`; all but
+            Parquet can be compressed (`.gz`, `.bz2`, `.xz` or `.zst`).
         fields: names of the fields to read; others are not read from Parquet.
 
     Raises:
@@ -47,7 +50,12 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, An
             yield from _parquet(path, fields)
             return
         with _OPENERS.get(packing, open)(path, "rb") as stream:
-            yield from _separated(stream, path, kind) if kind in (".csv", ".tsv") else _json_lines(stream, path)
+            if kind in (".csv", ".tsv"):
+                yield from _separated(stream, path, kind)
+            elif kind == ".json" and _begins_array(path, packing):
+                yield from _json_array(stream, path)
+            else:
+                yield from _json_lines(stream, path)
     except (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())
         raise CorpusError(f"{path}: cannot be read ({reason}); get a complete copy of the file") from error
@@ -101,6 +109,32 @@ def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
             else:
                 problem = f"a JSON {type(row).__name__}, not an object with fields"
                 yield number, BadRecord(f"{path}:{number}", problem, "write one object per line")
+
+
+def _begins_array(path: Path, packing: str) -> bool:
+    with _OPENERS.get(packing, open)(path, "rb") as stream:
+        return stream.read(1024).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+
+
+def _json_array(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
+    """Yield the objects of one JSON array, numbered from 1.
+
+    Raises:
+        CorpusError: if the file is no JSON, or too large to be read at once.
+    """
+    content = stream.read(LONGEST_ARRAY + 1)
+    if len(content) > LONGEST_ARRAY:
+        raise CorpusError(f"{path}: an array of more than {LONGEST_ARRAY >> 20} MiB; write one object per line instead")
+    try:
+        rows = json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{path}: broken JSON ({error}); mend it, or get a whole copy of the file") from None
+    for number, row in enumerate(rows, start=1):
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            problem = f"a JSON {type(row).__name__}, not an object with fields"
+            yield number, BadRecord(f"{path}:{number}", problem, MEND_OR_SKIP)
 
 
 def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:

@@ -265,7 +265,7 @@ def test_a_text_that_is_none_is_named(content, said, trained, tmp_path, precis, 
 
 def test_files_to_summarize_that_are_not_there_are_named(trained, tmp_path, precis):
     refused(precis("summarize", "--checkpoint", trained, tmp_path / "x.txt"), "x.txt: no such file or folder")
-    refused(precis("summarize", "--checkpoint", trained, tmp_path), "no .txt file in this folder")
+    refused(precis("summarize", "--checkpoint", trained, tmp_path), "no .txt or .html file in this folder")
 
 
 def test_a_corpus_without_files_cannot_be_described(precis):

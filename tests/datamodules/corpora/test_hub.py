@@ -128,3 +128,23 @@ def test_arguments_override_what_is_known(monkeypatch):
     monkeypatch.setattr(hub, "load_dataset", lambda *args, **kwargs: datasets.Dataset.from_list([row]))
     (record,) = Hub("multi_lexsum", summary=["summary/tiny", "summary/short"], folder="v20220616").records("test")
     assert record.references == ["T."]
+
+
+NAMES = {"document": "article", "summary": "highlights"}
+
+
+def test_a_stream_has_the_same_documents(folder, tmp_path):
+    whole, stream = Hub(folder, **NAMES), Hub(folder, stream=True, **NAMES)
+    for split in whole.splits():
+        assert list(stream.records(split)) == list(whole.records(split))
+    short = Hub(folder, stream=True, max_records=1, **NAMES)
+    assert list(short.records("train")) == list(whole.records("train"))[:1]
+    assert len({corpus.fingerprint("train") for corpus in (whole, stream, short)}) == 3
+    assert len(build_documents(short, "train", tmp_path / "cache")) == 1
+
+
+def test_max_records_of_a_whole_dataset(folder):
+    whole = list(Hub(folder, **NAMES).records("train"))
+    assert list(Hub(folder, max_records=1, **NAMES).records("train")) == whole[:1]
+    with pytest.raises(CorpusError, match="max_records"):
+        Hub(folder, max_records=0)

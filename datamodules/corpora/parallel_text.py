@@ -1,0 +1,99 @@
+"""Parallel text files: line n of one holds a document, line n of the other its reference."""
+
+import hashlib
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from datamodules.corpora.corpus import Corpus
+from datamodules.corpora.fields import Fields, Sentences
+from datamodules.documents import MEND_OR_SKIP, BadRecord, CorpusError, Record
+
+
+class ParallelText(Corpus):
+    """Pairs of text files with a document and a reference per line, as fairseq and BART read them.
+
+    Args:
+        train: path without suffix: `cnndm/train` stands for `cnndm/train.source` and `cnndm/train.target`.
+        val: the same.
+        test: the same.
+        source: suffix of the documents.
+        target: suffix of the references; null if there are none.
+        separator: string between the sentences of a line, such as `<q>`, in place of sentence splitting.
+        document_sentences: `split` splits a line into sentences; `line` takes it as one.
+        summary_sentences: the same, for references.
+
+    Raises:
+        CorpusError: on reading, if a file is missing, or the files of a split differ in their number of lines.
+    """
+
+    def __init__(
+        self,
+        train: str | None = None,
+        val: str | None = None,
+        test: str | None = None,
+        source: str = ".source",
+        target: str | None = ".target",
+        separator: str | None = None,
+        document_sentences: Sentences = "split",
+        summary_sentences: Sentences = "split",
+    ) -> None:
+        self.prefixes = {name: path for name, path in (("train", train), ("val", val), ("test", test)) if path}
+        self.source, self.target, self.separator = source, target, separator
+        self.fields = Fields(
+            paragraphs="none", document_sentences=document_sentences, summary_sentences=summary_sentences
+        )
+
+    def splits(self) -> list[str]:
+        return list(self.prefixes)
+
+    def title(self, split: str) -> str:
+        return f"ParallelText {split} ({self.prefixes[split]})"
+
+    def records(self, split: str) -> Iterator[Record | BadRecord]:
+        source, *targets = self._files(split)
+        stem = Path(self.prefixes[split]).name
+        with source.open("rb") as documents:
+            references = targets[0].open("rb") if targets else None
+            try:
+                pairs = zip_longest(documents, references) if references else ((line, b"") for line in documents)
+                for number, pair in enumerate(pairs, start=1):
+                    if None in pair:
+                        shorter = source if pair[0] is None else targets[0]
+                        other = targets[0] if pair[0] is None else source
+                        raise CorpusError(
+                            f"{shorter}: ends before line {number} of {other}; give files with a line for each document"
+                        )
+                    yield self._record(pair, f"{source}:{number}", f"{stem}-{number}")
+            finally:
+                if references:
+                    references.close()
+
+    def _record(self, pair: tuple[bytes, bytes], where: str, name: str) -> Record | BadRecord:
+        try:
+            document, reference = (line.decode("utf-8").strip() for line in pair)
+        except UnicodeDecodeError as error:
+            return BadRecord(where, f"not UTF-8 (byte 0x{error.object[error.start]:02x})", MEND_OR_SKIP)
+        row = {"document": self._sentences(document), "summary": self._sentences(reference) if reference else None}
+        return self.fields.record(row, where, name)
+
+    def _sentences(self, line: str) -> str | list[list[str]]:
+        return [line.split(self.separator)] if self.separator else line
+
+    def fingerprint(self, split: str) -> str:
+        digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in self._files(split)]
+        options = [self.separator, self.fields.document_sentences, self.fields.summary_sentences]
+        return f"parallel text {Path(self.prefixes[split]).name} {digests} {options}"
+
+    def _files(self, split: str) -> list[Path]:
+        """Return the files of a split: documents, and references if there are any.
+
+        Raises:
+            CorpusError: if one is missing.
+        """
+        suffixes = [self.source] if self.target is None else [self.source, self.target]
+        paths = [Path(f"{self.prefixes[split]}{suffix}") for suffix in suffixes]
+        for path in paths:
+            if not path.is_file():
+                raise CorpusError(f"{path}: no such file; check the path of `{split}`, `source` and `target`")
+        return paths

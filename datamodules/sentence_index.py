@@ -1,0 +1,69 @@
+"""Scores of sentences from index files, such as those of MatchSum."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+from datamodules.corpora.readers import read_rows
+from datamodules.documents import BadRecord, CorpusError, Document
+
+
+class SentenceIndex:
+    """Scorer of sentences (`SentenceScorer`) by files that list the best sentences of each document, best first.
+
+    A line of a file is an object with `sent_id`, the indices of the sentences from 0, and perhaps `id`. Without ids,
+    line n belongs to document n of the file that is named before it in `files`.
+
+    Args:
+        files: index files by the name (without suffix) of the file that holds the documents, such as
+            `{train: bert/train_index.jsonl}` for documents of `train.jsonl`.
+        field: name of the field with the indices.
+
+    Raises:
+        CorpusError: on use, if a file is missing or broken, or a document has no line or other sentences.
+    """
+
+    def __init__(self, files: dict[str, str], field: str = "sent_id") -> None:
+        self.files, self.field = {stem: Path(path) for stem, path in files.items()}, field
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the files and the names of their documents."""
+        digest = hashlib.sha256(self.field.encode())
+        for stem, path in sorted(self.files.items()):
+            if not path.is_file():
+                raise CorpusError(f"{path}: no such file; check data.scorer.files")
+            digest.update(stem.encode() + path.read_bytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def _indices(self) -> dict[str, tuple[str, list[int]]]:
+        """The place and the sentences of each document, by its id."""
+        by_id: dict[str, tuple[str, list[int]]] = {}
+        for stem, path in self.files.items():
+            for number, row in read_rows(path, ["id", self.field]):
+                if isinstance(row, BadRecord):
+                    raise CorpusError(str(row))
+                where, indices = f"{path}:{number}", row.get(self.field)
+                if not isinstance(indices, list) or not all(type(index) is int and index >= 0 for index in indices):
+                    raise CorpusError(f"{where}: {self.field} is no list of indices; mend it")
+                by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices
+        return by_id
+
+    def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:
+        """Yield the scores of each document: from 1 for the first sentence of its list down, 0 for those not listed."""
+        for document in documents:
+            if document.id not in self._indices:
+                listed = ", ".join(map(str, self.files.values()))
+                raise CorpusError(f"document {document.id!r} has no line in {listed}; check data.scorer.files")
+            where, indices = self._indices[document.id]
+            scores = [0.0] * len(document.sentences)
+            for rank, index in enumerate(indices):
+                if index >= len(scores):
+                    raise CorpusError(
+                        f"{where}: sentence {index} of document {document.id!r}, which has {len(scores)} sentences; "
+                        "give the documents as the sentences that were indexed (document_list: sentences)"
+                    )
+                scores[index] = 1 - rank / len(indices)
+            yield scores

@@ -1,0 +1,204 @@
+"""Inputs in the layouts of other tools: PreSumm's JSON, parallel text, folders of texts and pages."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from datamodules.corpora.corpus import as_document, build_documents
+from datamodules.corpora.field_names import first_row, guess_fields
+from datamodules.corpora.files import Files
+from datamodules.corpora.parallel_text import ParallelText
+from datamodules.corpora.text_folders import TextFolders
+from datamodules.documents import CorpusError, Document
+
+PRESUMM = [
+    {
+        "src": [["the", "storm", "came", "."], ["boats", "sank", "."]],
+        "tgt": [["a", "storm", "."], ["it", "rained", "."]],
+    },
+    {"src": [["it", "was", "quiet", "."]], "tgt": [["quiet", "."]]},
+]
+TOKENS = {"document": "src", "document_list": "tokens", "summary": "tgt", "summary_list": "tokens"}
+PAGE = """<html><head><title>T</title></head><body><nav><a href="/">Home</a> <a href="/b">Sports</a></nav><article>
+<h1>Storm</h1><p>The harbour was closed on Monday because of a storm that came from the west and lasted for hours.</p>
+<p>Ships waited outside until the evening, and the ferries did not run at all on that day.</p></article>
+<footer>Imprint and cookies</footer></body></html>"""
+
+
+def documents(corpus, tmp_path, split="train", **options) -> list[Document]:
+    return [as_document(row) for row in build_documents(corpus, split, tmp_path / "cache", **options)]
+
+
+# PreSumm's JSON
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_the_json_of_presumm_is_read_sentence_by_sentence(indent, tmp_path):
+    path = tmp_path / "cnndm.train.0.json"
+    path.write_text(json.dumps(PRESUMM, indent=indent), encoding="utf-8")
+    first, second = documents(Files(train=str(path), **TOKENS), tmp_path)
+    assert first.parts == [["the storm came .", "boats sank ."]]
+    assert first.references == [["a storm .", "it rained ."]]
+    assert (first.id, second.id, second.parts) == ("cnndm-1", "cnndm-2", [["it was quiet ."]])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[{"src": [["a"]], "tgt": [["a"]]}', "broken JSON"),
+        ('[["a"]]', ":1: a JSON list, not an object"),
+        ('[{"src": ["a"], "tgt": [["a"]]}]', "field 'src'"),
+        ('[{"tgt": [["a"]]}]', "no field 'src'"),
+    ],
+)
+def test_a_broken_array_is_one_line(content, message, tmp_path):
+    path = tmp_path / "broken.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(CorpusError) as error:
+        documents(Files(train=str(path), **TOKENS), tmp_path)
+    assert message in str(error.value) and str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "arguments"),
+    [
+        (PRESUMM[0], TOKENS),
+        ({"id": 3, "document": "a b", "summary": "a"}, {}),
+        ({"article": "a b", "highlights": "a", "url": "u"},
+         {"document": "article", "summary": "highlights", "id": "url"}),
+        ({"text": ["One two. Three four five.", "Six."] * 9, "summary": None}, {"document": "text"}),
+        ({"sentences": ["The cat sat.", "It slept."], "Title": "a"},
+         {"document": "sentences", "document_list": "sentences", "summary": "Title"}),
+        ({"source": "a", "other": 1}, {"document": "source", "summary": None}),
+    ],
+)  # fmt: skip
+def test_fields_are_guessed_from_names_and_values(row, arguments):
+    assert guess_fields(row, "here").arguments() == arguments
+
+
+def test_the_guess_reads_the_file(tmp_path, precis):
+    path = tmp_path / "shard.json"
+    path.write_text(json.dumps(PRESUMM), encoding="utf-8")
+    assert first_row(path) == PRESUMM[0]
+    done = precis("corpus", path, "--json", "true")
+    assert done.status == 0, done.err
+    (split,) = json.loads(done.out)
+    assert split["documents"] == 2 and split["document_sentences"]["mean"] == 1.5
+    assert "src: 2 sentences as lists of tokens, the document" in done.err
+    (line,) = [line for line in done.err.splitlines() if line.startswith("to train on it: ")]
+    options = line.removeprefix("to train on it: ").split()
+    assert dict(zip(options[::2], options[1::2])) == {
+        "--data.corpus": "Files", "--data.corpus.train": str(path),
+        **{f"--data.corpus.{name}": value for name, value in TOKENS.items()},
+    }  # fmt: skip
+
+
+def test_corpus_needs_one_corpus(tmp_path, precis):
+    for arguments in ((), (tmp_path / "a.json", "--corpus", "Docstrings")):
+        done = precis("corpus", *arguments)
+        assert done.status == 1 and done.err.count("\n") == 1 and "--corpus" in done.err
+
+
+# Parallel text
+
+
+def test_lines_of_two_files_are_pairs(tmp_path):
+    (tmp_path / "train.source").write_text("The storm came. Boats sank.\nQuiet.\n", encoding="utf-8")
+    (tmp_path / "train.target").write_text("A storm. Rain.\n\n", encoding="utf-8")
+    first, second = documents(ParallelText(train=str(tmp_path / "train")), tmp_path)
+    assert first == Document("train-1", [["The storm came.", "Boats sank."]], [["A storm.", "Rain."]])
+    assert second == Document("train-2", [["Quiet."]], [])
+
+
+def test_other_suffixes_and_marks_of_sentences(tmp_path):
+    (tmp_path / "test.src").write_text("one<q>two words\n", encoding="utf-8")
+    corpus = ParallelText(test=str(tmp_path / "test"), source=".src", target=None, separator="<q>")
+    assert documents(corpus, tmp_path, "test") == [Document("test-1", [["one", "two words"]], [])]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [(b"a\n", "ends before line 2"), (b"a\nb\nc\n", "ends before line 3"), (None, "no such file")],
+)
+def test_files_that_do_not_fit_are_one_line(target, message, tmp_path):
+    (tmp_path / "train.source").write_bytes(b"a\nb\n")
+    if target is not None:
+        (tmp_path / "train.target").write_bytes(target)
+    with pytest.raises(CorpusError, match=message):
+        documents(ParallelText(train=str(tmp_path / "train")), tmp_path)
+    assert not list(tmp_path.glob("cache/*/documents.arrow"))
+
+
+def test_a_line_that_is_no_utf8_can_be_skipped(tmp_path):
+    (tmp_path / "train.source").write_bytes(b"a\n\xff\nc\n")
+    (tmp_path / "train.target").write_bytes(b"a\nb\nc\n")
+    corpus = ParallelText(train=str(tmp_path / "train"))
+    with pytest.raises(CorpusError, match=r"train\.source:2: not UTF-8"):
+        documents(corpus, tmp_path)
+    assert [document.id for document in documents(corpus, tmp_path, on_bad_record="skip")] == ["train-1", "train-3"]
+
+
+# Folders
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """Two documents, one a page, and three references."""
+    texts = {
+        "documents/calm.txt": "It was quiet. Nobody came.\n\nThe end.",
+        "documents/storm.html": PAGE,
+        "references/calm.txt": "Quiet.",
+        "references/storm.1.txt": "A storm.",
+        "references/storm.2.txt": "The harbour was closed.",
+    }
+    for name, text in texts.items():
+        (tmp_path / "news" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "news" / name).write_text(text, encoding="utf-8")
+    return tmp_path / "news"
+
+
+def test_a_folder_of_texts_and_pages_with_references(folder, tmp_path):
+    pytest.importorskip("trafilatura")
+    calm, storm = documents(TextFolders(test=str(folder)), tmp_path, "test")
+    assert calm == Document("calm", [["It was quiet.", "Nobody came."], ["The end."]], [["Quiet."]])
+    assert storm.references == [["A storm."], ["The harbour was closed."]]
+    assert "Ships waited outside" in storm.text and "Sports" not in storm.text and "Imprint" not in storm.text
+    assert len(storm.parts) >= 2
+
+
+def test_a_folder_without_references(folder, tmp_path):
+    (folder / "documents" / "storm.html").unlink()
+    (only,) = documents(TextFolders(test=str(folder / "documents")), tmp_path, "test")
+    assert only.id == "calm" and only.references == []
+
+
+def test_what_does_not_belong_is_one_line(folder, tmp_path):
+    (folder / "references" / "rain.txt").write_text("Rain.", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"rain\.txt: no document has this name"):
+        documents(TextFolders(test=str(folder)), tmp_path, "test")
+    with pytest.raises(CorpusError, match="no such folder"):
+        documents(TextFolders(test=str(folder / "missing")), tmp_path, "test")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CorpusError, match=r"no \.txt or \.html file"):
+        documents(TextFolders(test=str(tmp_path / "empty")), tmp_path, "test")
+
+
+def test_a_page_is_summarized_as_its_article(run_folder, tmp_path, precis):
+    pytest.importorskip("trafilatura")
+    (tmp_path / "page.html").write_text(PAGE, encoding="utf-8")
+    done = precis("summarize", "--checkpoint", run_folder, tmp_path / "page.html")
+    assert done.status == 0 and done.out.strip()
+    (tmp_path / "empty.html").write_text("<html></html>", encoding="utf-8")
+    done = precis("summarize", "--checkpoint", run_folder, tmp_path / "empty.html")
+    assert done.status == 1 and "no article" in done.err and done.err.count("\n") == 1
+
+
+def test_pages_without_the_extra_say_how_to_get_it(tmp_path, monkeypatch):
+    import sys
+
+    from datamodules.text.html_text import article_text
+
+    monkeypatch.setitem(sys.modules, "trafilatura", None)
+    with pytest.raises(CorpusError, match=r"precis-suite\[html\]"):
+        article_text(tmp_path / "page.html")
