@@ -1,0 +1,1 @@
+"""Run folders from checkpoints that other projects have released."""
