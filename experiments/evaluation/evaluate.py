@@ -16,6 +16,7 @@ from datamodules.atomic_write import atomic_file, atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.lines import json_line, one_line
 from experiments.evaluation.human import correlations
+from experiments.evaluation.plug_in import is_plug_in
 from experiments.evaluation.prediction_fields import Cutter, FieldNames, Splitter
 from experiments.evaluation.predictions import (
     Prediction,
@@ -176,8 +177,8 @@ def choose(
     """
     names = list(METRICS) if requested is None else _names(requested)
     for name in names:
-        if name not in METRICS:
-            raise CorpusError(f"no metric {name!r}; there are {', '.join(METRICS)}")
+        if name not in METRICS and not is_plug_in(name):
+            raise CorpusError(f"no metric {name!r}; there are {', '.join(METRICS)}, or give the import path of yours")
     reasons = {name: reason for name in names if (reason := lacking(name, predictions, options))}
     if requested is not None and reasons:
         name, reason = next(iter(reasons.items()))

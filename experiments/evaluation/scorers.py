@@ -10,6 +10,7 @@ import numpy as np
 
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
+from experiments.evaluation.plug_in import is_plug_in, plug_in_scores
 from experiments.evaluation.predictions import Prediction
 from experiments.evaluation.statistics import Array
 from lightning_modules.metrics import reference_scores
@@ -85,7 +86,7 @@ def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOption
     """Return what a metric lacks and how to provide it; None if it can be computed."""
     if metric in NEED_REFERENCES and not any(prediction.references for prediction in predictions):
         return "there are no references: add --references FILE, or name their field with --fields.references"
-    if metric in NEED_DOCUMENTS and predictions[0].document is None:
+    if (metric in NEED_DOCUMENTS or is_plug_in(metric)) and predictions[0].document is None:
         return "there are no documents: add --documents FILE or --run RUN"
     package, extra = NEED_PACKAGES.get(metric, (None, None))
     if package and importlib.util.find_spec(package) is None:
@@ -107,7 +108,7 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
     them out.
 
     Args:
-        metrics: names in `METRICS`.
+        metrics: names in `METRICS`, or import paths (see `plug_in`).
 
     Raises:
         CorpusError: if an output has no reference or document and a metric needs it.
@@ -120,8 +121,13 @@ def score(predictions: Sequence[Prediction], metrics: Iterable[str], options: Sc
                 raise CorpusError(f"{prediction.where}: {message}")
     with progress_bar() as progress:
         for metric in progress.track(metrics, description="metrics"):
-            scores |= METRICS[metric](predictions, options)
+            scores |= _plug_in(metric, predictions) if is_plug_in(metric) else METRICS[metric](predictions, options)
     return scores
+
+
+def _plug_in(path: str, predictions: Sequence[Prediction]) -> dict[str, Scores]:
+    name, values, signed = plug_in_scores(path, predictions)
+    return {name: Scores(values, f"{name}|{signed}|split:{_splitter(predictions)}")}
 
 
 def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:

@@ -21,7 +21,7 @@ def write_encoder(folder: Path) -> BertModel:
     names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]", **names).save_pretrained(folder)
     config = BertConfig(
-        len(VOCABULARY), SIZE, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        vocab_size=len(VOCABULARY), hidden_size=SIZE, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=POSITIONS,
     )  # fmt: skip
     torch.manual_seed(0)

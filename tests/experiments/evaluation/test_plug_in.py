@@ -1,0 +1,75 @@
+"""Metrics of the user's own in `precis evaluate`."""
+
+import json
+
+import pytest
+from conftest import write_lines
+
+MODULE = '''
+import math
+
+class Shared:
+    """The share of the summary's words that the document has."""
+    signature = "exact words"
+
+    def score(self, documents, summaries):
+        shares = []
+        for document, summary in zip(documents, summaries):
+            words = summary.split()
+            shares.append(sum(w in document.split() for w in words) / len(words) if words else math.nan)
+        return shares
+
+class Short:
+    def score(self, documents, summaries):
+        return [1.0]
+
+class Words:
+    def score(self, documents, summaries):
+        return ["good"] * len(summaries)
+
+class Nothing: ...
+'''
+ROWS = [
+    {"id": "a", "summary": ["the cat sat", "on mars"], "references": [["a cat"]], "document": ["the cat sat down"]},
+    {"id": "b", "summary": ["dogs ran"], "references": [["dogs"]], "document": ["dogs ran away"]},
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "metrics_of_mine.py").write_text(MODULE, encoding="utf-8")
+    write_lines(tmp_path / "predictions.jsonl", ROWS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_class_of_the_working_folder_is_a_metric(folder, precis):
+    done = precis("evaluate", "predictions.jsonl", "--metrics", "length,metrics_of_mine.Shared", "--json")
+    assert done.status == 0, done.err
+    rows = {row["measure"]: row for row in json.loads(done.out)["scores"]}
+    assert rows["shared"]["mean"] == pytest.approx((3 / 5 + 1) / 2) and "words" in rows
+    assert rows["shared"]["signature"].startswith("shared|metrics_of_mine.Shared|exact words|")
+    (first, second) = map(json.loads, (folder / "predictions.scores.jsonl").read_text(encoding="utf-8").splitlines())
+    assert first["scores"]["shared"] == 0.6 and second["scores"]["shared"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Short", "1 scores for 2 summaries"),
+        ("Words", "no numbers"),
+        ("Nothing", "no method score"),
+        ("Missing", "import path of a class"),
+    ],
+)
+def test_a_class_that_is_no_metric_is_one_line(name, message, folder, precis):
+    done = precis("evaluate", "predictions.jsonl", "--metrics", f"metrics_of_mine.{name}")
+    assert done.status == 1 and message in done.err and done.err.count("\n") == 1
+    assert not (folder / "predictions.scores.jsonl").exists()
+
+
+def test_a_metric_needs_documents(folder, precis):
+    write_lines(folder / "bare.jsonl", [{key: row[key] for key in ("id", "summary", "references")} for row in ROWS])
+    done = precis("evaluate", "bare.jsonl", "--metrics", "metrics_of_mine.Shared")
+    assert done.status == 1 and "--documents" in done.err
