@@ -115,10 +115,14 @@ class Endpoint:
                 group.create_task(work())
         return failures
 
+    def _key(self) -> str:
+        """Return the key, possibly empty; a line end after it, as from a file, does not belong to it."""
+        return os.environ.get(self.key_variable, "").strip()
+
     def _client(self) -> Any:
         import openai  # an extra, and slow to import
 
-        key = os.environ.get(self.key_variable) or "none"  # local servers need none
+        key = self._key() or "none"  # local servers need none
         return openai.AsyncOpenAI(api_key=key, base_url=self.base_url, max_retries=0, timeout=self.timeout)
 
     async def _ask(self, client: Any, prompt: str) -> Reply:
@@ -168,7 +172,7 @@ class Endpoint:
 
     def _redact(self, text: str) -> str:
         """Return a text of the server without the key; placeholders such as EMPTY, which are words, stay."""
-        key = os.environ.get(self.key_variable, "")
+        key = self._key()
         return text.replace(key, "***") if len(key) >= SHORTEST_KEY else text
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from datasets import Dataset
 from jsonargparse import ArgumentParser, Namespace
-from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
 from datamodules.batch import groups_by_length, pools
@@ -27,6 +27,8 @@ from experiments.baselines.records import name_documents, signature, write_predi
 
 POOL = 256  # documents that are tokenized, and batched by length, together
 DEFAULT_LENGTH = 128  # tokens of a summary, where neither the model nor the command line says anything
+# Generation settings that affect no summary, or belong to the vocabulary: not in the signature.
+ASIDE = ("output_", "return_", "use_cache", "pad_", "bos_", "eos_", "decoder_start_", "forced_eos_")
 LengthMode = Literal["truncate", "windows"]
 
 
@@ -141,7 +143,7 @@ def load_summarizer(options: Namespace) -> PretrainedSummarizer:
         "system": "hf",
         "checkpoint": options.checkpoint,
         "weights": weights_digest(options.checkpoint, model),
-        "generation": model.generation_config.to_diff_dict(),
+        "generation": _own_settings(model.generation_config),
         "source_prefix": prefix,
         "max_source": max_source,
         "long_documents": options.long_documents,
@@ -163,6 +165,12 @@ def _task_settings(model: PreTrainedModel) -> tuple[str, dict[str, Any]]:
     if not any(limits):
         settings.setdefault("max_new_tokens", DEFAULT_LENGTH)
     return prefix, settings
+
+
+def _own_settings(config: GenerationConfig) -> dict[str, Any]:
+    """Return the generation settings that differ from the defaults of transformers, without its version."""
+    settings = config.to_diff_dict()
+    return {name: settings[name] for name in settings if not name.startswith(("_", "transformers_"))}
 
 
 def _check_window(model: PreTrainedModel, max_source: int | None) -> None:
@@ -238,7 +246,7 @@ def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[st
     signed = signature(
         "hf",
         {name: settings[name] for name in ("checkpoint", "weights", "max_source", "long_documents", "dtype")}
-        | {name: value for name, value in sorted(generation.items()) if not name.endswith(("_id", "_version"))}
+        | {name: generation[name] for name in sorted(generation) if not name.startswith(ASIDE)}
         | {"documents": settings["documents"], "transformers": settings["transformers"]},
     )
     record = {"split": split, "documents": len(rows), "signature": signed, "settings": settings, "counts": counts}

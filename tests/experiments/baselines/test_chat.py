@@ -256,7 +256,7 @@ def test_many_failures_end_the_command(ask, server, tmp_path):
 
 
 def test_the_key_stands_nowhere(ask, server, tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
     server.faults = [401]
     refused = ask("--retries", "0")
     assert refused.status == 1 and "401" in refused.err and "OPENAI_API_KEY" in refused.err
