@@ -18,6 +18,7 @@ __all__, __getattr__ = lazy_classes(__name__, {
     "PlantedEnumerations": "datamodules.corpora.planted_enumerations",
     "PlantedKeys": "datamodules.corpora.planted_keys",
     "PlantedNames": "datamodules.corpora.planted_names",
+    "PlantedPrincipals": "datamodules.corpora.planted_principals",
     "PlantedTrees": "datamodules.corpora.planted_trees",
     "TextFolders": "datamodules.corpora.text_folders",
     "Texts": "datamodules.corpora.texts",

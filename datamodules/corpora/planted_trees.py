@@ -121,17 +121,19 @@ class PlantedTree(NamedTuple):
     target: int
 
 
-def planted_tree(sentences: list[str], task: Task, draw: int = 0) -> PlantedTree:
+def planted_tree(sentences: list[str], task: Task, draw: int = 0, target: int | None = None) -> PlantedTree:
     """Return the tree of a document, a function of its text.
 
     Args:
         sentences: sentences of the document, E.
         task: see `PlantedTrees`.
         draw: 0 for the tree that determines the reference; other numbers give unrelated trees of the same kind.
+        target: index of the sentence that the tree makes the summary; a random one by default.
     """
     digest = hashlib.sha256(f"{VERSION} {task} {draw} {sentences}".encode()).digest()
     rng = random.Random(digest)
-    target = rng.randrange(len(sentences))
+    random_target = rng.randrange(len(sentences))
+    target = random_target if target is None else target
     nodes, spans = [], [(0, len(sentences) - 1)]
     while spans:
         start, end = spans.pop()

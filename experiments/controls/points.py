@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytorch_lightning import Trainer, seed_everything
+from pytorch_lightning import LightningDataModule, LightningModule, Trainer, seed_everything
 from pytorch_lightning.cli import instantiate_class
 
 from datamodules.corpora import PlantedDuplicates
@@ -73,6 +73,18 @@ def sweep_points(control: str) -> Iterator[ControlPoint]:
         yield ControlPoint(control, point.label.removesuffix(f" seed={seed}"), seed, config)
 
 
+def pegasus_points() -> Iterator[ControlPoint]:
+    """Yield trainings on summaries without pre-training, after each pre-training, and lead-1 on the same documents."""
+    tuning = {point.seed: point.settings for point in sweep_points("pegasus_summaries")}
+    for seed, settings in tuning.items():
+        yield ControlPoint("pegasus", "lead-1", seed, {"data": settings["data"]})
+    for seed, settings in tuning.items():
+        yield ControlPoint("pegasus", "no pre-training", seed, settings)
+    for point in sweep_points("pegasus_pretraining"):
+        settings = tuning[point.seed] | {"pretraining": point.settings}
+        yield ControlPoint("pegasus", point.arm, point.seed, settings)
+
+
 def extraction_points() -> Iterator[ControlPoint]:
     """Yield arms and seeds of `rst_extraction`."""
     for arm in ARMS:
@@ -92,19 +104,20 @@ def selection_points() -> Iterator[ControlPoint]:
 
 def all_points() -> list[ControlPoint]:
     """Return every point of every control."""
-    sweeps = [point for file in sorted(SWEEPS.glob("*.yaml")) for point in sweep_points(file.stem)]
-    return [*sweeps, *extraction_points(), *selection_points()]
+    names = [file.stem for file in sorted(SWEEPS.glob("*.yaml")) if not file.stem.startswith("pegasus")]
+    sweeps = [point for name in names for point in sweep_points(name)]
+    return [*sweeps, *pegasus_points(), *extraction_points(), *selection_points()]
 
 
 def reduced(point: ControlPoint) -> ControlPoint:
     """Return a point with so few steps and documents that it checks the path and shows nothing."""
     settings = json.loads(json.dumps(point.settings))
-    if "trainer" in settings:
-        settings["trainer"]["max_steps"] = 2
-        corpus = settings["data"]["init_args"]["corpus"]["init_args"]
-        for key, size in (("sizes", [40, 4, 4]), ("train", 40), ("held_out", 4), ("max_train", 40), ("max_eval", 4)):
-            if key in corpus:
-                corpus[key] = size
+    if "data" in settings:
+        for config in (settings, settings.get("pretraining", settings)):
+            config.get("trainer", {})["max_steps"] = 2
+            corpus = config["data"]["init_args"]["corpus"]["init_args"]
+            sizes = {"sizes": [40, 4, 4], "train": 40, "held_out": 4, "max_train": 40, "max_eval": 4}
+            corpus |= {key: size for key, size in sizes.items() if key in corpus}
     elif "arm" in settings:
         settings |= {"steps": 2, "train": 40, "held_out": 4}
     else:
@@ -125,24 +138,51 @@ def run_point(point: ControlPoint, cache: Path) -> dict[str, float]:
         sizes = {key: value for key, value in point.settings.items() if key != "arm"}
         accuracy, loss = train_arm(arm, point.seed, cache, **sizes)
         return {"accuracy": 100 * accuracy, "loss": loss}
+    if point.arm == "lead-1":
+        return _lead(point.settings["data"])
     return _train(point, cache)
 
 
 def _train(point: ControlPoint, cache: Path) -> dict[str, float]:
     """Train a point of a sweep; return what its last weights reach on test, and on validation without decoding."""
-    config = copy.deepcopy(point.settings)
+    settings, pretrained = copy.deepcopy(point.settings), None
+    if pretraining := settings.get("pretraining"):
+        pretrained, data = _fit(pretraining, point.seed, cache)
+        folder = cache / f"tokenizer_{point.name}"
+        data.save_tokenizer(folder)
+        settings["data"]["init_args"]["tokenizer_dir"] = str(folder)
+    model, data = _fit(settings, point.seed, cache, pretrained)
+    scores = Trainer(**QUIET).test(model, data, verbose=False)[0]
+    model.val_summaries = 0
+    scores |= Trainer(**QUIET).validate(model, data, verbose=False)[0]
+    return {name: float(value) for name, value in scores.items()}
+
+
+def _fit(
+    settings: dict[str, Any], seed: int, cache: Path, start_from: LightningModule | None = None
+) -> tuple[LightningModule, LightningDataModule]:
+    """Train the model of a config, from the weights of another one if given; return model and data."""
+    config = copy.deepcopy(settings)
     config["data"]["init_args"]["cache_dir"] = str(cache)
-    seed_everything(point.seed, verbose=False)
+    seed_everything(seed, verbose=False)
     model, data = build(config)
+    if start_from is not None:
+        model.load_state_dict(start_from.state_dict())
     if optimizer := config["optimizer"]:
         model.configure_optimizers = lambda: instantiate_class(model.parameters(), optimizer)
     limits = {name: config["trainer"][name] for name in ("max_steps", "gradient_clip_val")}
     callbacks = [_instantiate(callback) for callback in config["trainer"]["callbacks"] or []]
     Trainer(**limits, **QUIET, callbacks=callbacks, limit_val_batches=0).fit(model, data)
-    scores = Trainer(**QUIET).test(model, data, verbose=False)[0]
-    model.val_summaries = 0
-    scores |= Trainer(**QUIET).validate(model, data, verbose=False)[0]
-    return {name: float(value) for name, value in scores.items()}
+    return model, data
+
+
+def _lead(data: dict[str, Any]) -> dict[str, float]:
+    """Return ROUGE of the first sentences of test documents."""
+    corpus = _instantiate(data["init_args"]["corpus"])
+    rows = list(predictions(map(make_document, corpus.records("test")), "lead", k=1))
+    kinds = ("rouge1", "rouge2", "rougeL")
+    scores = [rouge_scores(row["summary"], row["references"], kinds) for row in rows]
+    return {f"test/{kind}": 100 * sum(score[kind].fmeasure for score in scores) / len(scores) for kind in kinds}
 
 
 def _instantiate(description: dict[str, Any]) -> Any:

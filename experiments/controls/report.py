@@ -48,6 +48,7 @@ MEASURES = {
     "pointer": Measure("test/rouge1", "Copying: right, %"),
     "coverage": Measure("test/rouge2", "Coverage: ROUGE-2"),
     "self_critical": Measure("test/rougeL", "Self-critical training: ROUGE-L"),
+    "pegasus": Measure("test/rouge1", "PEGASUS: ROUGE-1"),
     "selection": Measure("rouge2", "Selection: ROUGE-2"),
 }
 

@@ -6,7 +6,7 @@ have the same documents, steps and initial weights.
 
 With one candidate tree there is no noise: the task can be solved. With several, the target itself is uncertain, and the
 loss of the best possible answer is above 0. The matched controls are `permuted` and `other`, which have the values of
-real distributions and say nothing about the document.
+real distributions and say nothing about the document; the one of a distribution is its best tree (`one_best`).
 """
 
 import functools
@@ -36,6 +36,20 @@ CORPUS = {"sentences": 6, "words": 4, "pool": 32}
 BATCH = 32
 
 
+class Noise(NamedTuple):
+    """Arguments of `PlantedParser`; without noise by default.
+
+    Attributes:
+        candidates: number of trees.
+        agreement: probability that a tree has the target that they share.
+        concentration: how equal the probabilities of trees are.
+    """
+
+    candidates: int = 1
+    agreement: float | None = None
+    concentration: float = 1.0
+
+
 class Arm(NamedTuple):
     """One set of arguments.
 
@@ -43,14 +57,14 @@ class Arm(NamedTuple):
         name: of the arm.
         model: arguments of `RSTformer`; its `ablation` is the data's as well.
         task: of the corpus.
-        candidates: of the parser.
+        noise: of the parser.
         steps: of training.
     """
 
     name: str
     model: dict[str, Any]
     task: Task = "nucleus"
-    candidates: int = 1
+    noise: Noise = Noise()
     steps: int = 150
 
 
@@ -67,10 +81,15 @@ ARMS = [  # a certain parser and the nucleus as the target, where nothing else i
     Arm("relation: log_bias", BEST, "relation", steps=450),
     Arm("relation: log_bias, no_labels", BEST | {"ablation": "no_labels"}, "relation", steps=450),
     Arm("relation: log_bias, permuted", BEST | {"ablation": "permuted"}, "relation", steps=450),
-    Arm("2 candidates: distribution", BEST, candidates=2, steps=450),
-    Arm("2 candidates: best tree", BEST | {"ablation": "one_best"}, candidates=2, steps=450),
-    Arm("8 candidates: distribution", BEST, candidates=8),
-    Arm("8 candidates: best tree", BEST | {"ablation": "one_best"}, candidates=8),
+    Arm("2 candidates: distribution", BEST, noise=Noise(2), steps=450),
+    Arm("2 candidates: best tree", BEST | {"ablation": "one_best"}, noise=Noise(2), steps=450),
+    # 16 trees of about the same probability, which agree on the target to a degree
+    *(
+        Arm(f"16 candidates, agreement {level}: {name}", BEST | {"ablation": ablation}, noise=Noise(16, level, 8.0))
+        for level in (1.0, 0.7, 0.4)
+        for name, ablation in (("distribution", "none"), ("best tree", "one_best"))
+    ),
+    Arm("16 candidates, agreement 0.7: permuted", BEST | {"ablation": "permuted"}, noise=Noise(16, 0.7, 8.0)),
 ]
 
 
@@ -117,10 +136,10 @@ def read_split(data: RSTformerData, split: str) -> Split:
 
 
 def data_of(
-    ablation: str, task: Task, candidates: int, cache: Path, train: int = 2000, held_out: int = 400
+    ablation: str, task: Task, noise: Noise, cache: Path, train: int = 2000, held_out: int = 400
 ) -> RSTformerData:
     """Return the prepared data of an arm."""
-    parser = None if ablation == "no_discourse" else PlantedParser(task, candidates)
+    parser = None if ablation == "no_discourse" else PlantedParser(task, *noise)
     data = RSTformerData(
         PlantedTrees(task, train=train, held_out=held_out, **CORPUS), vocab_size=SIZES["vocab_size"], parser=parser,
         ablation=ablation, max_source=SIZES["positions"], half_width=16, cache_dir=cache,
@@ -130,9 +149,9 @@ def data_of(
 
 
 @functools.cache
-def _splits(ablation: str, task: Task, candidates: int, cache: Path, train: int, held_out: int) -> tuple[Split, Split]:
+def _splits(ablation: str, task: Task, noise: Noise, cache: Path, train: int, held_out: int) -> tuple[Split, Split]:
     """Return training and validation split, which the seeds of an arm, and many arms, share."""
-    data = data_of(ablation, task, candidates, cache, train, held_out)
+    data = data_of(ablation, task, noise, cache, train, held_out)
     return read_split(data, "train"), read_split(data, "val")
 
 
@@ -171,7 +190,7 @@ def train_arm(
     ablation = arm.model.get("ablation", "none")
     # `wac` and `no_labels` change what the model does with the document's own distribution
     ablation = "none" if ablation in ("wac", "no_labels") else ablation
-    training, held_out_split = _splits(ablation, arm.task, arm.candidates, cache, train, held_out)
+    training, held_out_split = _splits(ablation, arm.task, arm.noise, cache, train, held_out)
     torch.manual_seed(seed)
     model = RSTformer(**SIZES | arm.model)
     output = nn.Linear(SIZES["hidden_size"], 1)

@@ -8,6 +8,7 @@ import json
 import logging
 import multiprocessing
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -35,7 +36,9 @@ def run_points(points: Sequence[ControlPoint], out: Path) -> None:
     """Run points one after another and store each result as soon as there is one."""
     for point in points:
         path, record = out / "points" / f"{point.name}.json", asdict(point)
+        start = time.process_time()
         record["measures"] = run_point(point, out / "cache")
+        record["processor_seconds"] = time.process_time() - start
         atomic_write(path, json.dumps(record, indent=1, default=str) + "\n")
         print(f"{point.control}: {point.arm}, seed {point.seed}", file=sys.stderr, flush=True)
 

@@ -105,8 +105,8 @@ def test_splits_and_seeds_give_other_documents_and_the_same_ones_again():
     assert len(prints) == 4
 
 
-def parses_of(candidates, task="nucleus", count=300):
-    parser = PlantedParser(task, candidates)
+def parses_of(candidates, task="nucleus", count=300, **options):
+    parser = PlantedParser(task, candidates, **options)
     for record in corpus_of(task=task, train=count).records("train"):
         document = make_document(record)
         yield document, parser, parser.predict_step([ParseRequest.of(document)])[0]
@@ -121,16 +121,43 @@ def test_a_certain_parser_gives_the_planted_tree():
         assert full.argmax() == target_of(document) and full[target_of(document)] == 6
 
 
-def test_an_uncertain_parser_is_calibrated():
+@pytest.mark.parametrize("options", [{}, {"agreement": 0.7, "concentration": 8.0}])
+def test_an_uncertain_parser_is_calibrated(options):
     """The mean of the best tree's probability is how often it is the planted one; both to four standard errors."""
     right, said, variance = 0, 0.0, 0.0
-    for document, parser, parse in parses_of(4, count=600):
+    for document, parser, parse in parses_of(4, count=600, **options):
         trees, weights = parser.distribution(list(document.parts[0]))
         assert sum(weights) == pytest.approx(1) and len(trees) == 4
         planted = planted_tree(document.parts[0], "nucleus").nodes.tolist()
         right += parse.tree.tolist() == planted
         said, variance = said + max(weights), variance + max(weights) * (1 - max(weights))
     assert abs(right - said) < 4 * variance**0.5
+
+
+@pytest.mark.parametrize("agreement", [0.0, 0.7, 1.0])
+def test_candidates_share_their_target_as_often_as_is_said(agreement):
+    """Two candidates have the same target with g^2 + (1 - g)^2 / 6, whether or not one of them is the planted tree."""
+    planted, others, count = 0, 0, 800
+    for document, parser, _ in parses_of(3, count=count, agreement=agreement):
+        trees, _ = parser.distribution(list(document.parts[0]))
+        heads = [head(nodes_by_span(nodes), 0, 6) for nodes in trees]
+        truth = planted_tree(list(document.parts[0]), "nucleus").nodes.tolist()
+        (index,) = [number for number, nodes in enumerate(trees) if nodes.tolist() == truth]
+        assert heads[index] == target_of(document)
+        first, second = (heads[number] for number in range(3) if number != index)
+        planted, others = planted + (heads[index] == first), others + (first == second)
+    expected = agreement**2 + (1 - agreement) ** 2 / 6
+    margin = 4 * (expected * (1 - expected) / count) ** 0.5
+    assert abs(planted / count - expected) <= margin and abs(others / count - expected) <= margin
+
+
+def test_a_large_concentration_makes_candidates_equally_probable():
+    highest = {}
+    for concentration in (1.0, 50.0):
+        documents = parses_of(4, count=100, concentration=concentration)
+        weights = [parser.distribution(list(document.parts[0]))[1] for document, parser, _ in documents]
+        highest[concentration] = sum(map(max, weights)) / len(weights)
+    assert highest[50.0] < 0.35 < 0.45 < highest[1.0]  # a quarter each; (1 + 1/2 + 1/3 + 1/4) / 4 = 0.52
 
 
 def test_the_distribution_is_the_mixture_of_its_trees():
@@ -156,6 +183,10 @@ def test_what_cannot_be_is_refused():
         list(corpus_of(pool=40).records("train"))
     with pytest.raises(ValueError, match=r"parser\.candidates is at least 1, got 0"):
         PlantedParser(candidates=0)
+    with pytest.raises(ValueError, match=r"parser\.agreement is a probability, got 1\.5"):
+        PlantedParser(candidates=2, agreement=1.5)
+    with pytest.raises(ValueError, match=r"parser\.concentration is positive, got 0"):
+        PlantedParser(candidates=2, concentration=0)
 
 
 def test_the_embedded_corpus_has_the_sentences():

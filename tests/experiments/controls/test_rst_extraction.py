@@ -7,6 +7,7 @@ import torch
 
 from experiments.controls.rst_extraction import (
     ARMS,
+    Noise,
     Outcome,
     data_of,
     main,
@@ -26,7 +27,7 @@ def test_arms_are_the_injections_and_controls():
 
 
 def test_models_without_discourse_pool_the_same_sentences(tmp_path):
-    data = data_of("none", "nucleus", 1, tmp_path, train=80, held_out=4)
+    data = data_of("none", "nucleus", Noise(), tmp_path, train=80, held_out=4)
     split = read_split(data, "val")
     assert torch.equal(split.sentences, split.batch.token_edu)
     texts = []
