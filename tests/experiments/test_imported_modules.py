@@ -30,6 +30,8 @@ FORBIDDEN = {
     ("sweep", "logs", "FOLDER"): HEAVY,
     ("sweep", "cancel", "FOLDER"): HEAVY,
     ("sync", "FOLDER"): HEAVY,
+    ("runs", "FOLDER"): HEAVY,
+    ("clean", "--cache_dir", "FOLDER"): HEAVY,
     ("dashboards", "--dry-run"): HEAVY,
 }
 RECORD = '{"id": "a", "summary": ["the cat sat"], "references": [["a cat sat"]], "document": ["the cat sat ."]}\n'
