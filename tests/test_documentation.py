@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = ("lightning_modules", "datamodules", "callbacks", "experiments", "benchmarks", "tests", "docs", "precis")
 PYTHON = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-PLAIN = ("cd", "source", "pip", "make", "python", "cat", "sbatch")  # other first words of commands in the pages
+# other first words of commands in the pages
+PLAIN = ("cd", "source", "pip", "make", "python", "cat", "sbatch", "wandb")
 
 # Commands that are run as they are printed, in a folder with the files that they name.
 EXECUTED = (
