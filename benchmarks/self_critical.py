@@ -24,7 +24,7 @@ from datamodules.pointer_generator import PointerGeneratorBatch
 from lightning_modules.pointer_generator.module import PointerGenerator
 
 SENTENCE = 25  # number of words of a sentence in the references
-WAYS = {
+SETTINGS = {
     "MLE": None,
     "greedy baseline, 1 sample": {},
     "the same, reward-to-go": {"credit": "reward_to_go"},
@@ -72,7 +72,7 @@ def steps(callbacks: dict[str, Timed | None]) -> dict[str, Callable[[], None]]:
 def main() -> None:
     repetitions = options(__doc__, repetitions=5).parse_args().repetitions
     torch.set_num_threads(1)
-    callbacks = {name: None if settings is None else Timed(**settings) for name, settings in WAYS.items()}
+    callbacks = {name: None if settings is None else Timed(**settings) for name, settings in SETTINGS.items()}
     seconds = alternate(steps(callbacks), repetitions)
     print(f"Batch {B}, {S} source and {T} target tokens, V = {V:,}; {machine()}.\n")
     rows = []

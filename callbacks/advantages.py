@@ -31,8 +31,8 @@ def beginnings(numbers: Tensor, lengths: Tensor) -> Tensor:
     """
     real = torch.arange(numbers.shape[-1], device=numbers.device) < lengths.unsqueeze(-1)      # [..., T]
     count = int(numbers.masked_fill(~real, 0).max()) + 1
-    places = torch.arange(count, device=numbers.device).unsqueeze(1)                 # [Q, 1]
-    return ((numbers.unsqueeze(-2) <= places) & real.unsqueeze(-2)).sum(-1)          # [..., Q]
+    sentences = torch.arange(count, device=numbers.device).unsqueeze(1)              # [Q, 1]
+    return ((numbers.unsqueeze(-2) <= sentences) & real.unsqueeze(-2)).sum(-1)       # [..., Q]
 
 
 def gains(rewards: Tensor) -> Tensor:

@@ -94,8 +94,8 @@ class SelfCritical(Scheduled):
             (max_length is not None and max_length < 1, f"max_length is at least 1, got {max_length}"),
             (temperature is not None and temperature <= 0, f"temperature is positive, got {temperature}"),
         ]
-        for wrong, message in problems:
-            if wrong:
+        for is_invalid, message in problems:
+            if is_invalid:
                 raise ValueError(f"SelfCritical: {message}")
         self.reward, self.samples, self.baseline, self.credit = reward or RougeReward(), samples, baseline, credit
         self.gamma, self.start_step, self.ramp_steps, self.max_length = gamma, start_step, ramp_steps, max_length

@@ -180,7 +180,7 @@ class ExtractiveData(SentenceData):
         usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]
         usable = usable if any(usable) else [True] * len(sentences)
         # Sentences that may not be selected are empty for the oracle, so that indices stay the same.
-        offered = [sentence if good else "" for sentence, good in zip(sentences, usable)]
+        offered = [sentence if is_usable else "" for sentence, is_usable in zip(sentences, usable)]
         references = [reference for reference in document.references if any(map(str.split, reference))]
         how = (self.oracle_sentences, self.oracle_stem, self.oracle_counts)
         chosen = greedy_oracle(offered, references, *how) if references else []

@@ -99,7 +99,7 @@ def appearing_folder(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def naming_full_disk(place: Path) -> Iterator[None]:
+def naming_full_disk(path: Path) -> Iterator[None]:
     """Add the path to errors of a full disk, which do not have it.
 
     Raises:
@@ -111,4 +111,4 @@ def naming_full_disk(place: Path) -> Iterator[None]:
         if error.errno not in _FULL:
             raise
         reason = os.strerror(error.errno)
-        raise CorpusError(f"{place}: cannot be written ({reason}); free some space, or choose another folder") from None
+        raise CorpusError(f"{path}: cannot be written ({reason}); free some space, or choose another folder") from None

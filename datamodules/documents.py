@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 OR_SKIP = (
     "or pass `--data.on_bad_record skip` (`--on_bad_record skip` where no data is given) to leave such records out"
 )
-MEND_OR_SKIP = f"fix it, {OR_SKIP}"
+FIX_OR_SKIP = f"fix it, {OR_SKIP}"
 
 
 class CorpusError(ValueError):
@@ -45,13 +45,13 @@ class Document:
     @property
     def sentence_ends(self) -> list[int]:
         """End of each sentence in characters of `text`."""
-        ends, at = [], 0
+        ends, position = [], 0
         for part in self.parts:
             for sentence in part:
-                at += len(sentence)
-                ends.append(at)
-                at += 1  # a space
-            at += 1  # parts are separated by two line ends
+                position += len(sentence)
+                ends.append(position)
+                position += 1  # a space
+            position += 1  # parts are separated by two line ends
         return ends
 
 

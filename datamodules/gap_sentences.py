@@ -134,7 +134,7 @@ class GapSentenceData(PegasusData):
         columns = documents.column_names
         return documents.map(encode, batched=True, batch_size=64, remove_columns=columns, **caching)
 
-    def places(self, document: Document) -> tuple[list[int], list[int]]:
+    def tokens_and_sentences(self, document: Document) -> tuple[list[int], list[int]]:
         """Return the tokens of a document and the sentence of each; the space before a sentence belongs to it."""
         ids, offsets = self.tokenizer(document.text)
         ends = document.sentence_ends
@@ -142,11 +142,11 @@ class GapSentenceData(PegasusData):
 
     def pieces(self, document: Document) -> Iterator[Document]:
         """Split a document into pieces of whole sentences that the encoder can read."""
-        ids, places = self.places(document)
+        ids, sentence_of_token = self.tokens_and_sentences(document)
         if len(ids) <= self.room:
             yield document
             return
-        sizes = np.bincount(places, minlength=len(document.sentences)).tolist()
+        sizes = np.bincount(sentence_of_token, minlength=len(document.sentences)).tolist()
         sentences = [(number, text) for number, part in enumerate(document.parts) for text in part]
         for number, (start, end) in enumerate(pairwise(piece_boundaries(sizes, self.room)), start=1):
             parts = groupby(sentences[start:end], key=lambda pair: pair[0])
@@ -160,12 +160,12 @@ class GapSentenceData(PegasusData):
         number = max(0, min(max(1, round(share * len(sentences))), len(sentences) - 1))
         chosen = select(sentences, number, self.selection, self.noise, rng)
         masked = {i for i in chosen if not self.unchanged or rng.random() >= self.unchanged}
-        ids, places = self.places(document)
+        ids, sentence_of_token = self.tokens_and_sentences(document)
         source = []
-        for before, (place, token) in pairwise([(-1, 0), *zip(places, ids)]):
-            if place not in masked:
+        for before, (sentence, token) in pairwise([(-1, 0), *zip(sentence_of_token, ids)]):
+            if sentence not in masked:
                 source.append(token)
-            elif place != before[0]:
+            elif sentence != before[0]:
                 source.append(self.tokenizer.mask)
         gaps = [sentences[i] for i in chosen]
         target = self.tokenizer(" ".join(gaps))[0]
@@ -188,13 +188,14 @@ def with_gaps(pieces: datasets.Dataset, split: str) -> datasets.Dataset:
     has_gap = np.asarray(pieces["gaps"][:]) > 0
     if has_gap.all():
         return pieces
-    without = np.flatnonzero(~has_gap)
+    gapless = np.flatnonzero(~has_gap)
     if not has_gap.any():
         raise CorpusError(f"{split}: no document has two sentences; gap sentences need one to mask and one to keep")
-    first = ", ".join(pieces[int(i)]["id"] for i in without[:3])
-    more = ", ..." if len(without) > 3 else ""
+    first = ", ".join(pieces[int(i)]["id"] for i in gapless[:3])
+    ellipsis = ", ..." if len(gapless) > 3 else ""
     warnings.warn(
-        f"gap sentences, {split}: left out {len(without)} of {len(pieces)} pieces of a single sentence: {first}{more}",
+        f"gap sentences, {split}: left out {len(gapless)} of {len(pieces)} pieces of a single sentence: "
+        f"{first}{ellipsis}",
         stacklevel=2,
     )
     return pieces.select(np.flatnonzero(has_gap))

@@ -271,6 +271,6 @@ def add_answers(add: Any, batch: list[ParseRequest], answers: list[DiscoursePars
         )
     for request, parse in zip(batch, answers):
         if parse.rows != parser.rows or parse.half_width != min(parser.band, parse.size - 1):
-            got = f"rows {parse.rows}, {parse.half_width} EDUs to each side of {parse.size}"
-            raise ValueError(f"document {parse.id!r}: asked for rows {parser.rows}, band {parser.band}, got {got}")
+            returned = f"rows {parse.rows}, {parse.half_width} EDUs to each side of {parse.size}"
+            raise ValueError(f"document {parse.id!r}: asked for rows {parser.rows}, band {parser.band}, got {returned}")
         add(key_of(request, parser), parse)

@@ -37,8 +37,8 @@ def reach(token_edu: Tensor, window: int) -> int:
     """
     highest = token_edu.cummax(0).values  # EDUs follow each other
     last = (torch.arange(len(token_edu)) + window).clamp(max=len(token_edu) - 1)
-    apart = (highest[last] - token_edu)[token_edu >= 0]
-    return int(apart.max()) if len(apart) else 0
+    distances = (highest[last] - token_edu)[token_edu >= 0]
+    return int(distances.max()) if len(distances) else 0
 
 
 @dataclass

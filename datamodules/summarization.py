@@ -219,7 +219,7 @@ class SummarizationData(LightningDataModule, ABC):
         self.prepare_splits(self._splits(self.trainer.state.fn.value if self.trainer is not None else None))
 
     def prepare_splits(self, splits: list[str]) -> None:
-        """Do so for some splits; the tokenizer is always built from the training split."""
+        """Build documents, tokenizer and features of some splits; the tokenizer is built from the training split."""
         folder = self._tokenizer_folder()
         if self.tokenizer_dir is None and not folder.exists():
             with appearing_folder(folder) as building:

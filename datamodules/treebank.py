@@ -51,8 +51,8 @@ class TreebankData(TreebankSplits):
         if split not in self._documents:
             documents = super().documents(split)
             if without_tree := [document.id for document in documents if document.tree is None]:
-                more = f"{self.paths[split]}: {without_tree[0]} and {len(without_tree) - 1} more have no tree"
-                raise CorpusError(f"{more}; a parser learns from trees")
+                problem = f"{self.paths[split]}: {without_tree[0]} and {len(without_tree) - 1} more have no tree"
+                raise CorpusError(f"{problem}; a parser learns from trees")
             self._documents[split] = coarsened(documents, self.inventory, where=str(self.paths[split]))
         return self._documents[split]
 

@@ -116,13 +116,13 @@ def truncation_rows(split: str, features: datasets.Dataset, limits: Mapping[str,
         counts = table[COLUMN].combine_chunks() if isinstance(table[COLUMN], pa.ChunkedArray) else table[COLUMN]
         for name in limits:
             pairs = pc.struct_field(counts, name)                                            # lists of two numbers
-            kept, total = (pc.list_element(pairs, place).to_numpy(zero_copy_only=False) for place in (0, 1))
-            truncated = np.flatnonzero(kept < total)
+            remaining, total = (pc.list_element(pairs, index).to_numpy(zero_copy_only=False) for index in (0, 1))
+            truncated = np.flatnonzero(remaining < total)
             documents_cut[name] += len(truncated)
             totals[name] += int(total.sum())
-            left_out[name] += int((total - kept).sum())
+            left_out[name] += int((total - remaining).sum())
             added = truncated[: 3 - len(examples[name])]
-            examples[name] += [table["id"][int(place)].as_py() for place in added]
+            examples[name] += [table["id"][int(index)].as_py() for index in added]
     return [
         TruncationRow(
             split=split, counted=name.replace("_", " "), limit=limit, documents=len(features),

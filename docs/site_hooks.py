@@ -29,15 +29,15 @@ def on_files(files: Files, config) -> Files:
 
 def on_page_markdown(markdown: str, page, config, files: Files) -> str:
     """Translate links of the repository to those of the site, and LaTeX to MathML."""
-    here = page.file.src_uri
-    in_repository = here if (ROOT / here).is_file() else f"docs/{here}"
+    page_path = page.file.src_uri
+    in_repository = page_path if (ROOT / page_path).is_file() else f"docs/{page_path}"
 
     def translate(match: re.Match) -> str:
         target = match[2]
         if "://" in target:
             return match[0]
-        whole = posixpath.normpath(posixpath.join(posixpath.dirname(in_repository), target)).removeprefix("docs/")
-        return match[1] + posixpath.relpath(whole, posixpath.dirname(here) or ".") + match[3]
+        resolved = posixpath.normpath(posixpath.join(posixpath.dirname(in_repository), target)).removeprefix("docs/")
+        return match[1] + posixpath.relpath(resolved, posixpath.dirname(page_path) or ".") + match[3]
 
     markdown = LINK.sub(translate, markdown)
     markdown = BLOCK.sub(lambda match: convert(match[1].strip(), display="block"), markdown)

@@ -177,9 +177,9 @@ def check_unused(run: Path) -> None:
         CorpusError: if it has one; the message has the command that continues it.
     """
     if (Path(run) / "config.yaml").exists():
-        how = "continue it" if has_checkpoint(run) else "it has no checkpoint yet: start it again"
+        remedy = "continue it" if has_checkpoint(run) else "it has no checkpoint yet: start it again"
         command = f"precis fit --run {run}"
-        raise CorpusError(f"{run}: the folder already has a run; {how} with `{command}`, or pass another --run_dir")
+        raise CorpusError(f"{run}: the folder already has a run; {remedy} with `{command}`, or pass another --run_dir")
 
 
 def clear_start(run: Path) -> None:

@@ -58,12 +58,12 @@ def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | Non
         _compare(devices, max(1, total // started_nodes), "SLURM starts {} tasks a node (--ntasks-per-node)")
 
 
-def _compare(configured: int, started: int, description: str, key: str = "devices") -> None:
-    if configured != started:
-        more = " and --trainer.strategy ddp" if key == "devices" and configured == 1 else ""
+def _compare(configured: int, num_started: int, description: str, key: str = "devices") -> None:
+    if configured != num_started:
+        addition = " and --trainer.strategy ddp" if key == "devices" and configured == 1 else ""
         raise CorpusError(
-            f"{description.format(started)} but trainer.{key} is {configured}; "
-            f"pass --trainer.{key} {started}{more}, or ask for {configured}"
+            f"{description.format(num_started)} but trainer.{key} is {configured}; "
+            f"pass --trainer.{key} {num_started}{addition}, or ask for {configured}"
         )
 
 

@@ -116,20 +116,23 @@ def corpus(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if (options.file is None) == (options.corpus is None):
         raise CorpusError("precis corpus describes one corpus: give a file of records, or --corpus CORPUS ...")
-    found = guess_corpus(Path(str(options.file))) if options.file else parser.instantiate_classes(options).corpus
+    if options.file:
+        described_corpus = guess_corpus(Path(str(options.file)))
+    else:
+        described_corpus = parser.instantiate_classes(options).corpus
     cache = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
-    splits = found.splits()
+    splits = described_corpus.splits()
     if not splits:
-        raise CorpusError(f"{type(found).__name__} has no split; name a source, such as --corpus.train")
+        raise CorpusError(f"{type(described_corpus).__name__} has no split; name a source, such as --corpus.train")
     described = [
         describe(
-            found, split, cache, on_bad_record=options.on_bad_record, examples=options.examples,
+            described_corpus, split, cache, on_bad_record=options.on_bad_record, examples=options.examples,
             num_proc=options.num_proc,
         )
         for split in splits
     ]  # fmt: skip
     building = {"on_bad_record": options.on_bad_record, "num_proc": options.num_proc}
-    tables = {split: build_documents(found, split, cache, **building) for split in splits}
+    tables = {split: build_documents(described_corpus, split, cache, **building) for split in splits}
     overlaps = find_overlaps(tables, options.duplicates, options.num_proc)
     for description in described:
         description["overlaps"] = [

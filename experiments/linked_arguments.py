@@ -30,12 +30,12 @@ def check_linked(arguments: Sequence[str], config: Namespace) -> None:
         CorpusError: if one is set; the message has the argument or the file.
     """
     model_arguments, data_arguments = (config.get(group, {}).get("init_args", {}) for group in ("model", "data"))
-    for name, where, remedy in _given_for_data(arguments):
+    for name, where, remedy in _linked_names_of_data(arguments):
         if name in model_arguments and name in data_arguments:
             raise CorpusError(f"{where}: the data takes it from the model; {remedy}")
 
 
-def _given_for_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def _linked_names_of_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Yield linked names that are set for the data: (name, where, what to do)."""
     for index, argument in enumerate(arguments):
         flag, equals, value = argument.partition("=")

@@ -41,9 +41,9 @@ def model_card(
     if base := _base_model(loaded.config):
         header["base_model"] = base
     paper = (inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n")[0]
-    about = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+    description = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
     sections = [
-        f"# {name}\n\n`{kind.__name__}` of Précis (Python package `precis-suite`): {about}\n\n{paper}",
+        f"# {name}\n\n`{kind.__name__}` of Précis (Python package `precis-suite`): {description}\n\n{paper}",
         _use(name, folder, note),
         _data(run, config),
         _scores(run, described),
@@ -56,8 +56,12 @@ def model_card(
 def _base_model(config: dict[str, Any]) -> str | None:
     """Return the hub's name of the pretrained model that training started from."""
     arguments = config["model"].get("init_args") or {}
-    named = arguments.get("checkpoint") or arguments.get("encoder")
-    return named if isinstance(named, str) and named.count("/") == 1 and not Path(named).exists() else None
+    pretrained = arguments.get("checkpoint") or arguments.get("encoder")
+    return (
+        pretrained
+        if isinstance(pretrained, str) and pretrained.count("/") == 1 and not Path(pretrained).exists()
+        else None
+    )
 
 
 def _use(name: str, folder: Path, note: str) -> str:

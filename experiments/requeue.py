@@ -21,9 +21,9 @@ def job_id(environment: dict[str, str] | None = None) -> str | None:
 
 def state_of_job(job: str) -> str:
     """Return the state of a job in SLURM, such as RUNNING; empty if unknown."""
-    shown = _ask("scontrol", "show", "job", "--oneliner", job)
-    match = re.search(r"\bJobState=(\w+)", shown.stdout)
-    return match[1] if shown.returncode == 0 and match else ""
+    reply = _ask("scontrol", "show", "job", "--oneliner", job)
+    match = re.search(r"\bJobState=(\w+)", reply.stdout)
+    return match[1] if reply.returncode == 0 and match else ""
 
 
 def requeue(run: Path) -> bool:

@@ -66,8 +66,10 @@ def run_command(arguments: list[str]) -> int:
     if FLAG in arguments:
         arguments = [argument for argument in arguments if argument != FLAG]
         os.environ[VARIABLE] = "1"  # for the processes that this one starts, too
-    alone = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if alone:  # an exception, so that nothing half-written is left; training has an answer of its own
+    is_default_handler = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if is_default_handler:  # an exception, so that nothing half-written is left; training has an answer of its own
         signal.signal(signal.SIGTERM, _terminated)
     try:
         arguments = with_absolute_files(arguments)
@@ -76,15 +78,15 @@ def run_command(arguments: list[str]) -> int:
     except (ArgumentError, ValueError, OSError, *_errors_of_lightning()) as error:
         if os.environ.get("PRECIS_DEBUG"):
             raise
-        wrong = isinstance(error, ArgumentError)
-        message = explain(str(error), arguments[0]) if wrong else " ".join(str(error).split())
+        is_usage_error = isinstance(error, ArgumentError)
+        message = explain(str(error), arguments[0]) if is_usage_error else " ".join(str(error).split())
         message = re.sub(r"(\S{200})\S{300,}", r"\1...", message)  # a value that is longer than any path
         print(f"precis: error: {printable_line(message)}", file=sys.stderr)
-        return 2 if wrong else 1
+        return 2 if is_usage_error else 1
     finally:
         if trust_before is None:
             os.environ.pop(VARIABLE, None)
-        if alone:
+        if is_default_handler:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return 0
 

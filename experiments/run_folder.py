@@ -75,13 +75,13 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
         parsed = parser.parse_object({key: config[key] for key in ("model", "data")})
         check_permitted_names(parsed)
         try:
-            built = parser.instantiate_classes(parsed)
+            instances = parser.instantiate_classes(parsed)
         except CorpusError:
             raise
         except REFUSALS as error:
             raise CorpusError(explain_refusal(error, parsed)) from error
-    provide_parsers(built.data)
-    return built.model, built.data
+    provide_parsers(instances.data)
+    return instances.model, instances.data
 
 
 def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = None, **changes: Any) -> Run:

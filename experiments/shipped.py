@@ -24,13 +24,13 @@ def find_shipped(name: str, folder: Path) -> Path:
     path = Path(name)
     if path.is_file():
         return path
-    short = name.removeprefix(f"experiments/{folder.name}/")
-    for shipped in (folder / short, folder / f"{short}.yaml"):
+    relative = name.removeprefix(f"experiments/{folder.name}/")
+    for shipped in (folder / relative, folder / f"{relative}.yaml"):
         if shipped.is_file() and shipped.resolve().is_relative_to(folder.resolve()):
             return shipped
     kind = folder.name.removesuffix("s")
     names = short_names(folder)
-    similar = get_close_matches(short.removesuffix(".yaml"), names, n=1)
+    similar = get_close_matches(relative.removesuffix(".yaml"), names, n=1)
     hint = f"did you mean {similar[0]}? " if similar else ""
     raise CorpusError(f"{name}: no such {kind} file; {hint}see experiments/{folder.name} for those of the suite")
 

@@ -18,18 +18,18 @@ def source_checkpoint(config: Namespace) -> Path:
     Raises:
         CorpusError: if it does not exist, unless the run is resumed from its own checkpoint.
     """
-    place = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
-    named = place.suffix == ".ckpt"
-    run = place.parent.parent if named else place
+    path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
+    is_file = path.suffix == ".ckpt"
+    run = path.parent.parent if is_file else path
     if config.data.init_args.get("tokenizer_dir", "") is None and (run / "text").is_dir():
         config.data.init_args.tokenizer_dir = run / "text"
     if config.resume is True or (config.resume and has_checkpoint(config.run_dir)):
-        return place  # which is not read
+        return path  # not read
     if (run / "config.yaml").is_file():
         check_same_model(run, config.model.class_path)
-    if not (place.is_file() if named else place.is_dir()):
-        raise CorpusError(f"{place}: no such checkpoint; --start_from takes one, or the folder of a run")
-    return place if named else best_checkpoint(place)
+    if not (path.is_file() if is_file else path.is_dir()):
+        raise CorpusError(f"{path}: no such checkpoint; --start_from takes one, or the folder of a run")
+    return path if is_file else best_checkpoint(path)
 
 
 def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:

@@ -48,20 +48,20 @@ def changed_options(model: Summarizer, changes: Mapping[str, Any]) -> Iterator[N
         yield
         return
     attribute = "selection" if hasattr(model, "selection") else "decoding"
-    before = getattr(model, attribute)
-    names = [] if isinstance(model, MatchSum) else [field.name for field in fields(before)]
+    original = getattr(model, attribute)
+    names = [] if isinstance(model, MatchSum) else [field.name for field in fields(original)]
     for name in changes:
         if name not in names:
             available = f"it has {', '.join(names)}" if names else "it has none"
             raise CorpusError(f"{type(model).__name__} has no option {name!r} of summaries; {available}")
     try:
-        setattr(model, attribute, replace(before, **changes))
+        setattr(model, attribute, replace(original, **changes))
     except (TypeError, ValueError) as error:
         raise CorpusError(f"{attribute}: {error}; change the option") from None
     try:
         yield
     finally:
-        setattr(model, attribute, before)
+        setattr(model, attribute, original)
 
 
 @contextmanager

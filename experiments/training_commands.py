@@ -53,12 +53,12 @@ def with_run(arguments: list[str]) -> list[str]:
     Raises:
         CorpusError: if the folder is not a run.
     """
-    at = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
-    if at is None:
+    index = next((i for i, argument in enumerate(arguments) if argument.partition("=")[0] == "--run"), None)
+    if index is None:
         return arguments
-    value = arguments[at].partition("=")[2]
-    remaining = arguments[:at] + arguments[at + (1 if value else 2) :]
-    folder = value or "".join(arguments[at + 1 : at + 2])
+    value = arguments[index].partition("=")[2]
+    remaining = arguments[:index] + arguments[index + (1 if value else 2) :]
+    folder = value or "".join(arguments[index + 1 : index + 2])
     if not folder:
         raise CorpusError("--run needs the folder of a run")
     read_config(Path(folder))

@@ -55,7 +55,7 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
         yield
         return
     names = names_on_command_line(arguments)
-    token, before = _command_line_names.set(frozenset(names)), dict(_common.parsing_settings)
+    token, original_settings = _command_line_names.set(frozenset(names)), dict(_common.parsing_settings)
     packages = {name.partition(".")[0] for name in names} - {name.partition(".")[0] for name in _MODULES}
     packages.discard("jsonargparse")
     set_parsing_settings(
@@ -66,7 +66,7 @@ def import_policy(arguments: Sequence[str] = ()) -> Iterator[None]:
     try:
         yield
     finally:
-        _common.parsing_settings.update(before)
+        _common.parsing_settings.update(original_settings)
         _command_line_names.reset(token)
 
 

@@ -70,8 +70,8 @@ def _numbers(value: Any, where: str = "") -> Iterator[tuple[str, float]]:
     """Yield keys, as typed on the command line, and values of all numbers in a config."""
     if isinstance(value, (dict, Namespace)):
         for key, part in (vars(value) if isinstance(value, Namespace) else value).items():
-            place = where if key in ("init_args", "dict_kwargs") else f"{where}.{key}" if where else str(key)
-            yield from _numbers(part, place)
+            location = where if key in ("init_args", "dict_kwargs") else f"{where}.{key}" if where else str(key)
+            yield from _numbers(part, location)
     elif isinstance(value, (list, tuple)):
         for part in value:
             yield from _numbers(part, where)
@@ -104,8 +104,8 @@ def explain_refusal(error: BaseException, config: Any) -> str:
                 return f"{group}.{name}: {missing_model_message(value)}"
     key = _key_of(cause, values)
     kind = str(groups[group].get("class_path")).rpartition(".")[2]
-    help_hint = f"`precis fit --{group}.help {kind}` says what it takes"
-    return f"{group}.{key}: {cause}; {help_hint}" if key else f"{group}: {kind} cannot be made: {cause}; {help_hint}"
+    help_hint = f"`precis fit --{group}.help {kind}` lists its arguments"
+    return f"{group}.{key}: {cause}; {help_hint}" if key else f"{group}: {kind} cannot be created: {cause}; {help_hint}"
 
 
 def explain_trainer_refusal(error: BaseException, values: Any) -> str:
@@ -131,18 +131,18 @@ def missing_model_message(name: str) -> str:
 def _key_of(cause: str, values: Any) -> str:
     """Return the option that a message names, or else the only option whose value it mentions; empty if neither."""
     options = dict(_leaves(values))
-    named = [key for key in options if re.search(rf"\b{re.escape(key.rpartition('.')[2])}\b", cause)]
-    if named:
-        return max(named, key=len)
+    mentioned = [key for key in options if re.search(rf"\b{re.escape(key.rpartition('.')[2])}\b", cause)]
+    if mentioned:
+        return max(mentioned, key=len)
     numbers = {key: value for key, value in options.items() if isinstance(value, (int, float)) and value is not True}
-    mentioned = [key for key, value in numbers.items() if re.search(rf"(?<![\w.-]){re.escape(str(value))}\b", cause)]
-    return mentioned[0] if len(mentioned) == 1 else ""
+    matching = [key for key, value in numbers.items() if re.search(rf"(?<![\w.-]){re.escape(str(value))}\b", cause)]
+    return matching[0] if len(matching) == 1 else ""
 
 
 def _leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, (dict, Namespace)):
         for key, part in (vars(value) if isinstance(value, Namespace) else value).items():
-            place = where if key == "init_args" else f"{where}.{key}" if where else str(key)
-            yield from _leaves(part, place)
+            location = where if key == "init_args" else f"{where}.{key}" if where else str(key)
+            yield from _leaves(part, location)
     else:
         yield where, value

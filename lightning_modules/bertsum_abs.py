@@ -126,9 +126,9 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         expected = self.reader.state_dict()
         names = expected.keys() | encoder_state.keys()
         absent = expected.keys() ^ encoder_state.keys()
-        wrong = [name for name in names if name in absent or expected[name].shape != encoder_state[name].shape]
-        if wrong:
-            raise CorpusError(f"{path}: another encoder, at {min(wrong)}; give a run of BertSum with this one")
+        mismatched = [name for name in names if name in absent or expected[name].shape != encoder_state[name].shape]
+        if mismatched:
+            raise CorpusError(f"{path}: another encoder, at {min(mismatched)}; give a run of BertSum with this one")
         self.reader.load_state_dict(encoder_state)
 
     # Documents ---------------------------------------------------------------------------------------------------

@@ -57,9 +57,9 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
     except (OSError, SafetensorError) as error:
         raise CorpusError(f"{file}: missing or broken ({error}); fetch it again") from error
     names = expected.keys() | state.keys()
-    wrong = [n for n in names if n not in state or n not in expected or state[n].shape != expected[n].shape]
-    if wrong:
-        raise CorpusError(f"{file}: weights do not fit config.json at {', '.join(sorted(wrong)[:5])}")
+    mismatched = [n for n in names if n not in state or n not in expected or state[n].shape != expected[n].shape]
+    if mismatched:
+        raise CorpusError(f"{file}: weights do not fit config.json at {', '.join(sorted(mismatched)[:5])}")
     model.load_state_dict(state, strict=False)
 
 

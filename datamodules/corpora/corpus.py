@@ -17,7 +17,7 @@ from datasets import Dataset
 
 from datamodules.building import appearing_folder
 from datamodules.corpora.parallel import mapper, progress_bar
-from datamodules.documents import MEND_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Document, Record
+from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Document, Record
 from datamodules.text.sentences import Splitter, split_sentences
 
 OnBadRecord = Literal["raise", "skip"]
@@ -136,13 +136,13 @@ def make_document(
     if isinstance(record, BadRecord):
         return record
     if not record.id.strip():
-        return BadRecord(record.where, "its id is empty", MEND_OR_SKIP)
+        return BadRecord(record.where, "its id is empty", FIX_OR_SKIP)
     if (character := _lone_surrogate(record)) is not None:
-        return BadRecord(record.where, f"half of a surrogate pair, U+{ord(character):X}, is not text", MEND_OR_SKIP)
+        return BadRecord(record.where, f"half of a surrogate pair, U+{ord(character):X}, is not text", FIX_OR_SKIP)
     parts = [sentences for part in record.parts if (sentences := _sentences(part, splitter))]
     references = [sentences for text in record.references if (sentences := _sentences(text, splitter))]
     if not parts:
-        return BadRecord(record.where, "the document is empty", MEND_OR_SKIP)
+        return BadRecord(record.where, "the document is empty", FIX_OR_SKIP)
     if require_references and not references:
         problem = "its reference is empty" if record.references else "it has no reference"
         return BadRecord(record.where, problem, f"training and scoring need one: name its field, {OR_SKIP}")
@@ -189,7 +189,7 @@ def _write(
             for record, document in pairs:
                 if isinstance(document, Document) and document.id in place_of_id:
                     problem = f"id {document.id!r} is also the id of {place_of_id[document.id]}"
-                    document = BadRecord(record.where, problem, MEND_OR_SKIP)
+                    document = BadRecord(record.where, problem, FIX_OR_SKIP)
                 if isinstance(document, BadRecord):
                     if on_bad_record == "raise":
                         raise CorpusError(str(document))
@@ -249,7 +249,7 @@ def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_b
         return
     first = [f"{bad['where']}: {bad['problem']}" for bad in skipped[:3]]
     if on_bad_record == "raise":
-        raise CorpusError(f"{first[0]}; {MEND_OR_SKIP}")
+        raise CorpusError(f"{first[0]}; {FIX_OR_SKIP}")
     num_more = len(skipped) - len(first)
     more = f"; and {num_more} more, see {folder / 'manifest.json'}" if num_more else ""
     warnings.warn(f"{name}: left out {len(skipped)} bad records: {'; '.join(first)}{more}", stacklevel=3)

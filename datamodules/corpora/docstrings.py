@@ -40,8 +40,8 @@ class Docstrings(Corpus):
         if max_words is not None and max_words < 1:
             raise CorpusError(f"Docstrings: max_words must be at least 1, got {max_words}")
         paths = sysconfig.get_paths()
-        places = folders if folders is not None else [paths["purelib"], paths["platlib"], paths["stdlib"]]
-        self.folders = list(dict.fromkeys(Path(place).resolve() for place in places))
+        roots = folders if folders is not None else [paths["purelib"], paths["platlib"], paths["stdlib"]]
+        self.folders = list(dict.fromkeys(Path(path).resolve() for path in roots))
         self.num_proc = num_proc or min(8, os.cpu_count() or 1)
         self.max_words = max_words
 
@@ -87,8 +87,8 @@ def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str
     groups = clusters(bodies, [summaries, bodies], num_proc=num_proc)
     for members in sorted(groups, key=lambda group: _hash(docstrings[group[0]])):
         fits = (name for name in ("test", "val") if len(splits[name]) + len(members) <= max_size)
-        small = len(members) <= max(1, max_size // 50)
-        name = next(fits, "train") if small else "train"
+        is_small = len(members) <= max(1, max_size // 50)
+        name = next(fits, "train") if is_small else "train"
         splits[name] += [docstrings[index] for index in members]
     return splits
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from datamodules.documents import MEND_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Record
+from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Record
 from datamodules.text.lines import split_lines
 
 Paragraphs = Literal["blank_line", "line", "none"]
@@ -141,4 +141,4 @@ def _bad(row: dict[str, Any], where: str, field: str, expected: str, argument: s
         problem = f"it has no field {field!r} (there are: {available})"
         return BadRecord(where, problem, f"name the right one with `{argument}`, {OR_SKIP}")
     kind = "null" if row[field] is None else f"of type {type(row[field]).__name__}"
-    return BadRecord(where, f"field {field!r} is {kind}, not {expected}", MEND_OR_SKIP)
+    return BadRecord(where, f"field {field!r} is {kind}, not {expected}", FIX_OR_SKIP)

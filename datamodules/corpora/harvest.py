@@ -41,10 +41,10 @@ def source_files(folders: Iterable[Path]) -> list[tuple[str, Path]]:
     """Return the Python files below folders, sorted: name relative to its folder, and path."""
     files = []
     for folder in folders:
-        for place, inside, names in os.walk(folder):
-            excluded = _OURS if Path(place) == folder else set()
-            inside[:] = [name for name in inside if name not in _LEFT_OUT | excluded]
-            paths = [Path(place, name) for name in names if name.endswith(".py") and not name.startswith("test_")]
+        for parent, subfolders, names in os.walk(folder):
+            excluded = _OURS if Path(parent) == folder else set()
+            subfolders[:] = [name for name in subfolders if name not in _LEFT_OUT | excluded]
+            paths = [Path(parent, name) for name in names if name.endswith(".py") and not name.startswith("test_")]
             files += [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]
     return sorted(files)
 

@@ -157,13 +157,13 @@ class Hub(Corpus):
             "summary_sentences": summary_sentences,
             "skip_parts": skip_parts,
         }
-        place = {"config": config, "revision": revision, "folder": folder}
+        location = {"config": config, "revision": revision, "folder": folder}
         splits = dict(source.splits) | _not_none({"train": train, "val": val, "test": test})
         self.source = replace(
             source,
             fields=replace(source.fields, **_not_none(fields)),
             splits=tuple(splits.items()),
-            **_not_none(place),
+            **_not_none(location),
         )
         self._in_sources = name in SOURCES
         self._loaded: dict[str, Dataset | IterableDataset] = {}
@@ -206,8 +206,8 @@ class Hub(Corpus):
         source = self.source
         if self.stream:
             digest.update(self._stream_version().encode())
-        place = [source.name, source.config, source.revision, source.folder, dict(source.splits)[split]]
-        return f"hub {place} {digest.hexdigest()} {sorted(asdict(source.fields).items())}{self._part()}"
+        location = [source.name, source.config, source.revision, source.folder, dict(source.splits)[split]]
+        return f"hub {location} {digest.hexdigest()} {sorted(asdict(source.fields).items())}{self._part()}"
 
     def _stream_version(self) -> str:
         """Return the commit of a repository, or sizes and times of the files of a folder, without reading them."""
@@ -246,12 +246,12 @@ class Hub(Corpus):
             CorpusError: if it fails.
         """
         source = self.source
-        place = _not_none({"revision": source.revision, "data_dir": source.folder})
+        location = _not_none({"revision": source.revision, "data_dir": source.folder})
         client = logging.getLogger("huggingface_hub")
         level = client.level
         client.setLevel(logging.ERROR)  # not a warning for each retry: the error below is enough
         try:
-            return function(source.name, source.config, **place, **kwargs)
+            return function(source.name, source.config, **location, **kwargs)
         except Exception as error:  # of the network, the hub, or any file format
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             remedy = "check its name, config and splits and the network, or name a folder with a copy of it"

@@ -86,7 +86,7 @@ class MixedArticles(Corpus):
         rng.shuffle(paragraphs)
         colours = rng.choices(WORDS[: self.colours], k=len(paragraphs))
         first = paragraphs[0][0]
-        partner = next(place for place, (article, _) in enumerate(paragraphs) if place and article == first)
+        partner = next(index for index, (article, _) in enumerate(paragraphs) if index and article == first)
         parts = [
             [f"{colour} {sentences[0]}", *sentences[1:]] for colour, (_, sentences) in zip(colours, paragraphs)
         ]

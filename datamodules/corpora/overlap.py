@@ -33,7 +33,7 @@ def find_overlaps(splits: Mapping[str, Dataset], duplicates: Duplicates, num_pro
     """
     if duplicates == "off" or len(splits) < 2:
         return []
-    places = [(split, row["id"]) for split, table in splits.items() for row in table.select_columns("id")]
+    sources = [(split, row["id"]) for split, table in splits.items() for row in table.select_columns("id")]
     texts = [_normalized(row) for table in splits.values() for row in table]
     if duplicates == "near":
         groups = clusters(texts, criteria=[texts], threshold=NEAR, num_proc=num_proc)
@@ -42,11 +42,11 @@ def find_overlaps(splits: Mapping[str, Dataset], duplicates: Duplicates, num_pro
     overlaps = []
     for group in groups:
         for position, index in enumerate(group):
-            earlier = [candidate for candidate in group[:position] if places[candidate][0] != places[index][0]]
+            earlier = [candidate for candidate in group[:position] if sources[candidate][0] != sources[index][0]]
             if earlier:
                 equal = next((candidate for candidate in earlier if texts[candidate] == texts[index]), None)
                 partner, kind = (earlier[0], "near") if equal is None else (equal, "exact")
-                overlaps.append(Overlap(*places[index], *places[partner], kind))
+                overlaps.append(Overlap(*sources[index], *sources[partner], kind))
     return overlaps
 
 

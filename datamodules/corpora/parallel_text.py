@@ -7,7 +7,7 @@ from pathlib import Path
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import Fields, Sentences
-from datamodules.documents import MEND_OR_SKIP, BadRecord, CorpusError, Record
+from datamodules.documents import FIX_OR_SKIP, BadRecord, CorpusError, Record
 
 
 class ParallelText(Corpus):
@@ -73,7 +73,7 @@ class ParallelText(Corpus):
         try:
             document, reference = (line.decode("utf-8").strip() for line in pair)
         except UnicodeDecodeError as error:
-            return BadRecord(where, f"not UTF-8 (byte 0x{error.object[error.start]:02x})", MEND_OR_SKIP)
+            return BadRecord(where, f"not UTF-8 (byte 0x{error.object[error.start]:02x})", FIX_OR_SKIP)
         row = {"document": self._sentences(document), "summary": self._sentences(reference) if reference else None}
         return self.fields.record(row, where, name)
 

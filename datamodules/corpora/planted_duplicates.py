@@ -103,5 +103,5 @@ class PlantedDuplicates(Corpus):
         if self.variation == "one_word":
             gaps = rng.sample(range(len(words)), copies - 1)
             return [words, *([*words[:gap], *words[gap + 1 :]] for gap in gaps)]
-        shorter = [[word for place, word in enumerate(words) if place % 3 != offset] for offset in range(3)]
+        shorter = [[word for index, word in enumerate(words) if index % 3 != offset] for offset in range(3)]
         return [words, *shorter][:copies]

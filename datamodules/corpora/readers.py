@@ -15,7 +15,7 @@ from typing import IO, Any, AnyStr
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datamodules.documents import MEND_OR_SKIP, OR_SKIP, BadRecord, CorpusError
+from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError
 
 Row = tuple[str, dict[str, Any]]
 
@@ -102,7 +102,7 @@ def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
         except UnicodeDecodeError as error:
             yield number, _not_utf8(f"{path}:{number}", line[error.start])
         except (ValueError, RecursionError) as error:  # invalid JSON, or a number with more digits than Python reads
-            yield number, BadRecord(f"{path}:{number}", f"broken JSON ({error})", MEND_OR_SKIP)
+            yield number, BadRecord(f"{path}:{number}", f"broken JSON ({error})", FIX_OR_SKIP)
         else:
             if isinstance(row, dict):
                 yield number, row
@@ -134,7 +134,7 @@ def _json_array(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
             yield number, row
         else:
             problem = f"a JSON {type(row).__name__}, not an object with fields"
-            yield number, BadRecord(f"{path}:{number}", problem, MEND_OR_SKIP)
+            yield number, BadRecord(f"{path}:{number}", problem, FIX_OR_SKIP)
 
 
 def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
@@ -149,7 +149,7 @@ def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, 
         try:
             row = next(rows, None)
         except csv.Error as error:
-            yield start, BadRecord(where, f"broken CSV ({error}){_until(start, rows)}", MEND_OR_SKIP)
+            yield start, BadRecord(where, f"broken CSV ({error}){_until(start, rows)}", FIX_OR_SKIP)
             continue
         if row is None:
             return
@@ -159,7 +159,7 @@ def _separated(stream: IO[bytes], path: Path, kind: str) -> Iterator[tuple[int, 
             yield start, _not_utf8(where, ord(surrogate) - 0xDC00, _until(start, rows))
         elif row and len(row) != len(header):
             problem = f"{len(row)} fields where the header has {len(header)}{_until(start, rows)}"
-            yield start, BadRecord(where, problem, MEND_OR_SKIP)
+            yield start, BadRecord(where, problem, FIX_OR_SKIP)
         elif row:
             yield start, dict(zip(header, row))
 

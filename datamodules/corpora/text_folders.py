@@ -6,7 +6,7 @@ from pathlib import Path
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import Fields, Paragraphs, Sentences
-from datamodules.documents import MEND_OR_SKIP, BadRecord, CorpusError, Record
+from datamodules.documents import FIX_OR_SKIP, BadRecord, CorpusError, Record
 from datamodules.text.html_text import SUFFIXES, article_text, is_html
 
 
@@ -55,7 +55,7 @@ class TextFolders(Corpus):
             try:
                 row = {"document": _read(path), "summary": list(map(_read, references))}
             except UnicodeDecodeError as error:
-                yield BadRecord(str(path), f"it, or a reference, is not UTF-8 (byte {error.start})", MEND_OR_SKIP)
+                yield BadRecord(str(path), f"it, or a reference, is not UTF-8 (byte {error.start})", FIX_OR_SKIP)
                 continue
             yield self.fields.record(row, str(path), path.stem)
 

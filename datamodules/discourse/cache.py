@@ -121,9 +121,9 @@ class ParseCache:
             deep: read and verify every document (about one second per gigabyte) instead of only looking it up.
         """
         self.refresh()
-        keys, broken = list(dict.fromkeys(keys)), None
-        while deep and broken != len(self._broken):  # a damaged shard makes all its documents missing
-            broken = len(self._broken)
+        keys, num_damaged = list(dict.fromkeys(keys)), None
+        while deep and num_damaged != len(self._broken):  # a damaged shard makes all its documents missing
+            num_damaged = len(self._broken)
             for key in keys:
                 self._find(key)
         return [key for key in keys if key not in self]

@@ -106,10 +106,10 @@ def fit_to_size(codes: Tensor, size: int, half_width: int) -> Tensor:
         [E, 2b + 1, R], of the type of `codes`.
     """
     length, half = len(codes), codes.shape[1] // 2
-    place = torch.arange(size) * min(length, size) // size                            # [E]
+    source_edu = torch.arange(size) * min(length, size) // size                       # [E]
     column_edu = (torch.arange(size)[:, None] + torch.arange(-half_width, half_width + 1)).clamp(0, size - 1)
-    offset = place[column_edu] - place[:, None]                                       # [E, 2b + 1], at most b
-    fitted = codes[place[:, None], (half + offset).clamp(0, 2 * half)]
+    offset = source_edu[column_edu] - source_edu[:, None]                             # [E, 2b + 1], at most b
+    fitted = codes[source_edu[:, None], (half + offset).clamp(0, 2 * half)]
     return fitted * inside(size, half_width).unsqueeze(-1)
 
 

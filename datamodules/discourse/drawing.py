@@ -39,9 +39,9 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
         if node is None:
             continue
         last = len(node.starts) - 1
-        for place in reversed(range(last + 1)):
-            mark, continuation = ("└─ ", "   ") if place == last else ("├─ ", "│  ")
-            pending.append((node.children[place], node.nuclearity[place], below + mark, below + continuation))
+        for index in reversed(range(last + 1)):
+            mark, continuation = ("└─ ", "   ") if index == last else ("├─ ", "│  ")
+            pending.append((node.children[index], node.nuclearity[index], below + mark, below + continuation))
     return "\n".join(lines) + "\n"
 
 

@@ -58,34 +58,34 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
         TreebankError: if there is no EDU; if EDUs, sentences or paragraphs are empty, overlap or lie outside the text;
             if there is text that belongs to no EDU; if the tree has another number of EDUs.
     """
-    place = f"{where}: {document.id}"
+    location = f"{where}: {document.id}"
     if not document.edus:
-        raise TreebankError(f"{place}: there is no EDU; leave out documents without text")
+        raise TreebankError(f"{location}: there is no EDU; leave out documents without text")
     for name in ("edus", "sentences", "paragraphs"):
-        _check_offsets(getattr(document, name), name, len(document.text), place)
-    before = 0
+        _check_offsets(getattr(document, name), name, len(document.text), location)
+    end_before = 0
     for number, (start, end) in enumerate([*document.edus, (len(document.text), 0)]):
-        between = document.text[before:start]
+        between = document.text[end_before:start]
         if between.strip():
             raise TreebankError(
-                f"{place}: {between.strip()[:40]!r} (characters {before} to {start}) belongs to no EDU; "
+                f"{location}: {between.strip()[:40]!r} (characters {end_before} to {start}) belongs to no EDU; "
                 f"one is missing before EDU {number}"
             )
-        before = end
+        end_before = end
     if document.tree is not None and document.tree.size != len(document.edus):
-        raise TreebankError(f"{place}: the tree has {document.tree.size} EDUs, the text {len(document.edus)}")
+        raise TreebankError(f"{location}: the tree has {document.tree.size} EDUs, the text {len(document.edus)}")
     return document
 
 
-def _check_offsets(offsets: list[Offsets], name: str, length: int, place: str) -> None:
-    before = 0
+def _check_offsets(offsets: list[Offsets], name: str, length: int, location: str) -> None:
+    end_before = 0
     for number, (start, end) in enumerate(offsets):
-        described = f"{place}: {name}[{number}] is characters {start} to {end}"
+        described = f"{location}: {name}[{number}] is characters {start} to {end}"
         if not 0 <= start < end <= length:
             raise TreebankError(f"{described}, which is empty or outside the text of {length} characters")
-        if start < before:
-            raise TreebankError(f"{described}, which overlaps the one before, up to {before}")
-        before = end
+        if start < end_before:
+            raise TreebankError(f"{described}, which overlaps the one before, up to {end_before}")
+        end_before = end
 
 
 def join_edus(texts: list[str]) -> tuple[str, list[Offsets]]:

@@ -179,5 +179,5 @@ def _check(document: TreebankDocument, inventory: Inventory, unknown: str, where
             try:
                 inventory.class_of(relation, unknown)
             except TreebankError as error:
-                place = f"{where}: {document.id}" if where else document.id
-                raise TreebankError(f"{place}, EDUs {node.start} to {node.end}: {error}") from error
+                location = f"{where}: {document.id}" if where else document.id
+                raise TreebankError(f"{location}, EDUs {node.start} to {node.end}: {error}") from error

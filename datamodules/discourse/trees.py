@@ -242,17 +242,17 @@ def _check_node(node: Node) -> None:
 
 def _binarised(node: Node) -> list[Node]:
     """Return the binary nodes that replace a node with more than two children."""
-    nuclei = [place for place, letter in enumerate(node.nuclearity) if letter == "N"]
+    nuclei = [nucleus for nucleus, letter in enumerate(node.nuclearity) if letter == "N"]
     first, nodes = nuclei[0], []
     ends = [end for _, end in node.children]
     # A satellite between two nuclei is attached to the first.
-    for place, following in pairwise(nuclei):
-        for satellite in range(place + 1, following):
-            start, split = node.starts[place], node.starts[satellite] - 1
+    for nucleus, following in pairwise(nuclei):
+        for satellite in range(nucleus + 1, following):
+            start, split = node.starts[nucleus], node.starts[satellite] - 1
             nodes.append(mononuclear(start, split, ends[satellite], "NS", node.relations[satellite]))
     last = ends[nuclei[-1]]
-    for place, following in reversed(list(pairwise(nuclei))):
-        nodes.append(multinuclear((node.starts[place], node.starts[following]), last, node.relations[following]))
+    for nucleus, following in reversed(list(pairwise(nuclei))):
+        nodes.append(multinuclear((node.starts[nucleus], node.starts[following]), last, node.relations[following]))
     for satellite in range(nuclei[-1] + 1, len(node.starts)):
         start, split = node.starts[first], node.starts[satellite] - 1
         nodes.append(mononuclear(start, split, ends[satellite], "NS", node.relations[satellite]))

@@ -164,20 +164,20 @@ def _content(word: str) -> bool:
 # Verbs and nouns -------------------------------------------------------------------------------------------------
 
 
-def verb_of(before: str, word: str) -> str | None:
+def verb_of(previous: str, word: str) -> str | None:
     """Return the stem of a verb, or None for other words; verbs are detected by ending, preceding word or a list.
 
     Args:
-        before: the preceding word, empty at the beginning of a sentence.
+        previous: the preceding word, empty at the beginning of a sentence.
         word: the word in its original case; words capitalised inside a sentence are not verbs.
     """
-    lower, before = word.lower(), before.lower()
-    if (before and word[0].isupper()) or lower in STOP_WORDS or lower in _NO_VERBS or not word.isalpha():
+    lower, previous = word.lower(), previous.lower()
+    if (previous and word[0].isupper()) or lower in STOP_WORDS or lower in _NO_VERBS or not word.isalpha():
         return None
     if lower in _IRREGULAR:
         return stem(_IRREGULAR[lower])
-    ends = len(lower) > 4 and lower.endswith(("ed", "ing")) and before not in DEFINITE
-    return stem(lower) if ends or before in _BEFORE_VERBS else None
+    ends = len(lower) > 4 and lower.endswith(("ed", "ing")) and previous not in DEFINITE
+    return stem(lower) if ends or previous in _BEFORE_VERBS else None
 
 
 def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners: frozenset[str]) -> list[str]:
@@ -188,11 +188,11 @@ def _nouns_after(words: Sequence[str], verbs: Sequence[str | None], determiners:
     before counts, too.
     """
     heads = []
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if word not in determiners:
             continue
         phrase: list[str] = []
-        for noun, verb in zip(words[place + 1 : place + 4], verbs[place + 1 : place + 4]):
+        for noun, verb in zip(words[index + 1 : index + 4], verbs[index + 1 : index + 4]):
             if not _content(noun) or not noun.isalpha() or (verb is not None and phrase):
                 break
             phrase.append(noun)

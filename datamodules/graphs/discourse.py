@@ -66,8 +66,8 @@ class Discourse(ParagraphGraph):
         owner = np.repeat(np.arange(len(paragraphs)), [len(text) for text in paragraphs.texts])
         member = np.eye(len(paragraphs))[owner]  # [S, L]
         pairs = self._pairs(paragraphs, cues(sentences), owner)
-        once = member.T @ pairs @ member
-        return once + once.T
+        weights = member.T @ pairs @ member
+        return weights + weights.T
 
     def _pairs(self, paragraphs: Paragraphs, sentence_cues: list[Cues], owner: NDArray) -> NDArray:
         """Return the weights of related pairs of sentences, each pair once, [S, S]."""
@@ -76,9 +76,9 @@ class Discourse(ParagraphGraph):
         same_source = source[:, None] == source  # [S, S]
         earlier = np.tri(size, k=-1, dtype=bool)
         follows = np.zeros((size, size), dtype=bool)  # [i, i - 1]: sentence i follows its predecessor
-        for place in range(1, size):
-            new_paragraph = owner[place] != owner[place - 1]
-            follows[place, place - 1] = paragraphs.follows(owner[place]) if new_paragraph else True
+        for sentence in range(1, size):
+            new_paragraph = owner[sentence] != owner[sentence - 1]
+            follows[sentence, sentence - 1] = paragraphs.follows(owner[sentence]) if new_paragraph else True
         begins = np.array([[cue.marker, cue.pronoun] for cue in sentence_cues], dtype=bool).reshape(size, 2)
         introduced = _shared([cue.definite for cue in sentence_cues], [cue.indefinite for cue in sentence_cues])
         rules: dict[str, Callable[[], NDArray]] = {

@@ -12,9 +12,9 @@ from datamodules.text.lines import one_line, shorten
 ROW, TOP = 26, 64  # height of a row, and space above the first, in pixels
 ARCS, LETTER, GAP = 150, 6.3, 170  # width of the arcs, of a letter of 12 pixels, and of the gap between the columns
 LEGEND_LETTER = 6.2  # width of a letter of 11 pixels
-LINK, LOOK = "#1b4f8a", "#c0561a"
-LINKS, LOOKS = 3, 5  # maximal number of links of a paragraph, and of attention lines of a summary sentence
-MIN_LINK, MIN_LOOK = 0.02, 0.05  # smallest weights to draw
+LINK_COLOR, ATTENTION_COLOR = "#1b4f8a", "#c0561a"
+LINKS, ATTENTION_LINES = 3, 5  # maximal number of links of a paragraph, and of attention lines of a summary sentence
+MIN_LINK, MIN_ATTENTION = 0.02, 0.05  # smallest weights to draw
 
 
 def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_LINK) -> list[tuple[int, int]]:
@@ -25,10 +25,10 @@ def strongest(weights: NDArray, max_links: int = LINKS, min_weight: float = MIN_
         max_links: maximal number of links for each paragraph.
         min_weight: smallest weight of a link.
     """
-    both = np.maximum(weights, weights.T).astype(float)
-    np.fill_diagonal(both, -1)
+    strength = np.maximum(weights, weights.T).astype(float)
+    np.fill_diagonal(strength, -1)
     pairs = set()
-    for i, row in enumerate(both):
+    for i, row in enumerate(strength):
         for j in np.argsort(-row, kind="stable")[:max_links].tolist():
             if row[j] >= min_weight:
                 pairs.add((min(i, j), max(i, j)))
@@ -87,7 +87,7 @@ def draw_svg(
     step = (height - TOP - 10) / max(1, len(summary))  # the sentences share the height
     shapes = _arcs(np.asarray(weights, dtype=float), left - 8)
     if attention is not None:
-        shapes += _looks(attention, left + width_of_texts, right - 8, step)
+        shapes += _attention_lines(attention, left + width_of_texts, right - 8, step)
     for row, line in enumerate(lines):
         shapes.append(_text(left, TOP + ROW * (row + 0.5), f"{row + 1}  {shorten(line, letters)}", line))
     for row, sentence in enumerate(map(one_line, summary)):
@@ -96,45 +96,46 @@ def draw_svg(
     width = right + LETTER * letters + 20 if summary else left + width_of_texts
     legend = [f"arcs: the {LINKS} strongest links of each paragraph"]
     if attention is not None:
-        legend.append(f"lines: the {LOOKS} strongest attention weights of a summary sentence, at least {MIN_LOOK:g}")
+        shown = f"the {ATTENTION_LINES} strongest attention weights of a summary sentence"
+        legend.append(f"lines: {shown}, at least {MIN_ATTENTION:g}")
     return _page(heads + shapes, max(width, 24 + LEGEND_LETTER * max(map(len, legend))), height, legend)
 
 
 def _arcs(weights: NDArray, x: float) -> list[str]:
     """Return half ellipses between paragraphs, the strongest on top."""
     pairs = strongest(weights)
-    both = np.maximum(weights, weights.T)
-    largest = max((both[pair] for pair in pairs), default=1.0)
+    strength = np.maximum(weights, weights.T)
+    largest = max((strength[pair] for pair in pairs), default=1.0)
     longest = max((j - i for i, j in pairs), default=1)
     shapes = []
-    for i, j in sorted(pairs, key=lambda pair: both[pair]):
-        share = both[i, j] / largest
+    for i, j in sorted(pairs, key=lambda pair: strength[pair]):
+        share = strength[i, j] / largest
         y, below = TOP + ROW * (i + 0.5), TOP + ROW * (j + 0.5)
         depth = ARCS * (0.15 + 0.85 * ((j - i) / longest) ** 0.5)
         tooltip = f"{i + 1} to {j + 1}: {weights[i, j]:.2f}, back: {weights[j, i]:.2f}"
         line = f'd="M{x} {y}A{depth:.1f} {(below - y) / 2:.1f} 0 0 0 {x} {below}"'
-        look = f'stroke-width="{0.5 + 4 * share:.2f}" stroke-opacity="{0.15 + 0.75 * share:.2f}"'
-        shapes.append(f'<path class="link" {line} {look}><title>{tooltip}</title></path>')
+        appearance = f'stroke-width="{0.5 + 4 * share:.2f}" stroke-opacity="{0.15 + 0.75 * share:.2f}"'
+        shapes.append(f'<path class="link" {line} {appearance}><title>{tooltip}</title></path>')
     return shapes
 
 
-def _looks(attention: NDArray, x: float, right: float, step: float) -> list[str]:
+def _attention_lines(attention: NDArray, x: float, right: float, step: float) -> list[str]:
     """Return lines between summary sentences and the paragraphs with the most attention."""
     shapes, middle = [], (x + right) / 2
     for s, row in enumerate(attention):
-        for place in np.argsort(-row, kind="stable")[:LOOKS].tolist():
-            if row[place] < MIN_LOOK:
+        for paragraph in np.argsort(-row, kind="stable")[:ATTENTION_LINES].tolist():
+            if row[paragraph] < MIN_ATTENTION:
                 break
-            y, end = TOP + ROW * (place + 0.5), TOP + step * (s + 0.5)
+            y, end = TOP + ROW * (paragraph + 0.5), TOP + step * (s + 0.5)
             line = f'd="M{x:.1f} {y}C{middle:.1f} {y} {middle:.1f} {end:.1f} {right:.1f} {end:.1f}"'
-            look = f'stroke-width="{9 * row[place]:.2f}" stroke-opacity="{0.25 + 0.6 * row[place]:.2f}"'
-            tooltip = f"sentence {s + 1} to paragraph {place + 1}: {row[place]:.2f}"
-            shapes.append(f'<path class="look" {line} {look}><title>{tooltip}</title></path>')
+            appearance = f'stroke-width="{9 * row[paragraph]:.2f}" stroke-opacity="{0.25 + 0.6 * row[paragraph]:.2f}"'
+            tooltip = f"sentence {s + 1} to paragraph {paragraph + 1}: {row[paragraph]:.2f}"
+            shapes.append(f'<path class="look" {line} {appearance}><title>{tooltip}</title></path>')
     return shapes
 
 
-def _text(x: float, y: float, shown: str, whole: str) -> str:
-    return f'<text x="{x:.1f}" y="{y + 4:.1f}">{escape(shown)}<title>{escape(whole)}</title></text>'
+def _text(x: float, y: float, shown: str, tooltip: str) -> str:
+    return f'<text x="{x:.1f}" y="{y + 4:.1f}">{escape(shown)}<title>{escape(tooltip)}</title></text>'
 
 
 def _head(x: float, text: str) -> str:
@@ -145,7 +146,7 @@ def _page(shapes: list[str], width: float, height: float, legend: Sequence[str])
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     style = (
         "text{font:12px sans-serif;fill:#111}.head{font-weight:bold}.small{font-size:11px;fill:#555}path{fill:none}"
-        f".link{{stroke:{LINK}}}.look{{stroke:{LOOK}}}path:hover{{stroke:#000;stroke-opacity:1}}"
+        f".link{{stroke:{LINK_COLOR}}}.look{{stroke:{ATTENTION_COLOR}}}path:hover{{stroke:#000;stroke-opacity:1}}"
     )
     lines = [f'<text class="small" x="12" y="{16 + 14 * row}">{text}</text>' for row, text in enumerate(legend)]
     background = '<rect width="100%" height="100%" fill="#fff"/>'

@@ -92,9 +92,9 @@ def validate_weights(weights: Any, paragraphs: Paragraphs, source: str, symmetri
         raise CorpusError(f"{where}: its graph is {shape}, not {size} x {size}; {remedy}")
     np.fill_diagonal(graph, 1)
     # this form also rejects NaN
-    wrong = np.argwhere(~((graph >= -_TOLERANCE) & (graph <= 1 + _TOLERANCE)))
-    if len(wrong):
-        i, j = wrong[0]
+    invalid = np.argwhere(~((graph >= -_TOLERANCE) & (graph <= 1 + _TOLERANCE)))
+    if len(invalid):
+        i, j = invalid[0]
         value = f"{graph[i, j]:g} between paragraphs {i} and {j}"
         raise CorpusError(f"{where}: weight {value} (counted from 0) is not in [0, 1]; scale the weights")
     if symmetric and (np.abs(graph - graph.T) > _TOLERANCE).any():

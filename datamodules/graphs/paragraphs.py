@@ -48,12 +48,12 @@ class Paragraphs:
         """Number of paragraphs that were not selected."""
         return self.total - sum(map(bool, self.texts))
 
-    def follows(self, place: int) -> bool:
+    def follows(self, index: int) -> bool:
         """Return whether a paragraph directly follows the one before it, in the same source document."""
-        if place < 1 or not self.texts[place]:
+        if index < 1 or not self.texts[index]:
             return False
-        same_source = not self.separate or self.parts[place] == self.parts[place - 1]
-        return same_source and self.spans[place][0] == self.spans[place - 1][1]
+        same_source = not self.separate or self.parts[index] == self.parts[index - 1]
+        return same_source and self.spans[index][0] == self.spans[index - 1][1]
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ class ParagraphRule:
         if size <= limit or self.keep == "first":
             return list(range(min(size, limit)))
         if self.keep == "spread":
-            return [round(place * (size - 1) / max(1, limit - 1)) for place in range(limit)]
+            return [round(index * (size - 1) / max(1, limit - 1)) for index in range(limit)]
         starts = {0, *(i for i, (before, part) in enumerate(pairwise(parts), 1) if before != part)}
         turns, start = [], 0  # index of each paragraph within its part
-        for place in range(size):
-            start = place if place in starts else start
-            turns.append(place - start)
-        return sorted(sorted(range(size), key=lambda place: (turns[place], place))[:limit])
+        for index in range(size):
+            start = index if index in starts else start
+            turns.append(index - start)
+        return sorted(sorted(range(size), key=lambda index: (turns[index], index))[:limit])

@@ -43,8 +43,8 @@ class RST(ParagraphGraph):
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, without the weights of the parser and open files."""
         names = ("fingerprint", "rows", "band")
-        light = SimpleNamespace(**{name: getattr(self.parser, name) for name in names})
-        return self.__dict__ | {"parser": light, "_cache": None}
+        described = SimpleNamespace(**{name: getattr(self.parser, name) for name in names})
+        return self.__dict__ | {"parser": described, "_cache": None}
 
     @property
     def cache(self) -> ParseCache:
@@ -80,8 +80,8 @@ def owners(parse: DiscourseParse, request: ParseRequest, paragraphs: Paragraphs)
     """Return the index of the paragraph in which each EDU begins, -1 if that is not selected, [E]."""
     starts = np.array([start for start, _ in request.sentences])
     of_sentence = np.full(len(starts), -1)
-    for place, (start, end) in enumerate(paragraphs.spans):
-        of_sentence[start:end] = place
+    for paragraph, (start, end) in enumerate(paragraphs.spans):
+        of_sentence[start:end] = paragraph
     # the last sentence that begins at or before the first character of the EDU
     return of_sentence[np.searchsorted(starts, parse.edus[:, 0].numpy(), side="right") - 1]
 

@@ -157,11 +157,11 @@ def infer_gamma(
     gamma = np.ones((len(counts), topics))
     open_rows = np.arange(len(counts))
     for _ in range(max_iterations):
-        before, bags = gamma[open_rows], counts[open_rows]
-        weight = np.exp(psi(before) - psi(before.sum(1, keepdims=True)))  # [L', K]
-        after = 1 / topics + weight * ((bags / (weight @ term_weights + _EPSILON)) @ term_weights.T)
-        gamma[open_rows] = after
-        open_rows = open_rows[np.abs(after - before).mean(1) >= tolerance]
+        old, bags = gamma[open_rows], counts[open_rows]
+        weight = np.exp(psi(old) - psi(old.sum(1, keepdims=True)))  # [L', K]
+        updated = 1 / topics + weight * ((bags / (weight @ term_weights + _EPSILON)) @ term_weights.T)
+        gamma[open_rows] = updated
+        open_rows = open_rows[np.abs(updated - old).mean(1) >= tolerance]
         if not len(open_rows):
             break
     return gamma
@@ -173,8 +173,8 @@ def _sample_paragraphs(train: Iterable[Paragraphs], size: int, rng: random.Rando
     num_read = 0
     for paragraphs in train:
         for text in paragraphs.texts:
-            place = len(reservoir) if len(reservoir) < size else rng.randrange(num_read + 1)
-            if place < size:
-                reservoir[place : place + 1] = [list(text)]
+            index = len(reservoir) if len(reservoir) < size else rng.randrange(num_read + 1)
+            if index < size:
+                reservoir[index : index + 1] = [list(text)]
             num_read += 1
     return [content_stems(" ".join(text)) for text in reservoir]

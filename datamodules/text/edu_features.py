@@ -92,26 +92,27 @@ def edu_features(
         CorpusError: if a sentence, paragraph or EDU lies outside the text.
     """
     text, (offsets, hashes) = request.text, hashed_words(request.text)
-    firsts = [start for start, _ in offsets]
+    word_starts = [start for start, _ in offsets]
     starts = sentence_starts(request, name)
-    heads = sorted({at for at in (_word_from(firsts, start) for start in starts) if at < len(firsts)})
+    sentence_words = {_word_from(word_starts, start) for start in starts}
+    first_words = sorted(word for word in sentence_words if word < len(word_starts))
     paragraphs = request.paragraphs or paragraph_offsets(text)
-    pieces, piece_words = _pieces(text, subwords, firsts)
-    tags = torch.zeros(len(firsts), dtype=torch.long)
+    pieces, piece_words = _pieces(text, subwords, word_starts)
+    tags = torch.zeros(len(word_starts), dtype=torch.long)
     for start, _ in edus:
         if not 0 <= start < len(text):
             raise CorpusError(f"{name}: an EDU begins at character {start} of a text of {len(text)}")
-        if firsts:
-            tags[max(0, bisect_right(firsts, start) - 1)] = 1
-    begins = torch.zeros(len(firsts), dtype=torch.bool)
-    begins[heads] = True
-    lengths = [b - a for a, b in zip(heads, [*heads[1:], len(firsts)])]
+        if word_starts:
+            tags[max(0, bisect_right(word_starts, start) - 1)] = 1
+    begins = torch.zeros(len(word_starts), dtype=torch.bool)
+    begins[first_words] = True
+    lengths = [b - a for a, b in zip(first_words, [*first_words[1:], len(word_starts)])]
     return EduFeatures(
         id=name,
         digest=text_digest(text),
         offsets=offsets,
         words=torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES),
-        layout=_layout(text, offsets, lengths, {_word_from(firsts, start) for start, _ in paragraphs}),
+        layout=_layout(text, offsets, lengths, {_word_from(word_starts, start) for start, _ in paragraphs}),
         chains=[part for length in lengths for part in _chain_lengths(length)],
         begins=begins,
         starts=starts,
@@ -141,14 +142,14 @@ def _pieces(text: str, subwords: Subwords | None, firsts: list[int]) -> tuple[Te
 
 
 def _layout(text: str, offsets: list[Span], lengths: list[int], paragraph_heads: set[int]) -> Tensor:
-    rows, at = [], 0
+    rows, word = [], 0
     for length in lengths:
         for i in range(length):
-            start = offsets[at][0]
-            spaced = start == 0 or text[start - 1].isspace()
-            place = (min(i, 20) / 20, min(length - 1 - i, 20) / 20, min(length, 60) / 60)
-            rows.append([i == 0, at in paragraph_heads, spaced, *place])
-            at += 1
+            start = offsets[word][0]
+            after_space = start == 0 or text[start - 1].isspace()
+            position_features = (min(i, 20) / 20, min(length - 1 - i, 20) / 20, min(length, 60) / 60)
+            rows.append([i == 0, word in paragraph_heads, after_space, *position_features])
+            word += 1
     return torch.tensor(rows, dtype=torch.float).reshape(-1, LAYOUT)
 
 

@@ -42,8 +42,8 @@ def split_sentences(text: str, splitter: Splitter = "auto") -> list[str]:
 
 def _is_tokenized(text: str) -> bool:
     """Return whether most stops are separate tokens (not those of abbreviations, even in tokenized text)."""
-    alone = len(_STOP_ALONE.findall(text))
-    return alone > 0 and alone >= len(_STOP_ATTACHED.findall(text))
+    separate_stops = len(_STOP_ALONE.findall(text))
+    return separate_stops > 0 and separate_stops >= len(_STOP_ATTACHED.findall(text))
 
 
 def _rejoined(pieces: Iterable[str]) -> list[str]:

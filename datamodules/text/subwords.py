@@ -60,9 +60,9 @@ class Subwords:
         self.pad_id = self.tokenizer.pad_token_id or 0
         probe = self.tokenizer("a", return_special_tokens_mask=True)
         mask, ids = probe["special_tokens_mask"], probe["input_ids"]
-        before = mask.index(0) if 0 in mask else len(mask)
-        after = mask[::-1].index(0) if 0 in mask else 0
-        self.special = (ids[:before], ids[len(ids) - after :])
+        num_before = mask.index(0) if 0 in mask else len(mask)
+        num_after = mask[::-1].index(0) if 0 in mask else 0
+        self.special = (ids[:num_before], ids[len(ids) - num_after :])
 
     def __call__(self, text: str) -> Tokens:
         """Tokenize a text of any length."""

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 def term_counts(texts: Sequence[Sequence[Hashable]]) -> NDArray:
     """Return the counts of terms in texts, [L, V] for L texts and the V terms that occur."""
     columns: dict[Hashable, int] = {}
-    rows, places = [], []
+    rows, column_of_term = [], []
     for row, terms in enumerate(texts):
         rows += [row] * len(terms)
-        places += [columns.setdefault(term, len(columns)) for term in terms]
+        column_of_term += [columns.setdefault(term, len(columns)) for term in terms]
     counts = np.zeros((len(texts), len(columns)))
-    np.add.at(counts, (rows, places), 1)
+    np.add.at(counts, (rows, column_of_term), 1)
     return counts
 
 

@@ -6,11 +6,11 @@ from itertools import combinations
 
 def sharing(words: Sequence[Sequence[str]], size: int = 3) -> list[tuple[int, int]]:
     """Return pairs (i < j) of sentences, as lists of words, that share an n-gram of `size` words."""
-    places: dict[tuple[str, ...], set[int]] = {}
+    sentences_with: dict[tuple[str, ...], set[int]] = {}
     for number, sentence in enumerate(words):
         for start in range(len(sentence) - size + 1):
-            places.setdefault(tuple(sentence[start : start + size]), set()).add(number)
+            sentences_with.setdefault(tuple(sentence[start : start + size]), set()).add(number)
     pairs: set[tuple[int, int]] = set()
-    for numbers in places.values():
+    for numbers in sentences_with.values():
         pairs.update(combinations(sorted(numbers), 2))
     return sorted(pairs)

@@ -202,7 +202,7 @@ def count(
     tokens = {name: sum(row[name] or 0 for row in rows) for name in ("prompt_tokens", "answer_tokens")}
     notes = [line for what, ids in named.items() if (line := name_documents(ids, what))]
     notes.append(f"{tokens['prompt_tokens']:,} tokens of prompts, {tokens['answer_tokens']:,} of answers")
-    sizes = {"words": [sum(pair[place] for pair in words.values()) for place in (0, 1)]}
+    sizes = {"words": [sum(pair[index] for pair in words.values()) for index in (0, 1)]}
     return tokens | sizes | {what: len(ids) for what, ids in named.items()}, notes
 
 

@@ -93,7 +93,7 @@ class Generator:
 
     def _read(self, tokens: list[int]) -> Generated:
         """Return an output of T tokens, those after its end symbol left out."""
-        end = next((place for place, token in enumerate(tokens) if token in self.ends), len(tokens) - 1)
+        end = next((index for index, token in enumerate(tokens) if token in self.ends), len(tokens) - 1)
         count = end + 1
         text = self.tokenizer.decode(tokens[:count], skip_special_tokens=True).strip()
         return Generated(text, count, count >= self.max_new_tokens)

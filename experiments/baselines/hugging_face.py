@@ -189,11 +189,11 @@ def _check_window(model: PreTrainedModel, max_source: int | None) -> None:
 
 def _summarize(system: PretrainedSummarizer, documents: Dataset, answers: Answers, batch_tokens: int) -> None:
     """Add the answers that are not there yet, batch by batch."""
-    missing = [place for place, name in enumerate(documents["id"]) if name not in answers.rows]
+    missing = [index for index, name in enumerate(documents["id"]) if name not in answers.rows]
     with progress_bar() as progress:
         task = progress.add_task("summaries", total=len(documents), completed=len(documents) - len(missing))
-        for places in pools(missing, POOL):
-            pool = [as_document(row) for row in documents.select(places)]
+        for indices in pools(missing, POOL):
+            pool = [as_document(row) for row in documents.select(indices)]
             for rows in _pool_answers(system, pool, batch_tokens):
                 answers.add(rows)
                 progress.advance(task, len(rows))
@@ -204,17 +204,17 @@ def _pool_answers(
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield the answers of some documents after each batch, as soon as all windows of a document are summarized."""
     sources = [system.sources(document) for document in pool]
-    inputs = [(place, window) for place, (rows, _) in enumerate(sources) for window in range(len(rows))]
-    prompts = [sources[place][0][window] for place, window in inputs]
+    inputs = [(document, window) for document, (rows, _) in enumerate(sources) for window in range(len(rows))]
+    prompts = [sources[document][0][window] for document, window in inputs]
     outputs: list[dict[int, Generated]] = [{} for _ in pool]
     for group in groups_by_length([len(prompt) for prompt in prompts], batch_tokens):
         finished = []
         for index, output in zip(group, system.generator.generate([prompts[index] for index in group])):
-            place, window = inputs[index]
-            outputs[place][window] = output
-            rows, total = sources[place]
-            if len(outputs[place]) == len(rows):
-                finished.append(_answer(pool[place].id, rows, total, outputs[place]))
+            document, window = inputs[index]
+            outputs[document][window] = output
+            rows, total = sources[document]
+            if len(outputs[document]) == len(rows):
+                finished.append(_answer(pool[document].id, rows, total, outputs[document]))
         yield finished
 
 
@@ -234,7 +234,7 @@ def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[st
     """Write predictions and report what was cut off."""
     rows = [answers.rows[name] for name in documents["id"]]
     truncated = [row["id"] for row in rows if row["source_tokens"][0] < row["source_tokens"][1]]
-    read, total = (sum(row["source_tokens"][place] for row in rows) for place in (0, 1))
+    read, total = (sum(row["source_tokens"][index] for row in rows) for index in (0, 1))
     counts = {
         "truncated": len(truncated),
         "source_tokens": [read, total],

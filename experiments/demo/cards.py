@@ -79,18 +79,18 @@ def copied_summary(
     """
     rules, shown = [], []
     for number, (word, is_copied, weights) in enumerate(zip(words, copied, attention)):
-        top = [int(place) for place in np.argsort(-weights, kind="stable")[:_ATTENDED] if weights[place] > 0]
-        largest = max((float(weights[place]) for place in top), default=1.0)
-        for place in top:
-            color = f"rgba(255, 140, 0, {max(0.12, float(weights[place]) / largest):.2f})"
-            rules.append(f"#{prefix}:has(.w{number}:hover) .s{place} {{ background: {color}; }}")
-        hint = ", ".join(f"{source[place]} {weights[place]:.2f}" for place in top[:5])
+        top = [int(index) for index in np.argsort(-weights, kind="stable")[:_ATTENDED] if weights[index] > 0]
+        largest = max((float(weights[index]) for index in top), default=1.0)
+        for index in top:
+            color = f"rgba(255, 140, 0, {max(0.12, float(weights[index]) / largest):.2f})"
+            rules.append(f"#{prefix}:has(.w{number}:hover) .s{index} {{ background: {color}; }}")
+        hint = ", ".join(f"{source[index]} {weights[index]:.2f}" for index in top[:5])
         escaped = html.escape(word)
         inner = f"<mark{_agent_style(agents, top)}>{escaped}</mark>" if is_copied else escaped
         shown.append(f'<span class="word w{number}" title="{html.escape(hint, quote=True)}">{inner}</span>')
     document = " ".join(
-        f'<span class="s{place}"{_agent_style(agents, [place])}>{html.escape(word)}</span>'
-        for place, word in enumerate(source)
+        f'<span class="s{index}"{_agent_style(agents, [index])}>{html.escape(word)}</span>'
+        for index, word in enumerate(source)
     )
     note = "copied words are marked; rest the pointer on a word to see what it attended to"
     legend = _agent_legend(agents) if agents is not None else ""
@@ -101,11 +101,11 @@ def copied_summary(
     )
 
 
-def _agent_style(agents: Sequence[int] | None, places: Sequence[int]) -> str:
+def _agent_style(agents: Sequence[int] | None, indices: Sequence[int]) -> str:
     """Return the style of a word in the colour of the agent that reads the first of some source words."""
-    if agents is None or not places:
+    if agents is None or not indices:
         return ""
-    return f' style="border-bottom: 2px solid {AGENTS[agents[places[0]] % len(AGENTS)]}"'
+    return f' style="border-bottom: 2px solid {AGENTS[agents[indices[0]] % len(AGENTS)]}"'
 
 
 def _agent_legend(agents: Sequence[int]) -> str:

@@ -69,7 +69,7 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
     mass = parse.band(parse.half_width).sum((0, 1))                                          # [R]
     share = mass / mass.sum().clamp_min(1e-9)
     order = share.argsort(descending=True, stable=True)[: 2 * _RELATIONS].tolist()
-    rows = [[parse.relations[place], f"{100 * share[place]:.0f} %"] for place in order if share[place] > 0]
+    rows = [[parse.relations[index], f"{100 * share[index]:.0f} %"] for index in order if share[index] > 0]
     parts.append(table("relations of the document, share of the distribution", ["relation", "share"], rows))
     heads = []
     for layer in range(len(model.network.injections)):
@@ -81,10 +81,10 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
 
 
 def graph_section(data: GraphSumData, document: Document, summary: Summary) -> str:
-    """Return the graph between a document's paragraphs, and where the sentences of the summary looked."""
+    """Return the graph between a document's paragraphs, and the attention of the sentences of the summary to them."""
     data.graph.prepare([document])
     paragraphs = data.paragraphs(document)
     svg = draw_graph(
         data.graph(paragraphs), paragraphs.texts, summary.sentences, summary.extra.get("paragraph_attention")
     )
-    return picture(f"paragraph graph ({data.graph.name}) and what the summary looked at", svg)
+    return picture(f"paragraph graph ({data.graph.name}) and the attention of the summary", svg)

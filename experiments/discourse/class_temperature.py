@@ -103,7 +103,7 @@ def squared_errors(
     half_width = min(max_half_width, features.size - 1)
     nodes = nodes_of(document.tree, model.relations)
     target = tree_ldd(nodes, features.size, len(model.relations), model.rows, half_width)
-    batch, before = ParserBatch.of([features]), model.reader.temperature
+    batch, original = ParserBatch.of([features]), model.reader.temperature
     vectors = model.vectors(batch)
     errors = []
     for temperature in temperatures:
@@ -111,7 +111,7 @@ def squared_errors(
         (charts,) = model.charts(batch, vectors)
         band = document_ldd(charts, model.reader.classes, half_width, model.rows).band
         errors.append((band - target).square().sum())
-    model.reader.temperature = before
+    model.reader.temperature = original
     return torch.stack([*errors, inside(features.size, half_width).sum()]).double()
 
 

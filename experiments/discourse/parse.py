@@ -150,9 +150,9 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
         batch_characters=options.batch_characters,
         shard=shard,
     )
-    before = set(data.missing())
-    summary = Summary(folder, documents, data, before)
-    if before or "LOCAL_RANK" in os.environ:  # processes started by another one must take part
+    missing_before = set(data.missing())
+    summary = Summary(folder, documents, data, missing_before)
+    if missing_before or "LOCAL_RANK" in os.environ:  # processes started by another one must take part
         run(parser, data, cache, options, summary)
     if os.environ.get("LOCAL_RANK", "0") == "0":
         print(summary.text(), flush=True)
@@ -202,7 +202,7 @@ class Summary:
         folder: folder of the cache.
         documents: documents of the corpus.
         data: DataModule of this task.
-        before: keys of the documents of this task that were missing before.
+        missing_before: keys of the documents of this task that were missing before the run.
         seconds: duration of the run.
         interrupted: whether it was interrupted.
     """
@@ -210,7 +210,7 @@ class Summary:
     folder: Path
     documents: CorpusDocuments
     data: ParsingData
-    before: set[str]
+    missing_before: set[str]
     seconds: float = 0.0
     interrupted: bool = False
 

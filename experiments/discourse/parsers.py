@@ -27,7 +27,7 @@ def _trained(path: Path, rows: Rows, band: int) -> LightningModule:
     return DiscourseParser.from_checkpoint(path, rows=rows, band=band)
 
 
-def _small(rows: Rows, band: int) -> LightningModule:
+def _small_network(rows: Rows, band: int) -> LightningModule:
     from lightning_modules.discourse_parser.parser import SMALL, DiscourseParser
 
     return DiscourseParser.load(SMALL, rows=rows, band=band)
@@ -45,7 +45,7 @@ def _isanlp(rows: Rows, band: int) -> LightningModule:
     return IsaNLPParser(rows, band)
 
 
-PARSERS = {"default": _shipped, "small": _small, "right_branching": _right_branching, "isanlp_rst": _isanlp}
+PARSERS = {"default": _shipped, "small": _small_network, "right_branching": _right_branching, "isanlp_rst": _isanlp}
 
 
 def explain_choice(name: str) -> str:

@@ -261,18 +261,18 @@ def other_decodings(parser: LightningModule, documents: Sequence[TreebankDocumen
 
     if not isinstance(parser, DiscourseParser):
         return {}
-    scorers, before = parser.scorers[:1], parser.reader
+    scorers, original = parser.scorers[:1], parser.reader
     scorer = "" if len(parser.scorers) == 1 else f"scorer 1 of {len(parser.scorers)}, "
-    readers = {"mbr_spans": ChartReader(parser.scorers, before.classes, "mbr_spans", before.temperature)}
+    readers = {"mbr_spans": ChartReader(parser.scorers, original.classes, "mbr_spans", original.temperature)}
     for decoding in ("mbr", "cky"):
-        readers[f"{scorer}{decoding}"] = ChartReader(scorers, before.classes, decoding, before.temperature)
+        readers[f"{scorer}{decoding}"] = ChartReader(scorers, original.classes, decoding, original.temperature)
     trees: dict[str, list[Tree]] = {name: [] for name in readers}
     try:
         for document in watched(documents, "decodings"):
             for name, tree in _decoded(parser, document, readers).items():
                 trees[name].append(tree)
     finally:
-        parser.reader = before
+        parser.reader = original
     return trees
 
 

@@ -15,7 +15,7 @@ from datamodules.segmentation import SegmentationData
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.metrics.boundaries import BoundaryF1
 
-Places = tuple[set[int], set[int], set[int]]  # predicted and gold beginnings of EDUs, beginnings of sentences
+Boundaries = tuple[set[int], set[int], set[int]]  # predicted and gold beginnings of EDUs, beginnings of sentences
 NAMES = ("f1", "precision", "recall", "inner_f1", "inner_precision", "inner_recall")
 
 
@@ -32,7 +32,7 @@ class SegmenterCLI(LightningCLI):
         self.model.save(self.config[self.subcommand].out)
 
 
-def begins(model: EduSegmenter, documents: list[TreebankDocument], sentences: str) -> list[Places]:
+def begins(model: EduSegmenter, documents: list[TreebankDocument], sentences: str) -> list[Boundaries]:
     """Return first characters of EDUs and sentences for each document, with gold or detected sentences."""
     requests = documents if sentences == "gold" else [replace(document, sentences=[]) for document in documents]
     segmented = model.segment(requests)
@@ -40,18 +40,18 @@ def begins(model: EduSegmenter, documents: list[TreebankDocument], sentences: st
     return [(starts(edus), starts(d.edus), starts(d.sentences)) for edus, d in zip(segmented, documents)]
 
 
-def scores(places: list[Places]) -> dict[str, float]:
+def scores(boundaries: list[Boundaries]) -> dict[str, float]:
     """Return precision, recall and F1 over documents, of all boundaries and of inner (not sentence-initial) ones."""
     metric = BoundaryF1()
-    for document in places:
+    for document in boundaries:
         metric.update(*document)
     return {name: value.item() for name, value in metric.compute().items()}
 
 
-def interval(places: list[Places], name: str, draws: int = 1000, seed: int = 0) -> tuple[float, float]:
+def interval(boundaries: list[Boundaries], name: str, draws: int = 1000, seed: int = 0) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of a score over documents."""
     rng = random.Random(seed)
-    values = sorted(scores(rng.choices(places, k=len(places)))[name] for _ in range(draws))
+    values = sorted(scores(rng.choices(boundaries, k=len(boundaries)))[name] for _ in range(draws))
     return values[int(0.025 * draws)], values[int(0.975 * draws) - 1]
 
 
@@ -65,13 +65,13 @@ def score(arguments: list[str]) -> None:
     print(f"| {options.weights}, {len(documents)} documents | " + " | ".join(NAMES) + " | 95 % of f1 |")
     print("|---" * (len(NAMES) + 2) + "|")
     for sentences in ("gold", "own"):
-        places = begins(model, documents, sentences)
-        low, high = interval(places, "f1")
-        row = scores(places)
+        boundaries = begins(model, documents, sentences)
+        low, high = interval(boundaries, "f1")
+        row = scores(boundaries)
         print(f"| {sentences} sentences | {' | '.join(f'{row[n]:.1f}' for n in NAMES)} | {low:.1f} to {high:.1f} |")
         if sentences == "gold":
             genres = defaultdict(list)
-            for document, counts in zip(documents, places):
+            for document, counts in zip(documents, boundaries):
                 genres[document.genre].append(counts)
     by_genre = (f"{genre or 'unknown'} {scores(counts)['f1']:.1f}" for genre, counts in sorted(genres.items()))
     print("\nF1 by genre, gold sentences: " + ", ".join(by_genre))

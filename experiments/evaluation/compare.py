@@ -65,23 +65,23 @@ def compare(arguments: list[str]) -> None:
     paths = [Path(str(run)) for run in options.runs]
     baseline = Path(str(options.baseline)) if options.baseline else None
     comparison = compare_runs(paths, baseline, options.metric, options.split, options.resamples, options.seed)
-    how = how_computed(comparison, options.resamples, options.seed)
+    notes = how_computed(comparison, options.resamples, options.seed)
     if options.html:
         sources, missing = source_texts(comparison) if options.sources else ({}, None)
-        write_page(Path(str(options.html)), comparison, how, options.documents, sources)
+        write_page(Path(str(options.html)), comparison, notes, options.documents, sources)
         if missing:  # after the page, so that an error is the only line
             print(missing, file=sys.stderr)
-    write_tables(options, comparison, how)
+    write_tables(options, comparison, notes)
     if options.json:
         print(json.dumps(as_json(comparison), ensure_ascii=False, indent=1))
     else:
-        show(comparison, how, Console())
+        show(comparison, notes, Console())
 
 
-def write_tables(options: Namespace, comparison: Comparison, how: Sequence[str]) -> None:
+def write_tables(options: Namespace, comparison: Comparison, notes: Sequence[str]) -> None:
     """Write the tables and plots that are asked for."""
     table = group_table(comparison)
-    texts = {"latex": partial(to_latex, notes=how), "csv": to_csv, "markdown": partial(to_markdown, notes=how)}
+    texts = {"latex": partial(to_latex, notes=notes), "csv": to_csv, "markdown": partial(to_markdown, notes=notes)}
     for name, to_text in texts.items():
         if options[name]:
             path = Path(str(options[name]))
@@ -162,7 +162,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def show(comparison: Comparison, how: list[str], console: Console) -> None:
+def show(comparison: Comparison, notes: list[str], console: Console) -> None:
     """Print the table with a column for each measure, or with a row for each measure if that is too wide."""
     table = Table(show_lines=True)
     for name in ("system", "seeds", *comparison.measures):
@@ -174,7 +174,7 @@ def show(comparison: Comparison, how: list[str], console: Console) -> None:
         console.print(table)
     else:
         _show_turned(comparison, console)
-    for line in how:
+    for line in notes:
         console.print(Text(line))
 
 
@@ -190,8 +190,8 @@ def _show_turned(comparison: Comparison, console: Console) -> None:
         about = f"{count} seed{'s' * (count != 1)}" + ", baseline" * (index == comparison.baseline)
         console.print(Text(f"{one_line(system.name)} ({about})", style="bold"))
         for row in [headers, *block]:
-            name, *numbers = (text.ljust(width) if not place else text.rjust(width)
-                              for place, (text, width) in enumerate(zip(row, widths)))  # fmt: skip
+            name, *numbers = (text.ljust(width) if not number else text.rjust(width)
+                              for number, (text, width) in enumerate(zip(row, widths)))  # fmt: skip
             line = Text("  ".join([name, *numbers]).rstrip(), style="dim" if row is headers else "")
             console.print(line, soft_wrap=True)
         console.print()

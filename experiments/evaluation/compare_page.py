@@ -18,18 +18,18 @@ MOST_POINTS = 300  # of a curve: more than a screen can show
 
 
 def write_page(
-    path: Path, comparison: Comparison, how: Sequence[str], documents: int, sources: Mapping[str, str] | None = None
+    path: Path, comparison: Comparison, notes: Sequence[str], documents: int, sources: Mapping[str, str] | None = None
 ) -> None:
     """Write the page.
 
     Args:
         path: output file.
         comparison: the comparison.
-        how: notes below the table.
+        notes: notes below the table.
         documents: maximal number of documents with texts, see `chosen_documents`.
         sources: source texts by id, shown next to the outputs.
     """
-    content = page_data(comparison, how, documents, sources or {})
+    content = page_data(comparison, notes, documents, sources or {})
     # Inside a script element `<` could end it; JSON may write it as an escape.
     data = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     page = (PAGE / "compare.html").read_text(encoding="utf-8")
@@ -40,7 +40,9 @@ def write_page(
         file.write(page.replace("{DATA}", data.encode("utf-8", "replace").decode("utf-8")))
 
 
-def page_data(comparison: Comparison, how: Sequence[str], documents: int, sources: Mapping[str, str]) -> dict[str, Any]:
+def page_data(
+    comparison: Comparison, notes: Sequence[str], documents: int, sources: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the data of the page as plain values; the browser inserts texts as text nodes, which escapes them."""
     systems = [
         {"name": system.name, "runs": [_run_data(run) for run in system.runs], "cells": [cell_lines(c) for c in row],
@@ -52,7 +54,7 @@ def page_data(comparison: Comparison, how: Sequence[str], documents: int, source
         "baseline": comparison.baseline,
         "measures": comparison.measures,
         "systems": systems,
-        "how": list(how),
+        "how": list(notes),
         "curves": curves(comparison.systems),
         "distributions": {name: distribution(comparison, name) for name in comparison.measures},
         "differences": {key: [_as_text(value) for value in values] for key, values in differing.items()},

@@ -50,8 +50,8 @@ def evaluate(arguments: list[str]) -> None:
     if not os.access(target.parent, os.W_OK):  # checked before scoring, which may take an hour
         raise CorpusError(f"{target}: cannot be written there; name another file with --out")
     predictions = _read(options, path)
-    how = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
-    evaluated = evaluate_predictions(predictions, options.metrics, how, options.resamples, options.seed)
+    score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
+    evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
     scores = evaluated.scores
     result = {
         "file": str(path),
@@ -287,7 +287,7 @@ def _short_signatures(rows: list[dict[str, Any]]) -> list[str]:
         names = measures.setdefault(row["signature"].partition("|")[2], [])
         if row["measure"] not in names:
             names.append(row["measure"])
-    return [f"{','.join(names)}|{how}" for how, names in measures.items()]
+    return [f"{','.join(names)}|{settings}" for settings, names in measures.items()]
 
 
 def _grouped(rows: list[dict[str, Any]], *names: str) -> dict[tuple, list[dict[str, Any]]]:

@@ -186,8 +186,8 @@ def _values_of_other_file(
     predicted: Path,
     predictions: list[Prediction],
     names: FieldNames,
-    of_line: Callable[[str, str], Any],
-    of_record: Callable[[Row, str, FieldNames], Any],
+    value_of_line: Callable[[str, str], Any],
+    value_of_record: Callable[[Row, str, FieldNames], Any],
 ) -> list[Any]:
     """Return the values of another file for each output, by id for records and by line for plain text."""
     if is_records(path):
@@ -196,7 +196,7 @@ def _values_of_other_file(
             name = read_id(row, where, names)
             if name in values:
                 raise bad_record(where, f"id {name!r} occurs twice", "give each record a unique id")
-            values[name] = of_record(row, f"{where} (id {name!r})", names)
+            values[name] = value_of_record(row, f"{where} (id {name!r})", names)
         return by_id(predictions, values, str(path))
     lines = read_lines(path)
     if len(lines) != len(predictions):
@@ -204,7 +204,7 @@ def _values_of_other_file(
             f"{path}: {len(lines)} lines, but {predicted} has {len(predictions)} summaries; they belong together line "
             "by line, so leave a line empty where a system wrote nothing"
         )
-    return [of_line(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
+    return [value_of_line(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
 
 
 def _reference_of_line(line: str, where: str) -> list[str]:
@@ -229,10 +229,12 @@ def _document_of_record(row: Row, where: str, names: FieldNames) -> list[str]:
 
 def _check_systems(predictions: list[Prediction]) -> None:
     """Raise an error unless all records name a system, or none does."""
-    named = [prediction for prediction in predictions if prediction.system is not None]
-    if named and len(named) < len(predictions):
-        unnamed = next(prediction for prediction in predictions if prediction.system is None)
-        raise bad_record(unnamed.where, f"it names no system, but {named[0].where} does", "name it in all or in none")
+    with_system = [prediction for prediction in predictions if prediction.system is not None]
+    if with_system and len(with_system) < len(predictions):
+        without_system = next(prediction for prediction in predictions if prediction.system is None)
+        raise bad_record(
+            without_system.where, f"it names no system, but {with_system[0].where} does", "name it in all or in none"
+        )
 
 
 def _check_ids(predictions: list[Prediction]) -> None:

@@ -184,24 +184,24 @@ def _chrf(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str,
     return {"chrf": _sacrebleu("chrf", CHRF(), CHRF(), predictions)}
 
 
-def _sacrebleu(name: str, of_corpus: Any, of_document: Any, predictions: Sequence[Prediction]) -> Scores:
+def _sacrebleu(name: str, corpus_metric: Any, document_metric: Any, predictions: Sequence[Prediction]) -> Scores:
     """Return scores of documents and corpus, and statistics for the bootstrap, from the same counts."""
     texts = [" ".join(prediction.summary) for prediction in predictions]
     targets = [_joined(prediction.references) for prediction in predictions]
     counts: list[list[int]] = []
     for start in range(0, len(texts), 500):  # sacrebleu keeps the n-grams of all its references
         chunk = slice(start, start + 500)
-        counts += of_corpus._extract_corpus_statistics(texts[chunk], _streams(targets[chunk]))
-    values = [of_document._compute_score_from_stats(row).score for row in counts]
+        counts += corpus_metric._extract_corpus_statistics(texts[chunk], _streams(targets[chunk]))
+    values = [document_metric._compute_score_from_stats(row).score for row in counts]
 
     def corpus(sums: Sequence[float]) -> float:
-        return of_corpus._compute_score_from_stats([round(value) for value in sums]).score
+        return corpus_metric._compute_score_from_stats([round(value) for value in sums]).score
 
     # The signature has the number of references of the last scored texts.
     extremes = [min(targets, key=len), max(targets, key=len)]
-    of_corpus.corpus_score(["", ""], _streams(extremes))
+    corpus_metric.corpus_score(["", ""], _streams(extremes))
     statistics = np.array(counts, dtype=np.float64)
-    return Scores(np.array(values), f"{name}|{of_corpus.get_signature()}", CorpusScore(statistics, corpus))
+    return Scores(np.array(values), f"{name}|{corpus_metric.get_signature()}", CorpusScore(statistics, corpus))
 
 
 def _streams(targets: Sequence[list[str]]) -> list[list[str | None]]:

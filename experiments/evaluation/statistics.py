@@ -124,8 +124,8 @@ def kendall(x: ArrayLike, y: ArrayLike) -> Array:
     """
     x, y = np.broadcast_arrays(*(np.asarray(values, dtype=np.float64) for values in (x, y)))
     agreement, untied_x, untied_y = (np.zeros(x.shape[:-1]) for _ in range(3))
-    for apart in range(1, x.shape[-1]):  # all pairs at once would be a matrix of N x N
-        dx, dy = (np.sign(values[..., apart:] - values[..., :-apart]) for values in (x, y))
+    for lag in range(1, x.shape[-1]):  # all pairs at once would be a matrix of N x N
+        dx, dy = (np.sign(values[..., lag:] - values[..., :-lag]) for values in (x, y))
         agreement += (dx * dy).sum(-1)
         untied_x += np.abs(dx).sum(-1)
         untied_y += np.abs(dy).sum(-1)

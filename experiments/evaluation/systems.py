@@ -150,19 +150,21 @@ def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]
     Raises:
         CorpusError: for a path that is none of these, or lacks predictions; or if there are predictions of two splits.
     """
-    named = [place for path in paths for place in _runs_in(path)]
-    split = split or _shared_split([place for place, _, _ in named if place.is_dir()])
+    listed = [entry for path in paths for entry in _runs_in(path)]
+    split = split or _shared_split([run for run, _, _ in listed if run.is_dir()])
     runs: dict[Path, RunRecord] = {}
     for path in paths:
-        places = [place for place in named if place[2] == path]
-        with_predictions = [place for place in places if place[0] == path or _has_predictions(place[0], split)]
+        entries = [entry for entry in listed if entry[2] == path]
+        with_predictions = [entry for entry in entries if entry[0] == path or _has_predictions(entry[0], split)]
         if not with_predictions:
             raise CorpusError(f"{path}: no point of this sweep has predictions yet; let `precis sweep` finish one")
-        if len(with_predictions) < len(places):
-            lacking = f"{len(places) - len(with_predictions)} of {len(places)} points have no predictions yet, left out"
+        if len(with_predictions) < len(entries):
+            lacking = (
+                f"{len(entries) - len(with_predictions)} of {len(entries)} points have no predictions yet, left out"
+            )
             print(f"{path}: {lacking}", file=sys.stderr)
-        for place, label, _ in with_predictions:
-            runs.setdefault(place.resolve(), read_run(place, label, split))
+        for run, label, _ in with_predictions:
+            runs.setdefault(run.resolve(), read_run(run, label, split))
     _refuse_two_splits(list(runs.values()))
     return list(runs.values())
 

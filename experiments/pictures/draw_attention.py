@@ -43,8 +43,8 @@ def attention(arguments: list[str]) -> None:
         if not isinstance(run.model, RSTformer) or run.model.ablation == "no_discourse":
             raise CorpusError(f"{options.run}: not the run of an RSTformer with discourse; give one")
         if run.model.network.adapters is not None:
-            said = "its discourse is in the weights' update, not in attention"
-            raise CorpusError(f"{options.run}: {said}; give a run without model.lora_rank")
+            reason = "its discourse is in the weights' update, not in attention"
+            raise CorpusError(f"{options.run}: {reason}; give a run without model.lora_rank")
         out.mkdir(parents=True, exist_ok=True)
         write(run.model.eval(), run.data, out)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
@@ -81,13 +81,13 @@ def write(model: RSTformer, data, out: Path) -> None:
     (out / "page.html").write_text(page(row["id"], tree, summary.sentences, pictures, note, captions), encoding="utf-8")
 
 
-def cut_off(size: int, read: int, drawn: int) -> str:
+def cut_off(size: int, num_read: int, num_drawn: int) -> str:
     """Return a note on EDUs that are truncated, or whose attention is not drawn."""
     parts = []
-    if read < size:
-        parts.append(f"The model reads the first {read} of {size} EDUs; the others are in the tree alone.")
-    if drawn < read:
-        parts.append(f"The maps show the first {drawn} of these {read} EDUs.")
+    if num_read < size:
+        parts.append(f"The model reads the first {num_read} of {size} EDUs; the others are in the tree alone.")
+    if num_drawn < num_read:
+        parts.append(f"The maps show the first {num_drawn} of these {num_read} EDUs.")
     parts.append("Colours end at the 99th percentile of a head's weights; an arrow at the scale tells of larger ones.")
     return " ".join(parts)
 
@@ -132,11 +132,11 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
                 names = f"\n{shorten(relations[head], _TITLE)}" if relations else ""
                 panel.set_title(f"head {head + 1}{names}", parse_math=False)
             if head == 0:
-                panel.set_ylabel(f"{titles[number]}\nEDU that looks")
-        axes[2][head].set_xlabel("EDU looked at")
+                panel.set_ylabel(f"{titles[number]}\nattending EDU")
+        axes[2][head].set_xlabel("attended EDU")
     total = maps.without.shape[-1]
-    which = f"{edus} EDUs" if edus == total else f"the first {edus} of {total} EDUs"
-    figure.suptitle(f"layer {layer + 1}: attention between {which}")
+    extent = f"{edus} EDUs" if edus == total else f"the first {edus} of {total} EDUs"
+    figure.suptitle(f"layer {layer + 1}: attention between {extent}")
     return figure
 
 
@@ -158,7 +158,7 @@ def page(
         f'<img alt="attention" src="data:image/png;base64,{picture}"><p>{escape(caption)}</p>'
         for picture, caption in zip_longest(pictures, captions, fillvalue="")
     )
-    beside = f'<section style="flex:3 1 20rem"><h2>Discourse</h2>{tree}</section>'
-    beside += f'<section style="flex:1 1 16rem"><h2>Summary</h2>{summary}<p class="small">{escape(note)}</p></section>'
-    body = f'<main style="display:flex;flex-wrap:wrap;gap:2rem">{beside}</main><h2>Attention between EDUs</h2>{maps}'
+    columns = f'<section style="flex:3 1 20rem"><h2>Discourse</h2>{tree}</section>'
+    columns += f'<section style="flex:1 1 16rem"><h2>Summary</h2>{summary}<p class="small">{escape(note)}</p></section>'
+    body = f'<main style="display:flex;flex-wrap:wrap;gap:2rem">{columns}</main><h2>Attention between EDUs</h2>{maps}'
     return html_page(name, body)

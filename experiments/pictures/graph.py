@@ -80,9 +80,9 @@ def _of_texts(options: Namespace) -> list[Drawn]:
         raise CorpusError("--graph topic: topics are learned from a corpus; give the --run of a model with that graph")
     parser = load_parser(options.parser) if options.graph == "rst" else None
     parses = Path(str(options.parses)) if options.parses else default_cache() / "parses"
-    made = make_graph(options.graph, parser, parses)
-    made.prepare(documents)
-    return [_drawn(options.paragraphs(document), made) for document in documents]
+    graph = make_graph(options.graph, parser, parses)
+    graph.prepare(documents)
+    return [_drawn(options.paragraphs(document), graph) for document in documents]
 
 
 def _of_run(options: Namespace) -> list[Drawn]:
@@ -99,28 +99,28 @@ def _of_run(options: Namespace) -> list[Drawn]:
     with suppress(MissingPredictions):  # the graph is drawn without a summary
         rows = {row["id"]: row for row in read_rows(find_predictions(folder, options.split))}
     table = data.documents(options.split)
-    place = {name: row for row, name in enumerate(table["id"])}
-    wanted = options.id or [name for name in rows if name in place][: options.documents] or list(place)[:1]
-    missing = [name for name in wanted if name not in place]
+    row_of_id = {name: row for row, name in enumerate(table["id"])}
+    names = options.id or [name for name in rows if name in row_of_id][: options.documents] or list(row_of_id)[:1]
+    missing = [name for name in names if name not in row_of_id]
     if missing:
         raise CorpusError(f"{folder}: no document {missing[0]!r} in its {options.split} split; pass --split")
-    documents = [as_document(table[place[name]]) for name in wanted]
+    documents = [as_document(table[row_of_id[name]]) for name in names]
     data.graph.prepare(documents)
     return [_drawn(data.paragraphs(document), data.graph, rows.get(document.id)) for document in documents]
 
 
-def _drawn(paragraphs: Paragraphs, made: ParagraphGraph, row: dict[str, Any] | None = None) -> Drawn:
+def _drawn(paragraphs: Paragraphs, graph: ParagraphGraph, row: dict[str, Any] | None = None) -> Drawn:
     row = row or {}
-    said = f"graph {made.name}: {len(paragraphs)} of {paragraphs.total} paragraphs"
+    note = f"graph {graph.name}: {len(paragraphs)} of {paragraphs.total} paragraphs"
     return Drawn(
         paragraphs.id,
-        made.name,
-        made(paragraphs),
+        graph.name,
+        graph(paragraphs),
         paragraphs.texts,
         row.get("summary", []),
         row.get("paragraph_attention"),
         paragraphs.document.references,
-        said,
+        note,
     )
 
 
@@ -128,13 +128,13 @@ def _table(drawn: Drawn, width: int) -> Table:
     """Return a table of paragraphs with their strongest links."""
     title = Text(f"{one_line(drawn.id)}: graph {drawn.graph}")
     table = Table(title=title, caption="numbers of paragraphs, weights in brackets")
-    for name in ("", "paragraph", "looks most at"):
+    for name in ("", "paragraph", "strongest links to"):
         table.add_column(name, no_wrap=name != "paragraph", justify="right" if not name else "left")
     linked = strongest(drawn.weights)
-    for place, text in enumerate(drawn.texts):
-        others = [j if i == place else i for i, j in linked if place in (i, j)]
-        others = sorted(others, key=lambda j: -drawn.weights[place, j])[:3]
-        links = ", ".join(f"{j + 1} ({drawn.weights[place, j]:.2f})" for j in others)
-        shown = shorten(one_line(" ".join(text)), max(20, width - 46))
-        table.add_row(str(place + 1), Text(shown), links)
+    for paragraph, text in enumerate(drawn.texts):
+        neighbours = [j if i == paragraph else i for i, j in linked if paragraph in (i, j)]
+        neighbours = sorted(neighbours, key=lambda j: -drawn.weights[paragraph, j])[:3]
+        links = ", ".join(f"{j + 1} ({drawn.weights[paragraph, j]:.2f})" for j in neighbours)
+        shortened = shorten(one_line(" ".join(text)), max(20, width - 46))
+        table.add_row(str(paragraph + 1), Text(shortened), links)
     return table

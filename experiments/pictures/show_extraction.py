@@ -120,13 +120,13 @@ class Shown:
         if options.heat_map and not hasattr(model, "sentence_attention"):
             raise CorpusError(f"--heat_map: {type(model).__name__} has no attention between sentences; leave it out")
         self.options, self.documents = options, documents
-        self.kept: list[ExtractiveSummary] = []
+        self.summaries: list[ExtractiveSummary] = []
         self._drawn = 0
 
     def keep(self, summary: Summary) -> None:
         """Draw the heat map, and keep the summary for the page."""
         if self.options.html:
-            self.kept.append(summary)
+            self.summaries.append(summary)
         if self.options.heat_map and getattr(summary, "attention", None) is not None:
             path = numbered(Path(str(self.options.heat_map)), self._drawn, len(self.documents))
             draw_sentence_attention(path, summary.attention, summary.positions, summary.id)
@@ -134,13 +134,13 @@ class Shown:
 
     def print(self, summary: Summary) -> None:
         """Print the summary as requested; control characters are escaped on terminals but kept in files."""
-        shown = printable if sys.stdout.isatty() else str
+        display = printable if sys.stdout.isatty() else str
         if self.options.scores:
-            print(shown(sentence_lines(summary)), flush=True)
+            print(display(sentence_lines(summary)), flush=True)
         elif self.options.mark and isinstance(summary, ExtractiveSummary):
             Console(soft_wrap=True, highlight=False).print(marked_document(summary))
         else:
-            print(shown(marked(summary) if self.options.mark else summary.text), flush=True)
+            print(display(marked(summary) if self.options.mark else summary.text), flush=True)
 
     def write(self) -> None:
         """Write the page.
@@ -150,6 +150,6 @@ class Shown:
         """
         if self.options.html:
             sizes = {row["id"]: [len(part) for part in row["parts"]] for row in self.documents}
-            Path(str(self.options.html)).write_text(page(self.kept, sizes), encoding="utf-8")
+            Path(str(self.options.html)).write_text(page(self.summaries, sizes), encoding="utf-8")
         if self.options.heat_map and not self._drawn:
             raise CorpusError("--heat_map: the model has no inter-sentence layer (model.inter_layers 0); leave it out")

@@ -64,9 +64,9 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
     progress = Progress([job.label for job in jobs])
     waiting = deque(job for job in jobs if not is_finished(job))
     running: dict[int, Running] = {}  # by slot
-    ended = [(job, "finished") for job in jobs if is_finished(job)]
-    for job, _ in ended:
-        progress.say(job.label, "finished before")
+    finished_jobs = [(job, "finished") for job in jobs if is_finished(job)]
+    for job, _ in finished_jobs:
+        progress.update(job.label, "finished before")
     with _Signals() as signals, progress:
         sent_signals = 0
         while running or (waiting and not signals.count):
@@ -76,15 +76,15 @@ def launch(jobs: Sequence[Job], slots: int = 1, command: Sequence[str] = COMMAND
             for slot, run in list(running.items()):
                 if not run.poll():
                     del running[slot]
-                    ended.append((run.job, run.state))
-                progress.say(run.job.label, *_describe(run))
+                    finished_jobs.append((run.job, run.state))
+                progress.update(run.job.label, *_describe(run))
             if sent_signals < min(signals.count, 2):
                 sent_signals = min(signals.count, 2)
                 for run in running.values():
                     run.stop() if sent_signals == 1 else run.kill()
             if len(running) == slots or not waiting or signals.count:
                 time.sleep(0.1)
-    _conclude(ended, jobs, bool(signals.count))
+    _conclude(finished_jobs, jobs, bool(signals.count))
 
 
 def _describe(run: Running) -> tuple[str, str]:
@@ -96,12 +96,12 @@ def _describe(run: Running) -> tuple[str, str]:
     return run.state, ""
 
 
-def _conclude(ended: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) -> None:
+def _conclude(finished_jobs: list[tuple[Job, str]], jobs: Sequence[Job], stopped: bool) -> None:
     by_state: dict[str, list[Job]] = {}
-    for job, state in ended:
+    for job, state in finished_jobs:
         by_state.setdefault(state, []).append(job)
-    if len(ended) < len(jobs):
-        by_state["waiting"] = [job for job in jobs if all(job is not ended_job for ended_job, _ in ended)]
+    if len(finished_jobs) < len(jobs):
+        by_state["waiting"] = [job for job in jobs if all(job is not ended_job for ended_job, _ in finished_jobs)]
     counts = ", ".join(f"{len(jobs_in_state)} {state}" for state, jobs_in_state in by_state.items())
     print(f"{len(jobs)} points: {counts}")
     if stopped:

@@ -58,13 +58,13 @@ class Progress:
         if self.console.is_terminal:
             self.live.stop()
 
-    def say(self, name: str, state: str, detail: str = "") -> None:
+    def update(self, name: str, state: str, detail: str = "") -> None:
         """Update the state of a run, with details."""
-        before = self.rows[name][0]
+        old_state = self.rows[name][0]
         self.rows[name] = (state, detail)
         now = monotonic()
         self.durations[name] = now - self.started.setdefault(name, now)
-        if state != before and not self.console.is_terminal:
+        if state != old_state and not self.console.is_terminal:
             line = f"{name}: {state}" + (f": {detail}" if detail else "")
             self.console.print(Text(printable_line(line)), soft_wrap=True)
 

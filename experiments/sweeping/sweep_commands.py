@@ -48,7 +48,7 @@ def status(arguments: list[str]) -> None:
     console.print(f"{len(points)} points: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
 
 
-def chosen(points: Sequence[PointState], names: Sequence[str], folder: Path) -> list[PointState]:
+def matching_points(points: Sequence[PointState], names: Sequence[str], folder: Path) -> list[PointState]:
     """Return the points whose label or run folder contains one of the words; all without words.
 
     Raises:
@@ -69,7 +69,7 @@ def logs(arguments: list[str]) -> None:
     parser.add_argument("--rank", type=NonNegativeInt, default=0, help="the process whose log is shown")
     options = parser.parse_args(arguments)
     folder = Path(str(options.folder))
-    for point in chosen(states(folder), options.points, folder):
+    for point in matching_points(states(folder), options.points, folder):
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
         if not path.is_file() and point.slurm:  # it failed before its log was created
             path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"
@@ -86,7 +86,7 @@ def cancel(arguments: list[str]) -> None:
     parser.add_argument("points", nargs="*", type=str, help="words in labels of points; all points by default")
     options = parser.parse_args(arguments)
     folder = Path(str(options.folder))
-    points = chosen(states(folder), options.points, folder)
+    points = matching_points(states(folder), options.points, folder)
     numbers = [point.slurm for point in points if point.slurm and point.state in ("queued", "running")]
     if numbers:
         slurm.cancel(numbers)

@@ -48,9 +48,10 @@ class Layout(NamedTuple):
         """Return features of EDUs, [B, E, 8]: first or last of sentence and paragraph, length, position in the text."""
         position = torch.arange(self.sentence.shape[1], device=self.sentence.device).expand_as(self.sentence)
         sizes = self.sizes.unsqueeze(1)
-        place = (position + 0.5) / sizes
+        relative = (position + 0.5) / sizes
         flags = [flag.float() for unit in (self.sentence, self.paragraph) for flag in self.ends(unit)]
-        numbers = [self.tokens.float().log1p() / 3, place, (position == 0).float(), sizes.log().expand_as(place) / 5]
+        log_sizes = sizes.log().expand_as(relative)
+        numbers = [self.tokens.float().log1p() / 3, relative, (position == 0).float(), log_sizes / 5]
         return torch.stack([*flags, *numbers], -1)
 
     def of_spans(self, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
@@ -86,8 +87,8 @@ class Units(NamedTuple):
     @classmethod
     def edus(cls, layout: Layout) -> "Units":
         """Return the units of one chart for each document, over its EDUs."""
-        place = torch.arange(layout.sentence.shape[1], device=layout.sentence.device).expand_as(layout.sentence)
-        return cls(torch.arange(len(place), device=place.device), place, place, layout.sizes)
+        edus = torch.arange(layout.sentence.shape[1], device=layout.sentence.device).expand_as(layout.sentence)
+        return cls(torch.arange(len(edus), device=edus.device), edus, edus, layout.sizes)
 
 
 class EduContext(nn.Module):

@@ -56,8 +56,8 @@ def textrank(document: Document, k: int = 3, damping: float = 0.85) -> list[int]
     counts = term_counts(document)
     shared = np.minimum(counts, 1) @ np.minimum(counts, 1).T
     logs = np.log(np.maximum(counts.sum(1), 1))
-    both = logs[:, None] + logs[None, :]
-    similarity = np.divide(shared, both, out=np.zeros_like(shared), where=both > 0)
+    log_product = logs[:, None] + logs[None, :]
+    similarity = np.divide(shared, log_product, out=np.zeros_like(shared), where=log_product > 0)
     np.fill_diagonal(similarity, 0)
     return _highest(_pagerank(similarity, damping), k)
 

@@ -129,10 +129,10 @@ class MatchSum(EncoderSummarizer):
             target = (gains / self.temperature).masked_fill(~batch.mask, -1e4).softmax(1)
             logits = (scores / self.scale).masked_fill(~batch.mask, -1e4).log_softmax(1)
             ranking = -(target * logits).masked_fill(~batch.mask, 0).sum(1)
-        above = (scores - gold.unsqueeze(1)).clamp_min(0).masked_fill(~real, 0)
+        gold_excess = (scores - gold.unsqueeze(1)).clamp_min(0).masked_fill(~real, 0)
         return {
             "candidates": ranking.mean(),
-            "gold": (above.sum(1) / real.sum(1).clamp_min(1)).mean(),
+            "gold": (gold_excess.sum(1) / real.sum(1).clamp_min(1)).mean(),
         }
 
     # Summaries ---------------------------------------------------------------------------------------------------
@@ -185,9 +185,9 @@ def margin_loss(scores: Tensor, gains: Tensor, mask: Tensor, margin: float) -> T
     """
     order = gains.masked_fill(~mask, float("-inf")).argsort(dim=1, descending=True, stable=True)
     ranked, is_candidate = scores.gather(1, order), mask.gather(1, order)                    # [B, C]
-    place = torch.arange(scores.shape[1], device=scores.device)
-    gap = place.unsqueeze(0) - place.unsqueeze(1)                                            # [j, j + i] -> i
+    positions = torch.arange(scores.shape[1], device=scores.device)
+    gap = positions.unsqueeze(0) - positions.unsqueeze(1)                                    # [j, j + i] -> i
     pairs = is_candidate.unsqueeze(1) & is_candidate.unsqueeze(2) & (gap > 0)                # [B, C, C]
-    over = (ranked.unsqueeze(1) - ranked.unsqueeze(2) + margin * gap).clamp_min(0)
+    excess = (ranked.unsqueeze(1) - ranked.unsqueeze(2) + margin * gap).clamp_min(0)
     count = (mask.sum(1)[:, None, None] - gap).clamp_min(1)                                  # pairs with this gap
-    return (over / count).masked_fill(~pairs, 0).sum((1, 2))
+    return (excess / count).masked_fill(~pairs, 0).sum((1, 2))

@@ -133,8 +133,8 @@ def select(
     Returns:
         Indices of sentences in the order of selection, [B, min(k, L)]; -1 if no sentence was allowed.
     """
-    within, room = _limit(scores, mask, options, words)
-    allowed = torch.where(within.any(1, keepdim=True), within, mask)
+    within_limit, room = _limit(scores, mask, options, words)
+    selectable = torch.where(within_limit.any(1, keepdim=True), within_limit, mask)
     redundancy = torch.zeros_like(scores)
     overlap = _overlap(relations, options)
     rows = torch.arange(len(scores), device=scores.device)
@@ -142,18 +142,18 @@ def select(
     size = scores.shape[1]
     for step in range(min(options.k, size)):
         if options.share and step:
-            allowed &= (step < _sentence_budget(words, options.share)).unsqueeze(1)
-        gain = _gain(scores, redundancy, options).masked_fill(~allowed, float("-inf"))
+            selectable &= (step < _sentence_budget(words, options.share)).unsqueeze(1)
+        gain = _gain(scores, redundancy, options).masked_fill(~selectable, float("-inf"))
         best = gain.argmax(1)                                                        # [B]
-        found_one = allowed.any(1)
+        found_one = selectable.any(1)
         selected.append(best.masked_fill(~found_one, -1))
-        allowed = allowed & within
-        allowed[rows, best] = False
+        selectable = selectable & within_limit
+        selectable[rows, best] = False
         if room is not None:
             room = room - words[rows, best] * found_one
-            allowed &= words <= room.unsqueeze(1)
+            selectable &= words <= room.unsqueeze(1)
         if options.selector == "trigram_blocking":
-            allowed &= ~(overlap[rows, best] & found_one.unsqueeze(1))
+            selectable &= ~(overlap[rows, best] & found_one.unsqueeze(1))
         elif overlap is not None:
             overlap_with_best = overlap[rows, best]                                  # [B, L]
             redundancy = overlap_with_best if len(selected) == 1 else torch.maximum(redundancy, overlap_with_best)

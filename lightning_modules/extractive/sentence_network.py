@@ -116,11 +116,11 @@ class SentenceNetwork(nn.Module):
         Returns:
             Logits, pooled vectors of sentences, and vectors of documents (zeros if not needed).
         """
-        L, apart = mask.shape[1], self.encoding == "separate"
-        states = self.states(tokens, lengths, owner, starts if apart else None)              # [B, T, H]
+        L, is_separate = mask.shape[1], self.encoding == "separate"
+        states = self.states(tokens, lengths, owner, starts if is_separate else None)        # [B, T, H]
         vectors = self.pooler(states, owner, heads, L)                                       # [B, L, H]
-        if not apart or with_document or self.scorer.kind == "document_cosine":
-            full = self.states(tokens, lengths, owner, None) if apart else states
+        if not is_separate or with_document or self.scorer.kind == "document_cosine":
+            full = self.states(tokens, lengths, owner, None) if is_separate else states
             document = self.document(full, owner)
         else:
             document = torch.zeros_like(vectors[:, 0])

@@ -83,14 +83,14 @@ class ZeroShot:
     def extract(self, documents: list[Document], options: SelectionOptions) -> list[list[int]]:
         """Return the summary of each document."""
         selected: list[list[int]] = [[]] * len(documents)
-        for group, scores, mask, (similarity, near) in self._scored(documents):
+        for group, scores, mask, (similarity, is_redundant) in self._scored(documents):
             shared = torch.zeros_like(similarity, dtype=torch.bool)
             if options.selector == "trigram_blocking":
                 for row, index in enumerate(group):
                     for i, j in sharing([tokenize(text) for text in documents[index].sentences]):
                         shared[row, i, j] = shared[row, j, i] = True
             words = count_words([documents[index].sentences for index in group], scores)
-            rows = select(scores, mask, Relations(similarity, near, shared), options, words)
+            rows = select(scores, mask, Relations(similarity, is_redundant, shared), options, words)
             for index, row in zip(group, rows.tolist()):
                 chosen = [sentence for sentence in row if sentence >= 0]
                 selected[index] = sorted(chosen) if options.order == "document" else chosen

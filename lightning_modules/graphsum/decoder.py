@@ -36,8 +36,8 @@ def rows_at(graph: Tensor, position: Tensor) -> Tensor:
     Returns:
         [B, N, T, L].
     """
-    places = torch.arange(graph.shape[1], device=graph.device)
-    nearness = F.relu(1 - (position.unsqueeze(-1) - places).abs())                           # [B, N, T, L]
+    paragraphs = torch.arange(graph.shape[1], device=graph.device)
+    nearness = F.relu(1 - (position.unsqueeze(-1) - paragraphs).abs())                       # [B, N, T, L]
     return nearness @ graph.unsqueeze(1)
 
 

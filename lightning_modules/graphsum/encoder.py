@@ -202,9 +202,9 @@ class GraphSumNetwork(nn.Module):
         if not self.paragraph_positions:
             return sinusoidal(tokens, self.size, device).expand(paragraphs, -1, -1)
         half = self.size // 2
-        within = sinusoidal(tokens, half, device).expand(paragraphs, -1, -1)                 # [L, n, D / 2]
-        of = sinusoidal(paragraphs, half, device).unsqueeze(1).expand(-1, tokens, -1)        # [L, n, D / 2]
-        return torch.cat([within, of], -1)
+        of_token = sinusoidal(tokens, half, device).expand(paragraphs, -1, -1)                   # [L, n, D / 2]
+        of_paragraph = sinusoidal(paragraphs, half, device).unsqueeze(1).expand(-1, tokens, -1)  # [L, n, D / 2]
+        return torch.cat([of_token, of_paragraph], -1)
 
     def _pretrained(self, source: Source) -> Tensor:
         """Return pretrained vectors of the tokens of concatenated paragraphs, [B, S, D]."""

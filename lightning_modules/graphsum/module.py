@@ -269,12 +269,12 @@ class GraphSum(SequenceToSequence):
     def sentences(self, ids: list[int]) -> list[tuple[str, list[int]]]:
         """Return the non-empty sentences of generated ids, with the positions of their tokens."""
         groups: list[list[int]] = [[]]
-        for place, token in enumerate(ids):
+        for index, token in enumerate(ids):
             if token == self.tokenizer.sentence:
                 groups.append([])
             else:
-                groups[-1].append(place)
-        decoded = [(self.tokenizer.decode([ids[place] for place in group]), group) for group in groups]
+                groups[-1].append(index)
+        decoded = [(self.tokenizer.decode([ids[index] for index in group]), group) for group in groups]
         return [(sentence, group) for sentence, group in decoded if sentence]
 
     def _ids_without_stop(self, samples: Samples) -> list[list[list[int]]]:

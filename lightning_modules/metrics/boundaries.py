@@ -33,8 +33,8 @@ class BoundaryF1(Metric):
         """
         predicted, gold, trivial = set(predicted), set(gold), set(trivial)
         for prefix, f, g in (("", predicted, gold), ("inner_", predicted - trivial, gold - trivial)):
-            for name, places in (("hits", f & g), ("found", f), ("gold", g)):
-                setattr(self, prefix + name, getattr(self, prefix + name) + len(places))
+            for name, boundaries in (("hits", f & g), ("found", f), ("gold", g)):
+                setattr(self, prefix + name, getattr(self, prefix + name) + len(boundaries))
 
     def compute(self) -> dict[str, Tensor]:
         """Return precision, recall, f1, inner_precision, inner_recall, inner_f1; 100 if there is no boundary."""

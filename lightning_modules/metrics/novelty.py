@@ -83,29 +83,29 @@ def fragments(summary: Sequence[Any], source: Sequence[Any]) -> list[tuple[int, 
     Returns:
         Start in the summary, start in the source, and length of each fragment.
     """
-    places: dict[Any, list[int]] = {}
-    for place, token in enumerate(source):
-        places.setdefault(token, []).append(place)
+    positions: dict[Any, list[int]] = {}
+    for position, token in enumerate(source):
+        positions.setdefault(token, []).append(position)
     result, start = [], 0
     while start < len(summary):
         longest, best, end = 0, 0, 0
-        for place in places.get(summary[start], ()):
-            if place < end:
+        for position in positions.get(summary[start], ()):
+            if position < end:
                 continue
-            length = _run(summary, source, start, place)
-            end = place + length
+            length = _run(summary, source, start, position)
+            end = position + length
             if length > longest:
-                longest, best = length, place
+                longest, best = length, position
         if longest:
             result.append((start, best, longest))
         start += max(longest, 1)
     return result
 
 
-def _run(summary: Sequence[Any], source: Sequence[Any], start: int, place: int) -> int:
+def _run(summary: Sequence[Any], source: Sequence[Any], start: int, position: int) -> int:
     """Return the length of the longest common sequence that starts at two positions."""
-    length, limit = 1, min(len(summary) - start, len(source) - place)
-    while length < limit and summary[start + length] == source[place + length]:
+    length, limit = 1, min(len(summary) - start, len(source) - position)
+    while length < limit and summary[start + length] == source[position + length]:
         length += 1
     return length
 

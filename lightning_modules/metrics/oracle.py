@@ -163,16 +163,16 @@ def _counted(grams, condition: Callable | None = None) -> Grams:
 
 def _border_bigrams(encoded: list[list[int]], chosen: list[int], index: int) -> list[tuple[tuple[int, int], int]]:
     """Return bigrams across sentence ends that sentence `index` would create (1) and break up (-1)."""
-    before = max((i for i in chosen if i < index and encoded[i]), default=None)
-    after = min((i for i in chosen if i > index and encoded[i]), default=None)
+    previous = max((i for i in chosen if i < index and encoded[i]), default=None)
+    following = min((i for i in chosen if i > index and encoded[i]), default=None)
     sentence = encoded[index]
     changes = []
-    if before is not None:
-        changes.append(((encoded[before][-1], sentence[0]), 1))
-    if after is not None:
-        changes.append(((sentence[-1], encoded[after][0]), 1))
-    if before is not None and after is not None:
-        changes.append(((encoded[before][-1], encoded[after][0]), -1))
+    if previous is not None:
+        changes.append(((encoded[previous][-1], sentence[0]), 1))
+    if following is not None:
+        changes.append(((sentence[-1], encoded[following][0]), 1))
+    if previous is not None and following is not None:
+        changes.append(((encoded[previous][-1], encoded[following][0]), -1))
     return changes
 
 
@@ -190,8 +190,8 @@ def _gains(target: _Target, selected: tuple[Grams, Grams], index: int, borders: 
 def _gain(selected: Grams, added: Grams, limits: Grams) -> int:
     gain = 0
     for gram, times in added.items():
-        limit, before = limits[gram], selected.get(gram, 0)
-        gain += min(before + times, limit) - min(before, limit)
+        limit, count = limits[gram], selected.get(gram, 0)
+        gain += min(count + times, limit) - min(count, limit)
     return gain
 
 

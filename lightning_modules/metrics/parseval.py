@@ -160,15 +160,15 @@ def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
     return brackets
 
 
-def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | None, whose: str) -> list[Bracket]:
+def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | None, side: str) -> list[Bracket]:
     """Convert brackets from EDUs to characters, if `starts` is given; the ends of the text are infinite."""
     if any(not 0 <= first <= last < size for first, last, *_ in brackets):
-        raise ValueError(f"the {whose} tree has {size - 1} nodes, which is {size} EDUs, but a node outside of them")
+        raise ValueError(f"the {side} tree has {size - 1} nodes, which is {size} EDUs, but a node outside of them")
     if starts is None:
         return brackets
     if len(starts) != size:
-        raise ValueError(f"the {whose} tree has {size} EDUs, but {len(starts)} starts")
+        raise ValueError(f"the {side} tree has {size} EDUs, but {len(starts)} starts")
     if any(left >= right for left, right in pairwise(starts)):
-        raise ValueError(f"the {whose} starts do not increase")
+        raise ValueError(f"the {side} starts do not increase")
     bounds = [float("-inf"), *map(float, starts[1:]), float("inf")]
     return [(bounds[first], bounds[last + 1], *label) for first, last, *label in brackets]

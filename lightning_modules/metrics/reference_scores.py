@@ -122,20 +122,24 @@ def _library(module: str, score: str, extra: str) -> ModuleType:
 
 
 def _sacrebleu(
-    name: str, of_corpus, of_document, predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]]
+    name: str,
+    corpus_metric,
+    document_metric,
+    predictions: Sequence[Sentences],
+    references: Sequence[Sequence[Sentences]],
 ) -> ScoreList:
     """Return the scores of two metrics of sacrebleu, one for the corpus and one for documents."""
     _check(predictions, references)
     texts = [_text(prediction) for prediction in predictions]
     targets = [[_text(target) for target in texts] for texts in references]
-    documents = [of_document.sentence_score(text, target).score for text, target in zip(texts, targets)]
+    documents = [document_metric.sentence_score(text, target).score for text, target in zip(texts, targets)]
     # sacrebleu takes the first references of all documents, then the second ones, ...; None for missing ones.
     max_references = max(map(len, targets), default=0)
     streams = [
         [target[number] if number < len(target) else None for target in targets] for number in range(max_references)
     ]
-    corpus = of_corpus.corpus_score(texts, streams).score if texts else 0.0
-    signature = of_corpus.get_signature() if texts else "no documents"
+    corpus = corpus_metric.corpus_score(texts, streams).score if texts else 0.0
+    signature = corpus_metric.get_signature() if texts else "no documents"
     return ScoreList(corpus, documents, f"{name}|{signature}")
 
 

@@ -70,7 +70,7 @@ def positions(sentences: Iterable[Sequence[int]]) -> Positions:
     return Positions(masks, fields, ends)
 
 
-def places(tokens: Iterable[int]) -> tuple[dict[int, int], int]:
+def position_masks(tokens: Iterable[int]) -> tuple[dict[int, int], int]:
     """Return the mask of positions of each token, and the mask of all positions."""
     masks: dict[int, int] = {}
     bit = 1
@@ -84,14 +84,14 @@ def places(tokens: Iterable[int]) -> tuple[dict[int, int], int]:
 
 
 def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
-    """Return the length of the longest common subsequence of tokens and a text given by its `places`.
+    """Return the length of the longest common subsequence of tokens and a text given by its `position_masks`.
 
     Bit i of `column` is 0 if the length increases at position i, so that the number of zeros is the length.
     """
     column = full
     for mask in filter(None, map(masks.get, tokens)):
-        met = column & mask
-        column = (column + met) | (column - met)  # bits above `full` are carries, dropped at the end
+        matched = column & mask
+        column = (column + matched) | (column - matched)  # bits above `full` are carries, dropped at the end
     return full.bit_count() - (column & full).bit_count()
 
 
@@ -203,7 +203,7 @@ def count(variants: Sequence[str], prediction: list[list[int]], reference: list[
     tokens, reference_tokens = list(chain.from_iterable(prediction)), list(chain.from_iterable(reference))
     sizes = len(tokens), len(reference_tokens)
     if all(variant == "rougeL" for variant in variants):
-        return {variant: Counts(lcs_length(tokens, *places(reference_tokens)), *sizes) for variant in variants}
+        return {variant: Counts(lcs_length(tokens, *position_masks(reference_tokens)), *sizes) for variant in variants}
     masks, fields, ends = positions(reference)
     by_sentence = [list(map(masks.get, sentence)) for sentence in prediction]
     token_masks = list(chain.from_iterable(by_sentence))
@@ -211,7 +211,7 @@ def count(variants: Sequence[str], prediction: list[list[int]], reference: list[
     counts = {}
     for variant in variants:
         if variant == "rougeL":
-            counts[variant] = Counts(lcs_length(tokens, *places(reference_tokens)), *sizes)
+            counts[variant] = Counts(lcs_length(tokens, *position_masks(reference_tokens)), *sizes)
         elif variant == "rougeLsum":
             union = union_lcs(by_sentence, fields)
             counts[variant] = Counts(clipped(often, union), *sizes)

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lightning_modules.metrics.rouge_counts import Score, lcs_length, places, score_of
+from lightning_modules.metrics.rouge_counts import Score, lcs_length, position_masks, score_of
 from lightning_modules.metrics.rouge_words import vocabulary
 
 
@@ -68,7 +68,7 @@ def _rouge_l(
             previous, expected = reference, units(reference)
             if not expected:
                 raise ValueError(f"reference {len(scores)} is empty")
-            masks, full = places(map(number, expected) if number else expected)
+            masks, full = position_masks(map(number, expected) if number else expected)
         predicted = units(hypothesis)
         length = lcs_length(map(number, predicted) if number else predicted, masks, full)
         scores.append(score_of(length, len(predicted), len(expected)))

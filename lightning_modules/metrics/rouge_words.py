@@ -126,10 +126,10 @@ def read_exceptions(folder: str | None = None) -> dict[str, str]:
     Raises:
         ValueError: if the folder has no exception list.
     """
-    for place in [folder] if folder else WORDNET_FOLDERS:
+    for candidate in [folder] if folder else WORDNET_FOLDERS:
         exceptions = {}
         for part in ("adv", "adj", "noun", "verb"):
-            path = Path(place) / f"{part}.exc"
+            path = Path(candidate) / f"{part}.exc"
             if path.is_file():
                 lines = (line.split() for line in path.read_text(encoding="utf-8").split("\n"))
                 exceptions.update((words[0], words[1]) for words in lines if len(words) > 1)

@@ -143,8 +143,8 @@ class SummaCConv(nn.Module):
         """Return the histograms of entailment probabilities of a pair matrix, [3, M, N] -> [N, bins]."""
         bins = len(self.edges) - 1
         values = matrix[0].to(self.edges).contiguous()
-        places = torch.bucketize(values, self.edges, right=True) - 1  # [M, N]
-        return nn.functional.one_hot(places.clamp(max=bins - 1), bins).sum(0).to(self.edges)
+        bin_numbers = torch.bucketize(values, self.edges, right=True) - 1  # [M, N]
+        return nn.functional.one_hot(bin_numbers.clamp(max=bins - 1), bins).sum(0).to(self.edges)
 
     def forward(self, matrices: Sequence[Tensor]) -> Tensor:
         """Return logits of inconsistent and consistent, [B, 2], for pair matrices [3, M, N] of any M and N."""

@@ -274,9 +274,9 @@ class DecoderLayer(nn.Module):
         extended: list[KeyValues] = []
 
         def attend(y: Tensor) -> Tensor:
-            new = self.attention.project(y.unsqueeze(-2))                                    # [B, K, N, 1, D / N]
+            current = self.attention.project(y.unsqueeze(-2))                                # [B, K, N, 1, D / N]
             # previous keys and values take the dtype of the new ones: half precision under autocast
-            extended.append(KeyValues(*(torch.cat([old.to(added), added], -2) for old, added in zip(past, new))))
+            extended.append(KeyValues(*(torch.cat([old.to(added), added], -2) for old, added in zip(past, current))))
             rows = KeyValues(*(tensor.flatten(0, 1) for tensor in extended[0]))              # [B K, N, t + 1, D / N]
             return self.attention(y.flatten(0, 1).unsqueeze(1), rows).view_as(y)
 

@@ -95,8 +95,8 @@ def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: He
     scores = (q @ module.split(module.key, hidden)[0].transpose(1, 2)).float()  # [H, Q, T]
     if table is not None:
         scores = _with_table(scores, table, view.token_edu[0], rows)
-    place = torch.arange(hidden.shape[1], device=hidden.device)
-    near = (place - rows.unsqueeze(1)).abs() <= module.window
+    positions = torch.arange(hidden.shape[1], device=hidden.device)
+    near = (positions - rows.unsqueeze(1)).abs() <= module.window
     visible = (near | view.is_global[0]) & view.real[0]  # [Q, T]
     weights = scores.masked_fill(~visible, float("-inf")).softmax(-1)
     return weights.masked_fill(~view.real[0, rows, None], 0).to(hidden.dtype)

@@ -47,7 +47,7 @@ class _Document:
     ) -> None:
         tokens = real.nonzero()
         self.length = int(tokens[-1]) + 1 if len(tokens) else 0
-        self.everywhere = is_global.nonzero().flatten()                               # [G]
+        self.global_tokens = is_global.nonzero().flatten()                            # [G]
         self.real, self.hidden = real[: self.length], (~real | is_global)[: self.length]
         self.hidden_at = self.hidden.nonzero().flatten().tolist()
         self.edu, self.table, self.options, self.scratch = edu[: self.length], table, options, scratch
@@ -69,28 +69,28 @@ class _Document:
         Returns:
             [H, Q, G + K], at least in float32.
         """
-        first, count = len(self.everywhere), keys.stop - keys.start
+        first, count = len(self.global_tokens), keys.stop - keys.start
         out = self.scratch(name, rows, *rows.shape[:2], first + count)
         torch.bmm(rows, columns[:, keys].transpose(1, 2), out=out[..., first:])
         if first:
-            out[..., :first] = rows @ columns[:, self.everywhere].transpose(1, 2)
+            out[..., :first] = rows @ columns[:, self.global_tokens].transpose(1, 2)
         return out if out.dtype == torch.double else out.float()
 
     def mixed(self, weights: Tensor, columns: Tensor, keys: slice) -> Tensor:
         """Return the weighted sums of columns, [H, Q, G + K], [H, T, D] -> [H, Q, D]."""
-        first, weights = len(self.everywhere), weights.to(columns.dtype)
+        first, weights = len(self.global_tokens), weights.to(columns.dtype)
         local = weights[..., first:] @ columns[:, keys]
-        return local + weights[..., :first] @ columns[:, self.everywhere] if first else local
+        return local + weights[..., :first] @ columns[:, self.global_tokens] if first else local
 
     def give_back_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
         """Add the gradient of each column to `total`: [H, Q, G + K], [H, Q, D] -> [H, T, D], at least in float32."""
-        first, turned = len(self.everywhere), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
+        first, transposed = len(self.global_tokens), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
         if total.dtype == rows.dtype:
-            total[:, keys].baddbmm_(turned[:, first:], rows)
+            total[:, keys].baddbmm_(transposed[:, first:], rows)
         else:
-            total[:, keys] += turned[:, first:] @ rows
+            total[:, keys] += transposed[:, first:] @ rows
         if first:
-            total[:, self.everywhere] += (turned[:, :first] @ rows).to(total.dtype)
+            total[:, self.global_tokens] += (transposed[:, :first] @ rows).to(total.dtype)
 
     def mask_(self, scores: Tensor, queries: slice, keys: slice) -> None:
         """Mask keys outside the window, padding, and global tokens, which have separate columns.
@@ -132,9 +132,9 @@ class _Document:
 
         Keys are looked up once for each EDU of the queries, then the rows are copied to the queries.
         """
-        if (places := self.rows_of(queries, keys)) is None:
+        if (selected := self.rows_of(queries, keys)) is None:
             return None
-        low, row, column, within = places
+        low, row, column, within = selected
         value = neutral(self.options.operation)
         values = self.table[:, low : low + len(column)].gather(2, column.expand(len(self.table), -1, -1))
         values = torch.nn.functional.pad(values.masked_fill_(~within, value), (0, 0, 0, 1), value=value)
@@ -143,9 +143,9 @@ class _Document:
 
     def look_up_gradient_(self, total: Tensor, grad: Tensor, queries: slice, keys: slice) -> None:
         """Add the gradient of the values of a chunk, [H, Q, K], to that of the table, [H, E, 2b + 1]."""
-        if (places := self.rows_of(queries, keys)) is None:
+        if (selected := self.rows_of(queries, keys)) is None:
             return
-        low, row, column, within = places
+        low, row, column, within = selected
         belongs = (row == torch.arange(len(column), device=row.device)[:, None]).to(grad.dtype)    # [A, Q]
         by_edu = (belongs @ grad) * within                                            # [H, A, K]
         total[:, low : low + len(column)].scatter_add_(2, column.expand(len(total), -1, -1), by_edu)
@@ -153,7 +153,7 @@ class _Document:
     def weights(self, q: Tensor, k: Tensor, queries: slice, keys: slice) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return attention of a chunk [H, Q, G + K], values of the table, and scores before its operation [H, Q, K]."""
         scores, values = self.products("scores", q[:, queries], k, keys), self.look_up(queries, keys)
-        local, old_scores = scores[..., len(self.everywhere) :], None
+        local, old_scores = scores[..., len(self.global_tokens) :], None
         if values is not None:
             if self.options.operation == "scale":
                 old_scores = self.scratch("met", local, *local.shape).copy_(local) if self.table.requires_grad else None
@@ -186,7 +186,7 @@ class _Document:
         inner = (g * out[:, queries]).sum(-1, keepdim=True, dtype=weights.dtype)
         scores = self.dropped(self.products("gradients", g, v, keys), queries).sub_(inner).mul_(weights)
         if values is not None:
-            self.through_table_(scores[..., len(self.everywhere) :], values, old_scores, dtable, queries, keys)
+            self.through_table_(scores[..., len(self.global_tokens) :], values, old_scores, dtable, queries, keys)
         dq[:, queries] = self.mixed(scores, k, keys)
         self.give_back_(dk, scores, q[:, queries], keys)
 

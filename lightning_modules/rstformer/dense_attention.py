@@ -20,8 +20,8 @@ def dense_attention(
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if table is not None:
             scores = with_discourse(scores, table, view.token_edu)
-        place = torch.arange(q.shape[2], device=q.device)
-        near = (place[:, None] - place).abs() <= window                               # [T, T]
+        positions = torch.arange(q.shape[2], device=q.device)
+        near = (positions[:, None] - positions).abs() <= window                       # [T, T]
         visible = (near | view.is_global[:, None]) & view.real[:, None]               # [B, T, T]
         # the lowest number rather than -inf: rows that see nothing stay finite
         weights = scores.masked_fill(~visible[:, None], torch.finfo(scores.dtype).min).softmax(-1)

@@ -44,7 +44,7 @@ class Discourse:
     gamma: Tensor | None = None
 
 
-def global_places(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
+def global_positions(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Group documents by their number of global tokens; most batches are one group.
 
     Args:
@@ -71,7 +71,7 @@ class BatchView:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.everywhere = global_places(view.is_global)
+        self.global_tokens = global_positions(view.is_global)
         self.masks: dict[int, BlockMask] = {}
 
     def blocks(self, window: int) -> BlockMask:
@@ -163,16 +163,16 @@ class LEDWindowAttention(nn.Module):
 
     def with_global_rows(self, out: Tensor, hidden: Tensor, batch: BatchView, scale: float) -> Tensor:
         """Replace the rows of global tokens by attention to all tokens, with separate projections, [B, T, D]."""
-        if not batch.everywhere:
+        if not batch.global_tokens:
             # DDP wants a gradient for each parameter, whether or not a batch has global tokens
             return out + 0 * sum(p.sum() for p in self.global_parameters()) if torch.is_grad_enabled() else out
-        for documents, places in batch.everywhere:
+        for documents, tokens in batch.global_tokens:
             rows = documents.unsqueeze(1)                                             # [N, 1]
             states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]
-            q = self.split(self.query_global, hidden[rows, places]) * scale           # [N, H, G, D / H]
+            q = self.split(self.query_global, hidden[rows, tokens]) * scale           # [N, H, G, D / H]
             k, v = (self.split(layer, states) for layer in (self.key_global, self.value_global))
             rows_out = global_attention(q, k, v, batch.view.real[documents], self.dropout * self.training)
-            out = out.index_put((rows, places), rows_out.transpose(1, 2).flatten(2).to(out.dtype))
+            out = out.index_put((rows, tokens), rows_out.transpose(1, 2).flatten(2).to(out.dtype))
         return out
 
     def global_parameters(self) -> list[nn.Parameter]:

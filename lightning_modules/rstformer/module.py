@@ -363,16 +363,16 @@ class RSTformer(SequenceToSequence):
     def generate(self, batch: RSTformerBatch, options: DecodingOptions, count: int = 1) -> Samples:
         """Return the `count` best hypotheses of beam search, or `count` samples."""
         led = self.network.led
-        never = torch.zeros(led.config.vocab_size, dtype=torch.bool, device=batch.source.device)
-        never[list(self.forbidden(options))] = True
-        only = LogitsProcessorList([ForbidTokens(never)])
+        is_forbidden = torch.zeros(led.config.vocab_size, dtype=torch.bool, device=batch.source.device)
+        is_forbidden[list(self.forbidden(options))] = True
+        constraints = LogitsProcessorList([ForbidTokens(is_forbidden)])
         with evaluating(self):
             # Hugging Face repeats its inputs for each hypothesis, in place.
             states = LEDEncoderBaseModelOutput(last_hidden_state=self.encode(batch).last_hidden_state)
             tokens = led.generate(
                 encoder_outputs=states,
                 attention_mask=batch.source_mask,
-                logits_processor=only,
+                logits_processor=constraints,
                 num_return_sequences=count,
                 **generation_options(options),
             )[:, 1:].unflatten(0, (-1, count))  # [B, K, T]

@@ -37,6 +37,6 @@ def test_a_point_of_a_sweep():
     stream = io.StringIO()
     progress = Progress([HOSTILE])
     progress.console = Console(file=stream, width=200)
-    progress.say(HOSTILE, "failed", HOSTILE)
+    progress.update(HOSTILE, "failed", HOSTILE)
     progress.console.print(progress.table())
     assert not obeyed(stream.getvalue()) and stream.getvalue().count(SHOWN) == 4

@@ -20,7 +20,7 @@ class _Lines:
     """Lines and metadata of a document."""
 
     id: str
-    place: int
+    line: int
     lines: list[tuple[int, str]] = field(default_factory=list)
     genre: str = ""
 
@@ -71,18 +71,18 @@ def _parts(text: str, name: str) -> Iterator[_Lines]:
         else:
             part.lines.append((number, ""))
     if not any(line and not line.startswith("#") for _, line in part.lines):
-        raise TreebankError(f"{name}:{part.place}: {part.id} has no words; is the file complete?")
+        raise TreebankError(f"{name}:{part.line}: {part.id} has no words; is the file complete?")
     yield part
 
 
 def _document(part: _Lines, name: str) -> TreebankDocument:
     reading = _Text()
     _read_lines(part, reading, name)
-    place = f"{name}:{part.place}: {part.id}"
+    location = f"{name}:{part.line}: {part.id}"
     if not reading.edges:
-        raise TreebankError(f"{place}: no word has Discourse= in MISC; there is nothing to read here")
+        raise TreebankError(f"{location}: no word has Discourse= in MISC; there is nothing to read here")
     if set(reading.text) <= set("_ \n"):
-        raise TreebankError(f"{place}: the words are blanked out; restore them with GUM's get_text.py")
+        raise TreebankError(f"{location}: the words are blanked out; restore them with GUM's get_text.py")
     edus = _split_at(reading.text, [start for start, _, _ in reading.edges])
     document = TreebankDocument(
         id=part.id,
@@ -93,7 +93,7 @@ def _document(part: _Lines, name: str) -> TreebankDocument:
         tree=_tree(reading.edges, name, part.id),
         genre=part.genre,
     )
-    return validate_document(document, f"{name}:{part.place}")
+    return validate_document(document, f"{name}:{part.line}")
 
 
 def _read_lines(part: _Lines, reading: _Text, name: str) -> None:

@@ -44,19 +44,19 @@ def _parsed(text: str, where: str) -> Any:
 def _document(record: Any, where: str) -> TreebankDocument:
     if not isinstance(record, dict) or not isinstance(record.get("id"), str):
         raise TreebankError(f"{where}: not a document; it needs `id`, `text` and `edus`")
-    place = f"{where}: {record['id']}"
+    location = f"{where}: {record['id']}"
     if not isinstance(record.get("text"), str):
-        raise TreebankError(f"{place}: `text` is not a string; EDUs are offsets into it")
+        raise TreebankError(f"{location}: `text` is not a string; EDUs are offsets into it")
     try:
         tree = _tree(record)
     except TreeError as error:
-        raise TreebankError(f"{place}: not a tree: {error}; fix or leave out this record") from error
+        raise TreebankError(f"{location}: not a tree: {error}; fix or leave out this record") from error
     document = TreebankDocument(
         id=record["id"],
         text=record["text"],
-        edus=_offsets(record, "edus", place),
-        sentences=_offsets(record, "sentences", place),
-        paragraphs=_offsets(record, "paragraphs", place),
+        edus=_offsets(record, "edus", location),
+        sentences=_offsets(record, "sentences", location),
+        paragraphs=_offsets(record, "paragraphs", location),
         tree=tree,
         genre=str(record.get("genre") or ""),
         licence=str(record.get("license") or ""),
@@ -64,11 +64,11 @@ def _document(record: Any, where: str) -> TreebankDocument:
     return validate_document(document, where)
 
 
-def _offsets(record: dict, name: str, place: str) -> list[tuple[int, int]]:
+def _offsets(record: dict, name: str, location: str) -> list[tuple[int, int]]:
     offsets = record.get(name) or []
     pairs = isinstance(offsets, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in offsets)
     if not pairs or not all(type(value) is int for pair in offsets for value in pair):
-        raise TreebankError(f"{place}: `{name}` is not a list of [start, end]")
+        raise TreebankError(f"{location}: `{name}` is not a list of [start, end]")
     return [(start, end) for start, end in offsets]
 
 

@@ -22,6 +22,6 @@ def test_ticks_are_whole_numbers_of_edus():
 def test_omissions_in_drawings_are_reported():
     title = layer_figure(maps(9), 0, most=4).get_suptitle()
     assert title == "layer 1: attention between the first 4 of 9 EDUs"
-    note = cut_off(size=500, read=300, drawn=200)
+    note = cut_off(size=500, num_read=300, num_drawn=200)
     assert "reads the first 300 of 500 EDUs" in note and "show the first 200 of these 300 EDUs" in note
-    assert "first" not in cut_off(size=9, read=9, drawn=9)
+    assert "first" not in cut_off(size=9, num_read=9, num_drawn=9)

@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightning_modules.metrics.rouge_counts import clipped, lcs_length, ngram_ends, places, positions, union_lcs
+from lightning_modules.metrics.rouge_counts import clipped, lcs_length, ngram_ends, position_masks, positions, union_lcs
 
 TOKENS = st.lists(st.integers(0, 4), max_size=14)
 TEXT = st.lists(TOKENS, max_size=4)
@@ -35,7 +35,7 @@ def marked(reference: list[int], prediction: list[int]) -> set[int]:
 @given(TOKENS, TOKENS)
 @settings(deadline=None)
 def test_length_equals_the_table(one, other):
-    assert lcs_length(one, *places(other)) == table(one, other)[-1][-1]
+    assert lcs_length(one, *position_masks(other)) == table(one, other)[-1][-1]
 
 
 @given(TEXT, TEXT)

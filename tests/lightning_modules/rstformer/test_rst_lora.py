@@ -106,7 +106,7 @@ def test_other_discourse_gives_another_output_and_none_is_refused():
     with torch.no_grad():
         one, other = (network(**batch(discourse_of(seed))).logits for seed in (0, 1))
     assert not torch.allclose(one, other, atol=1e-4)
-    with pytest.raises(ValueError, match="give the batch's"):
+    with pytest.raises(ValueError, match="the model needs the discourse of the batch"):
         network(**batch(None))
     with pytest.raises(ValueError, match="a rank and an alpha above 0, got 0"):
         DiscourseAdapters(led_of(), 0, 1.0)
