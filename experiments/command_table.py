@@ -72,16 +72,16 @@ COMMANDS = {
         "use",
         "draw RSTformer's attention",
         "precis attention runs/NAME article.txt --out pictures",
-        "experiments.pictures.draw_attention:attention",
+        "experiments.pictures.commands:attention",
     ),
     "graph": Command(
         "use",
         "draw the graph of paragraphs",
         "precis graph --run runs/NAME --html graphs.html",
-        "experiments.pictures.graph:graph",
+        "experiments.pictures.commands:graph",
     ),
     "export": Command(
-        "use", "export a model to give away", "precis export runs/NAME --out FOLDER", "experiments.export:export"
+        "use", "export a model to give away", "precis export runs/NAME --out FOLDER", "experiments.commands:export"
     ),
     "import": Command(
         "use",
@@ -137,13 +137,13 @@ COMMANDS = {
         "discourse",
         "parse the discourse structure of texts",
         "precis parse --show article.txt",
-        "experiments.discourse.parse:parse",
+        "experiments.discourse.commands:parse",
     ),
     "score-parser": Command(
         "discourse",
         "score a parser on gold trees",
         "precis score-parser TREEBANK --parser runs/NAME",
-        "experiments.discourse.score_parser:score_parser",
+        "experiments.discourse.commands:score_parser",
     ),
     "doctor": Command(
         "installation",

@@ -1,12 +1,12 @@
 """`precis completion`: completion of commands and options in a shell, by shtab."""
 
 import argparse
+from types import ModuleType
 from typing import Any
 
 from jsonargparse import ArgumentParser
 
 from datamodules.documents import CorpusError
-from experiments.command_parsers import find_parser
 from experiments.command_table import COMMANDS
 
 
@@ -26,6 +26,12 @@ def _whole_parser() -> argparse.ArgumentParser:
     """Return a plain parser with every command and its options, which is what shtab reads."""
     import shtab
 
+    import datamodules.corpora
+    import lightning_modules
+    from experiments.command_parsers import find_parser  # imports all that a command may name
+
+    corpora = datamodules.corpora
+    groups = {"--model": lightning_modules, "--data": datamodules, "--data.corpus": corpora, "--corpus": corpora}
     parser = argparse.ArgumentParser(prog="precis")
     commands = parser.add_subparsers()
     for name, command in COMMANDS.items():
@@ -40,4 +46,25 @@ def _whole_parser() -> argparse.ArgumentParser:
             added = subparser.add_argument(*(flags or [action.dest]), help="", **takes_value)
             if not takes_value:
                 added.complete = shtab.FILE
+            for group, package in groups.items():
+                if group.partition(".")[0] in flags:
+                    _add_class_options(subparser, group, package)
     return parser
+
+
+def _add_class_options(subparser: argparse.ArgumentParser, group: str, package: ModuleType) -> None:
+    """Add the options of all classes of a package, since the one that will be chosen is not known.
+
+    Args:
+        subparser: parser of a command.
+        group: option that takes one of the classes, such as `--model`.
+        package: the classes.
+    """
+    import shtab
+
+    from experiments.similar_names import class_options
+
+    classes = [getattr(package, name) for name in package.__all__]
+    for name in sorted({option for kind in classes for option in class_options(kind)}):
+        if f"{group}.{name}" not in subparser._option_string_actions:
+            subparser.add_argument(f"{group}.{name}", help="").complete = shtab.FILE

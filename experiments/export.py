@@ -1,4 +1,4 @@
-"""`precis export`: a trained model as a folder that can be given away, and that `precis.load` reads."""
+"""The work of `precis export`: a trained model as a folder that can be given away, and that `precis.load` reads."""
 
 import json
 import os
@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ArgumentParser
 
-from datamodules.building import appearing_folder
-from datamodules.documents import CorpusError
 from experiments.model_card import model_card
 from experiments.run_config import IN_FOLDER, read_config
 from experiments.run_folder import Run, load_run
@@ -20,32 +17,6 @@ from lightning_modules.exported import EXPORTED
 # Keys of a config about the training of a run, which do not define the model.
 _LEFT_OUT = ("run_dir", "resume", "ckpt_path", "out", "start_from", "wandb", "wandb_project", "wandb_models")
 _OF_THE_MACHINE = ("tokenizer_dir", "cache_dir", "parses")  # arguments of the data
-
-
-def export(arguments: list[str]) -> None:
-    """`precis export RUN --out FOLDER`: a model with its tokenizer and a model card, for `precis.load` and the hub.
-
-    FOLDER has the weights (safetensors), config.yaml, text/ and README.md. Where the network is one of transformers
-    (RSTformer's LED, a pretrained PEGASUS) it also has what `from_pretrained(FOLDER)` loads; the pretrained encoder of
-    an extractive model, of BertSumAbs and of GraphSum is in FOLDER/encoder.
-    """
-    parser = ArgumentParser(prog="precis export", description=export.__doc__, exit_on_error=False)
-    parser.add_argument("run", type=Path, help="a run folder")
-    parser.add_argument("--out", type=Path, required=True, help="folder, created if needed")
-    parser.add_argument(
-        "--checkpoint", type=Path | None, default=None, help="checkpoint of the run; the best one by default"
-    )
-    parser.add_argument("--license", type=str | None, default=None, help="licence of the weights, such as apache-2.0")
-    options = parser.parse_args(arguments)
-    out = Path(str(options.out))
-    if out.is_dir() and not any(out.iterdir()):
-        out.rmdir()
-    if out.exists():
-        raise CorpusError(f"{out}: not empty; name another folder")
-    checkpoint = Path(str(options.checkpoint)) if options.checkpoint else None
-    with appearing_folder(out) as building:
-        write_export(Path(str(options.run)), building, checkpoint, options.license, out.name)
-    print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
 
 
 def write_export(

@@ -1,13 +1,14 @@
 """Length budgets of `precis summarize`: words, sentences, shares of the document, lowest score."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
-from lightning_modules.extractive.matchsum import MatchSum
-from lightning_modules.summarizer import Summarizer, Summary
+
+if TYPE_CHECKING:
+    from lightning_modules.summarizer import Summarizer, Summary
 
 NO_LIMIT = 1_000_000  # sentences
 TOKENS_PER_WORD = 1.5  # of subwords, punctuation included; a summary that is longer in words is cut
@@ -37,7 +38,7 @@ class LengthBudget:
     def __bool__(self) -> bool:
         return any(value is not None for value in vars(self).values())
 
-    def options(self, model: Summarizer) -> dict[str, Any]:
+    def options(self, model: "Summarizer") -> dict[str, Any]:
         """Return the changes of a model's selection or decoding (see `changed_options`).
 
         Raises:
@@ -45,6 +46,8 @@ class LengthBudget:
         """
         if not self:
             return {}
+        from lightning_modules.extractive.matchsum import MatchSum  # imports torch
+
         if isinstance(model, MatchSum):
             raise CorpusError("MatchSum chooses among candidates of fixed lengths; leave the budget out")
         if hasattr(model, "selection"):
@@ -58,7 +61,7 @@ class LengthBudget:
         most = min(model.decoding.max_length, round(TOKENS_PER_WORD * self.words) + 1)
         return {"max_length": most, "min_length": min(model.decoding.min_length, self.words // 2, most - 1)}
 
-    def cut(self, summary: Summary, document_words: int) -> bool:
+    def cut(self, summary: "Summary", document_words: int) -> bool:
         """Cut a generated summary to the budget; return whether anything was cut off."""
         limits = [self.words, None if self.ratio is None else max(1, int(self.ratio * document_words + 1e-3))]
         room = min((limit for limit in limits if limit is not None), default=None)

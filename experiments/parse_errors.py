@@ -8,6 +8,7 @@ from datamodules.documents import CorpusError
 from experiments.trust import explain_forbidden_name
 from experiments.yaml_files import read_yaml
 
+_DATA_FILES = (".jsonl", ".csv", ".parquet", ".gz", ".txt")
 _HELP = "`precis {command} --help` lists what there is"
 
 
@@ -22,6 +23,10 @@ def explain(message: str, command: str) -> str:
     classes = re.findall(r"given class_path '([^']+)'", message)
     where = f"{'.'.join(keys)}: " if keys else ""
     help_hint = _HELP.format(command=command)
+    value = re.search(r"(?:Got|Given) value: (.*)", message)
+    if value and keys and keys[-1] == "corpus" and Path(value[1]).suffix in _DATA_FILES:
+        option = f"--{'.'.join(keys)}"
+        return f"{where}{value[1]} is no class; a file is given as {option} Files {option}.train {value[1]}"
     if "unhashable type: 'dict'" in message:
         return f"{where}class_path has to be the dotted name of a class"
     if match := re.search(r"Importing '([^']+)' is not allowed", message):
@@ -42,7 +47,6 @@ def explain(message: str, command: str) -> str:
         remedy = _suggest_class(match[1]) or "give its whole path, such as package.Class"
         return f"{where}no class {match[1]!r} is known; {remedy}"
     expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
-    value = re.search(r"(?:Got|Given) value: (.*)", message)
     if expected and value:
         kinds = [expected[0]] if value[0].startswith("Got") else expected
         quote = "; put it in quotes: YAML reads on and off as true and false" if value[1] in ("True", "False") else ""
@@ -61,7 +65,7 @@ def _no_option(name: str, help_hint: str) -> str:
 
 
 def _suggest_class(class_path: str) -> str:
-    from experiments.similar_names import suggest_class  # imports Lightning
+    from experiments.similar_names import suggest_class  # imports Lightning if no class of the suite is similar
 
     return suggest_class(class_path)
 
@@ -69,7 +73,7 @@ def _suggest_class(class_path: str) -> str:
 def _suggest_option(name: str, owner: str) -> str:
     if not name or not ("." in owner or owner in ("trainer", "checkpoint")):
         return ""
-    from experiments.similar_names import suggest_option  # imports Lightning
+    from experiments.similar_names import suggest_option  # imports the class
 
     return suggest_option(name, owner)
 

@@ -1,6 +1,7 @@
 """Suggestions for misspelt classes and options.
 
-This module imports torch, Lightning and the suite's packages, so `parse_errors` only imports it when it needs one.
+The suite's packages name their classes without importing them; torch and Lightning are imported only where one of their
+names may be meant.
 """
 
 import difflib
@@ -8,25 +9,25 @@ import inspect
 from importlib import import_module
 from types import ModuleType
 
-import torch
-from pytorch_lightning import Trainer
-from pytorch_lightning import callbacks as lightning_callbacks
-from pytorch_lightning.callbacks import ModelCheckpoint
-from torch.optim import lr_scheduler
-
 import callbacks
 import datamodules
 import lightning_modules
 from datamodules import corpora
 
-_GROUPS = {"trainer": Trainer, "checkpoint": ModelCheckpoint}
+_SUITE = (callbacks, corpora, datamodules, lightning_modules)
+_GROUPS = {"trainer": "pytorch_lightning.Trainer", "checkpoint": "pytorch_lightning.callbacks.ModelCheckpoint"}
+_SIMILAR = 0.8  # ratio of difflib above which a class of the suite is suggested without looking at those of libraries
 
 
 def suggest_class(class_path: str) -> str:
     """Suggest a similar class of the suite, of torch's optimizers or Lightning's callbacks; empty if none."""
-    packages = (callbacks, corpora, datamodules, lightning_modules, torch.optim, lr_scheduler, lightning_callbacks)
-    packages_of = {name: package.__name__ for package in packages for name in _classes(package)}
-    close = difflib.get_close_matches(class_path.rpartition(".")[2], packages_of, n=1)
+    name = class_path.rpartition(".")[2]
+    packages_of = {known: package.__name__ for package in _SUITE for known in _classes(package)}
+    close = difflib.get_close_matches(name, packages_of, n=1, cutoff=_SIMILAR)
+    if not close:
+        for library in ("torch.optim", "torch.optim.lr_scheduler", "pytorch_lightning.callbacks"):
+            packages_of |= dict.fromkeys(_classes(import_module(library)), library)
+        close = difflib.get_close_matches(name, packages_of, n=1)
     return f"did you mean {packages_of[close[0]]}.{close[0]}?" if close else ""
 
 
@@ -37,10 +38,10 @@ def suggest_option(name: str, owner: str) -> str:
         name: option.
         owner: path of a class, or an option of the command line that holds a class (`trainer`, `checkpoint`).
     """
-    kind = _GROUPS.get(owner) or _load(owner)
+    kind = _load(_GROUPS.get(owner, owner))
     if kind is None:
         return ""
-    options = _options(kind)
+    options = class_options(kind)
     # difflib scores abbreviations low: options with this prefix come first
     close = [option for option in options if option.startswith(name)] or difflib.get_close_matches(name, options)
     remedy = f"did you mean {' or '.join(close)}?" if close else f"it has {', '.join(options)}"
@@ -59,12 +60,13 @@ def _load(class_path: str) -> type | None:
         return None
 
 
-def _options(owner: type) -> list[str]:
+def class_options(owner: type) -> list[str]:
     """Return the arguments of a class, with those that it passes on to its bases."""
     options: dict[str, None] = {}
     for kind in (kind for kind in owner.__mro__ if "__init__" in vars(kind)):
         arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]
-        options |= dict.fromkeys(each.name for each in arguments if each.kind is not each.VAR_KEYWORD)
+        named = [each.name for each in arguments if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+        options |= dict.fromkeys(named)
         if all(each.kind is not each.VAR_KEYWORD for each in arguments):
             break
     return list(options)

@@ -4,13 +4,11 @@ import ast
 import json
 import re
 import shlex
-import shutil
 from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
-from tiny_models import make_chat_model, make_summarizer
 
 from experiments.command_parsers import find_parser
 from experiments.command_table import COMMANDS, TRAINING
@@ -23,32 +21,6 @@ PACKAGES = ("lightning_modules", "datamodules", "callbacks", "experiments", "ben
 PYTHON = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
 # other first words of commands in the pages
 PLAIN = ("cd", "source", "pip", "make", "python", "cat", "sbatch", "wandb")
-
-# Commands that are run as they are printed, in a folder with the files that they name.
-EXECUTED = (
-    "precis --help",
-    "precis parse --show article.txt",
-    "precis parse --show article.txt --svg tree.svg --heat_map ldd.png",
-    "precis graph article.txt --graph discourse --paragraphs.sentences 3",
-    "precis doctor",
-    "precis init PROJECT --train train.jsonl",
-    "precis runs runs",
-    "precis clean --older_than 60",
-    "precis corpus train.jsonl",
-    "precis corpus --corpus Files --corpus.train train.jsonl --corpus.test test.jsonl",
-    "precis evaluate theirs.txt --references gold.txt --documents in.txt",
-    "precis test --run runs/first",
-    "precis report runs/first",
-    "precis summarize --checkpoint runs/first article.txt",
-    "precis summarize --checkpoint runs/first article.txt --words 60",
-    "precis summarize --checkpoint runs/first article.txt --sentences 3",
-    "precis summarize --checkpoint runs/first article.txt --ratio 0.2",
-    "precis evaluate runs/first/predictions.jsonl --run runs/first",
-    "precis baseline lead --run runs/first --out lead.jsonl",
-    "precis baseline hf --checkpoint models/bart --run runs/first --out bart.jsonl",
-    "precis evaluate bart.jsonl --run runs/first",
-    "precis baseline chat --model models/chat --run runs/first --prompt one_sentence --out chat.jsonl",
-)
 
 
 def name_of(page: Path) -> str:
@@ -146,41 +118,6 @@ def test_a_command_is_accepted_by_its_parser(line, monkeypatch, tmp_path):
     else:
         parser, arguments = find_parser(command, arguments)
         parser.parse_args(arguments)
-
-
-@pytest.fixture
-def folder(tmp_path, run_folder, monkeypatch):
-    """A working folder with the files that the pages name: texts, records and a run."""
-    text = "The harbour was closed on Monday because of a storm. Ships waited outside.\n\nFerries did not run either.\n"
-    (tmp_path / "article.txt").write_text(text, encoding="utf-8")
-    (records,) = blocks(ROOT / "docs" / "own_data.md", "json")
-    (tmp_path / "train.jsonl").write_text(records, encoding="utf-8")
-    (tmp_path / "test.jsonl").write_text(records.replace("Monday", "Sunday"), encoding="utf-8")
-    for name, line in {"theirs": "the harbour is closed", "gold": "the harbour was closed", "in": text}.items():
-        (tmp_path / f"{name}.txt").write_text(" ".join(line.split()) + "\n", encoding="utf-8")
-    (tmp_path / "runs").mkdir()
-    shutil.copytree(run_folder, tmp_path / "runs" / "first")
-    make_summarizer("bart", tmp_path / "models" / "bart", [text], window=64, max_length=12)
-    make_chat_model(tmp_path / "models" / "chat", [text], window=1024)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_commands_run_as_they_are_printed(folder, precis):
-    for line in EXECUTED:
-        done = precis(*shlex.split(line)[1:])
-        assert done.status == 0, f"{line}\n{done.err}"
-        assert done.out or line.endswith("lead.jsonl"), line
-
-
-def test_the_code_of_the_readme_runs(folder, capsys):
-    (code,) = blocks(ROOT / "README.md", "python")
-    exec(code, {})
-    assert capsys.readouterr().out.strip()
-
-
-def test_the_executed_commands_equal_those_of_the_pages():
-    assert set(EXECUTED) <= set(EVERY)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

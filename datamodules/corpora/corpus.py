@@ -10,15 +10,17 @@ from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from datasets import Dataset
 
 from datamodules.building import appearing_folder
 from datamodules.corpora.parallel import mapper, progress_bar
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Document, Record
 from datamodules.text.sentences import Splitter, split_sentences
+
+if TYPE_CHECKING:
+    from datasets import Dataset  # imported when documents are read: commands that read none answer faster
 
 OnBadRecord = Literal["raise", "skip"]
 
@@ -71,7 +73,7 @@ def build_documents(
     on_bad_record: OnBadRecord = "raise",
     require_references: bool = False,
     num_proc: int = 1,
-) -> Dataset:
+) -> "Dataset":
     """Return the documents of a split as a memory-mapped table with columns `id`, `parts` and `references`.
 
     The table is built once, in a folder of `cache_dir` whose name is a digest of content and arguments. The folder has
@@ -91,6 +93,8 @@ def build_documents(
     Raises:
         CorpusError: if the corpus has no such split, a record is bad and not skipped, or no document is left.
     """
+    from datasets import Dataset
+
     if split not in corpus.splits():
         raise CorpusError(_no_split(corpus, split))
     fingerprint = corpus.fingerprint(split)
@@ -118,7 +122,7 @@ def as_document(row: dict[str, Any]) -> Document:
     return Document(row["id"], row["parts"], row["references"])
 
 
-def read_manifest(dataset: Dataset) -> dict[str, Any]:
+def read_manifest(dataset: "Dataset") -> dict[str, Any]:
     """Read the manifest of a table that `build_documents` returned.
 
     Returns:

@@ -7,15 +7,17 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-from datasets import Dataset, IterableDataset, get_dataset_split_names, load_dataset
-from huggingface_hub import HfApi
-from huggingface_hub.errors import HfHubHTTPError
+from typing import TYPE_CHECKING, Any
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentences, SummaryList
 from datamodules.documents import BadRecord, CorpusError, Record
+
+if TYPE_CHECKING:
+    from datasets import (  # imported when something is loaded: commands that load nothing answer faster
+        Dataset,
+        IterableDataset,
+    )
 
 
 @dataclass(frozen=True)
@@ -184,12 +186,14 @@ class Hub(Corpus):
             where = f"{source.name} {dict(source.splits)[split]} row {number}"
             yield source.fields.record(row | missing_fields, where, f"{split}-{number}")
 
-    def _read(self, rows: Dataset | IterableDataset) -> Iterator[dict[str, Any]]:
+    def _read(self, rows: "Dataset | IterableDataset") -> Iterator[dict[str, Any]]:
         """Yield rows.
 
         Raises:
             CorpusError: if a stream breaks off.
         """
+        from huggingface_hub.errors import HfHubHTTPError
+
         try:
             yield from rows
         except (OSError, ValueError, RuntimeError, HfHubHTTPError) as error:
@@ -215,6 +219,9 @@ class Hub(Corpus):
         if folder.is_dir():
             stats = {path.name: path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
             return repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()])
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import HfHubHTTPError
+
         try:
             return HfApi().dataset_info(source.name, revision=source.revision).sha
         except (HfHubHTTPError, OSError) as error:
@@ -226,9 +233,13 @@ class Hub(Corpus):
 
     @cached_property
     def _published(self) -> list[str]:
+        from datasets import get_dataset_split_names
+
         return self._call(get_dataset_split_names)
 
-    def _dataset(self, split: str) -> Dataset | IterableDataset:
+    def _dataset(self, split: str) -> "Dataset | IterableDataset":
+        from datasets import load_dataset
+
         if split not in self._loaded:
             options = {"streaming": True} if self.stream else {}
             dataset = self._call(load_dataset, split=dict(self.source.splits)[split], **options)

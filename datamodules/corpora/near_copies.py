@@ -3,10 +3,12 @@
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-
-from datasketch import LeanMinHash, MinHash, MinHashLSH
+from typing import TYPE_CHECKING
 
 from datamodules.corpora.parallel import mapper
+
+if TYPE_CHECKING:
+    from datasketch import LeanMinHash  # imports SciPy, which only comparisons need
 
 _NGRAM = 5
 _PERMUTATIONS = 128
@@ -47,6 +49,8 @@ def clusters(
 
 def _similar(texts: Sequence[str], threshold: float, num_proc: int) -> Iterable[tuple[int, int]]:
     """Yield pairs whose signatures agree in at least a fraction `threshold` of their values."""
+    from datasketch import MinHashLSH
+
     with mapper(num_proc, chunksize=256) as mapped:
         signatures = list(mapped(_signature, texts))
     index = MinHashLSH(threshold, _PERMUTATIONS)
@@ -57,7 +61,9 @@ def _similar(texts: Sequence[str], threshold: float, num_proc: int) -> Iterable[
         index.insert(number, signature)
 
 
-def _signature(text: str) -> LeanMinHash:
+def _signature(text: str) -> "LeanMinHash":
+    from datasketch import LeanMinHash, MinHash
+
     signature = MinHash(_PERMUTATIONS)
     signature.update_batch([shingle.encode() for shingle in shingles(text)])
     return LeanMinHash(signature)

@@ -1,12 +1,13 @@
 """Documents that occur in two splits of a corpus: equal texts, and near-duplicates by MinHash."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
-
-from datasets import Dataset
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from datamodules.corpora.corpus import as_document
 from datamodules.corpora.near_copies import clusters
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 Duplicates = Literal["exact", "near", "off"]
 NEAR = 0.8  # smallest Jaccard similarity of word 5-grams of near-duplicates
@@ -22,7 +23,7 @@ class Overlap(NamedTuple):
     kind: Literal["exact", "near"]
 
 
-def find_overlaps(splits: Mapping[str, Dataset], duplicates: Duplicates, num_proc: int = 1) -> list[Overlap]:
+def find_overlaps(splits: Mapping[str, "Dataset"], duplicates: Duplicates, num_proc: int = 1) -> list[Overlap]:
     """Find the documents of each split that occur in an earlier split, with the first match of each.
 
     Args:

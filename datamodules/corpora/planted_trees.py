@@ -13,17 +13,18 @@ model cannot exceed the accuracy of guessing, 1 / sentences; with it, it can rea
 """
 
 import hashlib
+import importlib.util
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.corpora.docstrings import Docstrings
 from datamodules.documents import BadRecord, CorpusError, Document, Record
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Task = Literal["nucleus", "relation"]
 RELATIONS = ("elaboration", "contrast", "cause")
@@ -68,7 +69,7 @@ class PlantedTrees(Corpus):
             )
         self.task, self.sentences, self.pool, self.words = task, sentences, pool, words
         self.counts = {"train": train, "val": held_out, "test": held_out}
-        self.seed, self.corpus = seed, corpus or Docstrings([str(Path(torch.__file__).parent / "nn")])
+        self.seed, self.corpus = seed, corpus or _torch_docstrings()
         self._sentences: list[str] = []
 
     def splits(self) -> list[str]:
@@ -109,6 +110,11 @@ class PlantedTrees(Corpus):
         )
 
 
+def _torch_docstrings() -> Docstrings:
+    """Return the docstrings of `torch.nn`, located without importing torch."""
+    return Docstrings([str(Path(importlib.util.find_spec("torch").origin).parent / "nn")])
+
+
 class PlantedTree(NamedTuple):
     """Discourse tree of a document.
 
@@ -117,7 +123,7 @@ class PlantedTree(NamedTuple):
         target: index of the sentence that is the summary.
     """
 
-    nodes: Tensor
+    nodes: "Tensor"
     target: int
 
 
@@ -130,6 +136,8 @@ def planted_tree(sentences: list[str], task: Task, draw: int = 0, target: int | 
         draw: 0 for the tree that determines the reference; other numbers give unrelated trees of the same kind.
         target: index of the sentence that the tree makes the summary; a random one by default.
     """
+    import torch
+
     digest = hashlib.sha256(f"{VERSION} {task} {draw} {sentences}".encode()).digest()
     rng = random.Random(digest)
     random_target = rng.randrange(len(sentences))

@@ -1,12 +1,15 @@
 """Drawing of trees as text and as SVG. EDUs are numbered from 1, as in treebanks."""
 
+import textwrap
 from collections.abc import Sequence
+from itertools import accumulate
 from xml.sax.saxutils import escape
 
 from datamodules.discourse.trees import SPAN, Node, Tree
 from datamodules.text.lines import one_line, shorten
 
-ROW, TOP = 26, 40  # height of a row, and space above the first, in pixels
+ROW, TOP = 26, 40  # height of a row of one line, and space above the first, in pixels
+LINE = 16  # height of each further line of a row
 MAX_STEP, MAX_TREE_WIDTH = 22, 700  # maximal distance between levels, and width of the whole tree
 LETTER = 6.0  # approximate width of a letter of 11 pixels
 NUCLEUS, SATELLITE = "#1b4f8a", "#c0561a"
@@ -45,7 +48,9 @@ def draw_text(tree: Tree, edu_texts: Sequence[str], width: int = 100) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw_svg(tree: Tree, edu_texts: Sequence[str], letters: int = 100) -> str:
+def draw_svg(
+    tree: Tree, edu_texts: Sequence[str], letters: int = 100, wrap: bool = False, tree_width: int = MAX_TREE_WIDTH
+) -> str:
     """Draw a tree as a standalone SVG image: levels from left to right, one row per EDU.
 
     A node is drawn between the rows of its first two children. No two nodes share this position, so that labels do not
@@ -55,30 +60,43 @@ def draw_svg(tree: Tree, edu_texts: Sequence[str], letters: int = 100) -> str:
     Args:
         tree: binary or n-ary tree.
         edu_texts: text of each EDU.
-        letters: maximal number of letters of a displayed EDU.
+        letters: maximal number of letters of a displayed EDU, or of each of its lines with `wrap`.
+        wrap: whether a longer EDU continues on further lines instead of being shortened.
+        tree_width: maximal width of the levels of the tree in pixels.
 
     Raises:
         ValueError: if the number of texts differs from that of EDUs.
     """
     _check(tree, edu_texts)
     levels = _levels(tree)
-    step = min(MAX_STEP, MAX_TREE_WIDTH / max(1, max(levels.values())))
+    step = min(MAX_STEP, tree_width / max(1, max(levels.values())))
     left = {extent: 12 + step * level for extent, level in levels.items()}
+    texts = [one_line(text) for text in edu_texts]
+    lines = [_lines(f"{edu + 1}  {text}", letters, wrap) for edu, text in enumerate(texts)]
+    # the upper edge of each row, and the lower edge of the last one
+    edges = list(accumulate((ROW + LINE * (len(row) - 1) for row in lines), initial=TOP))
     shapes, rightmost = [], left[0, 0] if tree.size == 1 else 0.0
     for node in tree.nodes:
         x, label = left[node.start, node.end], _label(node)
         rightmost = max(rightmost, x + 8 + LETTER * len(label))
-        shapes += _branches(tree, node, left)
-        shapes.append(f'<text x="{x + 5:.1f}" y="{_height(tree, node.start, node.end) + 4:.1f}">{escape(label)}</text>')
+        shapes += _branches(tree, node, left, edges)
+        y = _height(tree, node.start, node.end, edges)
+        shapes.append(f'<text x="{x + 5:.1f}" y="{y + 4:.1f}">{escape(label)}</text>')
     column = max(rightmost, max(left.values()) + step)
-    texts = [one_line(text) for text in edu_texts]
     for edu, text in enumerate(texts):
-        y = _height(tree, edu, edu)
-        shapes.append(f'<path class="guide" d="M{left[edu, edu]:.1f} {y}H{column:.1f}"/>')
-        shown = escape(shorten(f"{edu + 1}  {text}", letters))
-        shapes.append(f'<text class="edu" x="{column + 6:.1f}" y="{y + 4}">{shown}<title>{escape(text)}</title></text>')
-    longest = max(min(letters, len(text) + 6) for text in texts)
-    return _page(shapes, column + 20 + 7.2 * longest, TOP + ROW * tree.size + 10)
+        shapes.append(f'<path class="guide" d="M{left[edu, edu]:.1f} {_height(tree, edu, edu, edges)}H{column:.1f}"/>')
+        spans = "".join(
+            f'<tspan x="{column + 6:.1f}" y="{edges[edu] + ROW / 2 + 4 + LINE * number}">{escape(line)}</tspan>'
+            for number, line in enumerate(lines[edu])
+        )
+        shapes.append(f'<text class="edu">{spans}<title>{escape(text)}</title></text>')
+    longest = max(len(line) for row in lines for line in row)
+    return _page(shapes, column + 20 + 7.2 * min(letters, longest + 3), edges[-1] + 10)
+
+
+def _lines(text: str, letters: int, wrap: bool) -> list[str]:
+    """Return the lines of a displayed EDU."""
+    return textwrap.wrap(text, letters) if wrap else [shorten(text, letters)]
 
 
 def _check(tree: Tree, edu_texts: Sequence[str]) -> None:
@@ -111,18 +129,18 @@ def _levels(tree: Tree) -> dict[tuple[int, int], int]:
     return levels
 
 
-def _height(tree: Tree, start: int, end: int) -> float:
-    """Return the y position: the middle of the row of an EDU, or between the first two children of a node."""
+def _height(tree: Tree, start: int, end: int, edges: Sequence[float]) -> float:
+    """Return the y position: the first line of the row of an EDU, or between the first two children of a node."""
     node = tree.node(start, end)
-    return TOP + (ROW * start + ROW / 2 if node is None else ROW * node.starts[1])
+    return edges[start] + ROW / 2 if node is None else edges[node.starts[1]]
 
 
-def _branches(tree: Tree, node: Node, left: dict[tuple[int, int], float]) -> list[str]:
+def _branches(tree: Tree, node: Node, left: dict[tuple[int, int], float], edges: Sequence[float]) -> list[str]:
     """Return the lines from a node to each child: vertical, then horizontal."""
-    x, y = left[node.start, node.end], _height(tree, node.start, node.end)
+    x, y = left[node.start, node.end], _height(tree, node.start, node.end, edges)
     lines = []
     for child, letter in zip(node.children, node.nuclearity, strict=True):
-        lines.append(f'<path class="{letter}" d="M{x:.1f} {y}V{_height(tree, *child)}H{left[child]:.1f}"/>')
+        lines.append(f'<path class="{letter}" d="M{x:.1f} {y}V{_height(tree, *child, edges)}H{left[child]:.1f}"/>')
     return lines
 
 

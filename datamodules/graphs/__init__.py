@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from datamodules.graphs.controls import Identity, PermutedSimilarity
 from datamodules.graphs.discourse import Discourse
@@ -12,7 +12,9 @@ from datamodules.graphs.paragraphs import ParagraphRule, Paragraphs
 from datamodules.graphs.rst import RST
 from datamodules.graphs.similarity import Similarity
 from datamodules.graphs.topic import Topic
-from datamodules.parsing import Parser
+
+if TYPE_CHECKING:
+    from datamodules.parsing import Parser  # imports torch
 
 GraphName = Literal["similarity", "scaled_similarity", "topic", "discourse", "rst", "none"]
 
@@ -43,7 +45,7 @@ _BY_NAME = {
 
 
 def make_graph(
-    graph: GraphName | ParagraphGraph, parser: Parser | None = None, parses: Path | None = None
+    graph: GraphName | ParagraphGraph, parser: "Parser | None" = None, parses: Path | None = None
 ) -> ParagraphGraph:
     """Return the graph of a name with default settings, or the graph itself if it is an object.
 

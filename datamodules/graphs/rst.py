@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datamodules.discourse.cache import ParseCache
-from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import Document
 from datamodules.graphs.graph import ParagraphGraph
 from datamodules.graphs.paragraphs import Paragraphs
-from datamodules.parsing import Parser, key_of, parse_missing
+
+if TYPE_CHECKING:  # imported when a document is parsed: commands list the names of the graphs without torch
+    from datamodules.discourse.cache import ParseCache
+    from datamodules.discourse.parses import DiscourseParse, ParseRequest
+    from datamodules.parsing import Parser
 
 
 class RST(ParagraphGraph):
@@ -36,7 +38,7 @@ class RST(ParagraphGraph):
 
     name, symmetric = "rst", False
 
-    def __init__(self, parser: Parser, parses: Path, without: Sequence[str] = ("joint",)) -> None:
+    def __init__(self, parser: "Parser", parses: Path, without: Sequence[str] = ("joint",)) -> None:
         self.parser, self.parses, self.without = parser, Path(parses), tuple(without)
         self._cache: ParseCache | None = None
 
@@ -47,8 +49,10 @@ class RST(ParagraphGraph):
         return self.__dict__ | {"parser": described, "_cache": None}
 
     @property
-    def cache(self) -> ParseCache:
+    def cache(self) -> "ParseCache":
         """Cache of parses, opened on first use."""
+        from datamodules.discourse.cache import ParseCache
+
         if self._cache is None:
             self._cache = ParseCache(self.parses)
         return self._cache
@@ -61,6 +65,8 @@ class RST(ParagraphGraph):
 
     def prepare(self, documents: Sequence[Document]) -> None:
         """Parse the documents whose parse is missing in the folder."""
+        from datamodules.parsing import parse_missing
+
         parse_missing(documents, self.cache, self.parser)
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
@@ -69,6 +75,9 @@ class RST(ParagraphGraph):
         Raises:
             MissingParse: if the document was not parsed.
         """
+        from datamodules.discourse.parses import ParseRequest
+        from datamodules.parsing import key_of
+
         request = ParseRequest.of(paragraphs.document)
         if request.empty:
             return np.zeros((len(paragraphs), len(paragraphs)))
@@ -76,7 +85,7 @@ class RST(ParagraphGraph):
         return paragraph_means(parse, owners(parse, request, paragraphs), len(paragraphs), self.without)
 
 
-def owners(parse: DiscourseParse, request: ParseRequest, paragraphs: Paragraphs) -> NDArray:
+def owners(parse: "DiscourseParse", request: "ParseRequest", paragraphs: Paragraphs) -> NDArray:
     """Return the index of the paragraph in which each EDU begins, -1 if that is not selected, [E]."""
     starts = np.array([start for start, _ in request.sentences])
     of_sentence = np.full(len(starts), -1)
@@ -86,7 +95,7 @@ def owners(parse: DiscourseParse, request: ParseRequest, paragraphs: Paragraphs)
     return of_sentence[np.searchsorted(starts, parse.edus[:, 0].numpy(), side="right") - 1]
 
 
-def paragraph_means(parse: DiscourseParse, owner: NDArray, size: int, without: Sequence[str] = ()) -> NDArray:
+def paragraph_means(parse: "DiscourseParse", owner: NDArray, size: int, without: Sequence[str] = ()) -> NDArray:
     """Average the LDD of a parse over the pairs of EDUs of each two paragraphs.
 
     Args:

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import psi
 
 from datamodules.documents import CorpusError
 from datamodules.graphs.graph import ParagraphGraph
@@ -89,7 +88,7 @@ class Topic(ParagraphGraph):
             self.topics, learning_method="online", max_iter=self.passes, batch_size=256, random_state=self.seed
         )
         posterior = model.fit(table).components_  # Dirichlet parameters, [K, V]
-        return np.exp(psi(posterior) - psi(posterior.sum(1, keepdims=True))).astype(np.float32)
+        return exp_expected_log(posterior).astype(np.float32)
 
     def state(self) -> dict[str, Any]:
         if self._term_weights is None:
@@ -139,6 +138,13 @@ class Topic(ParagraphGraph):
         return 1 - np.sqrt(np.maximum(0, 1 - roots @ roots.T))
 
 
+def exp_expected_log(parameters: NDArray) -> NDArray:
+    """Return exp(E[log theta]) of theta ~ Dirichlet(parameters) for each row, [N, K] -> [N, K]."""
+    from scipy.special import psi  # not before it is needed: commands list the names of the graphs
+
+    return np.exp(psi(parameters) - psi(parameters.sum(1, keepdims=True)))
+
+
 def infer_gamma(
     counts: NDArray, term_weights: NDArray, max_iterations: int = 100, tolerance: float = 1e-3
 ) -> NDArray:
@@ -158,7 +164,7 @@ def infer_gamma(
     open_rows = np.arange(len(counts))
     for _ in range(max_iterations):
         old, bags = gamma[open_rows], counts[open_rows]
-        weight = np.exp(psi(old) - psi(old.sum(1, keepdims=True)))  # [L', K]
+        weight = exp_expected_log(old)  # [L', K]
         updated = 1 / topics + weight * ((bags / (weight @ term_weights + _EPSILON)) @ term_weights.T)
         gamma[open_rows] = updated
         open_rows = open_rows[np.abs(updated - old).mean(1) >= tolerance]

@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from datasets import Dataset
 from jsonargparse import ArgumentParser, Namespace
 
 from datamodules.corpora.corpus import as_document
@@ -18,6 +17,9 @@ from experiments.baselines.documents import add_document_arguments, documents_di
 from experiments.baselines.endpoint import KEY_VARIABLE, Endpoint, Reply
 from experiments.baselines.prompts import check_fields, fill, read_prompt, read_queries, shipped_prompts
 from experiments.baselines.records import answer_text, name_documents, signature, write_predictions
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 _REFUSAL = re.compile(r"^\W*(i([’']m| am) (sorry|unable)|sorry,|i can(no|[’'])t |as an ai )", re.IGNORECASE)
 
@@ -165,7 +167,7 @@ def _model(options: Namespace) -> tuple[ChatModel, dict[str, Any]]:
 
 
 def _ask(
-    model: ChatModel, prompts: Prompts, documents: Dataset, answers: Answers, server: str | None
+    model: ChatModel, prompts: Prompts, documents: "Dataset", answers: Answers, server: str | None
 ) -> dict[str, str]:
     """Add the answers that are not there yet, and return why others are missing."""
 
@@ -185,7 +187,7 @@ def _ask(
 
 
 def count(
-    prompts: Prompts, documents: Dataset, answers: Answers, failures: dict[str, str]
+    prompts: Prompts, documents: "Dataset", answers: Answers, failures: dict[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
     """Return counts of tokens and of what went wrong, and lines that name the documents."""
     rows = [answers.rows[name] for name in documents["id"] if name in answers.rows]

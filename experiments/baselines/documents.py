@@ -4,17 +4,17 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from datasets import Dataset
 from jsonargparse import ArgumentParser, Namespace
 
 import datamodules.corpora
-from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, build_documents
 from datamodules.documents import CorpusError, Document
 from experiments.load_classes import load_classes
-from experiments.run_folder import load_run
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def add_document_arguments(parser: ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def add_document_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
 
 
-def read_documents(parser: ArgumentParser, options: Namespace) -> Dataset:
+def read_documents(parser: ArgumentParser, options: Namespace) -> "Dataset":
     """Return the documents that parsed arguments name, a memory-mapped table (see `build_documents`).
 
     Raises:
@@ -38,6 +38,9 @@ def read_documents(parser: ArgumentParser, options: Namespace) -> Dataset:
     """
     if (options.corpus is None) == (options.run is None):
         raise CorpusError("precis baseline needs documents: give --corpus CORPUS ..., or --run RUN, and not both")
+    from datamodules.summarization import default_cache  # these import torch and Lightning
+    from experiments.run_folder import load_run
+
     if options.run is not None:
         rows = load_run(Path(options.run)).data.documents(options.split)
     else:

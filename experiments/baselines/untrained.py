@@ -13,8 +13,7 @@ from datamodules.documents import CorpusError
 from datamodules.text.lines import json_line
 from experiments.baselines.documents import add_document_arguments, read_documents
 from lightning_modules.extractive.baselines import BASELINES, predictions
-from lightning_modules.extractive.scoring import POOLINGS
-from lightning_modules.extractive.selection import SELECTORS
+from lightning_modules.extractive.names import POOLINGS, SELECTORS
 
 OPTIONS = (
     "k", "seed", "stem", "damping", "threshold", "trade_off", "encoder", "encoding", "pooling", "scoring", "selector",

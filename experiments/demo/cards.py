@@ -9,7 +9,7 @@ import numpy as np
 
 from lightning_modules.extractive.summary import ExtractiveSummary
 
-_PICTURE = 360  # pixels; higher pictures scroll
+_PICTURE = 480  # pixels; higher pictures scroll
 _ATTENDED = 12  # source words that are coloured when the pointer rests on a word of the summary
 AGENTS = ("#1b6ca8", "#c0561a", "#2e7d32", "#8e24aa", "#ad1457", "#5d4037")  # a colour for each agent, repeated
 
@@ -29,7 +29,7 @@ STYLE = """
 .precis-card :is(td, th) { padding: .15rem .7rem .15rem 0 !important; border: 0 !important; }
 .precis-card :is(td, th) { text-align: left; vertical-align: top; color: inherit; font-weight: normal; }
 .precis-card th { color: #566072; }
-.precis-card iframe { width: 100%; border: 1px solid #d8dde6; background: #fff; }
+.precis-card iframe { width: 100%; border: 1px solid #d8dde6; background: #fff; resize: vertical; }
 .precis-error { background: #fdecea; color: #7f1d1d; border: 1px solid #f0b4ae; border-radius: 8px; }
 .precis-error { padding: .8rem 1rem; }
 """
@@ -132,10 +132,17 @@ def selected_sentences(summary: ExtractiveSummary) -> str:
 
 
 def picture(title: str, svg: str) -> str:
-    """Return an SVG in a separate frame, which isolates its styles and enables its tooltips."""
-    declared = re.search(r'<svg[^>]* height="(\d+)"', svg)
-    height = min(_PICTURE, int(declared[1]) + 24) if declared else _PICTURE
-    page = f"<!doctype html><body style='margin:0'>{svg}</body>"
+    """Return an SVG in a separate frame, which isolates its styles and enables its tooltips.
+
+    A picture that is wider than the card shrinks by a quarter at most, so that it stays readable; the rest scrolls, as
+    does a picture that is too high. The title says so.
+    """
+    width, height = (int(size) for size in re.search(r'<svg[^>]* width="(\d+)" height="(\d+)"', svg).groups())
+    height += 24
+    if height > _PICTURE:
+        height, title = _PICTURE, f"{title} (scroll in it, or drag its lower right corner)"
+    style = f"<style>body{{margin:0}} svg{{max-width:100%;min-width:{0.75 * width:.0f}px;height:auto}}</style>"
+    page = f"<!doctype html>{style}<body>{svg}</body>"
     encoded = base64.b64encode(page.encode()).decode()
     frame = f'<iframe sandbox title="{html.escape(title, quote=True)}" height="{height}" '
     return f'<h4>{html.escape(title)}</h4>{frame}src="data:text/html;charset=utf-8;base64,{encoded}"></iframe>'

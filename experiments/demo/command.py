@@ -1,12 +1,15 @@
 """`precis demo`: trained models side by side in a browser, with Gradio."""
 
 import os
+from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 from jsonargparse.typing import PositiveInt
 
 from datamodules.documents import CorpusError
-from experiments.demo.playground import Playground
+
+if TYPE_CHECKING:
+    from experiments.demo.playground import Playground  # imports torch
 
 _POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; frame-src 'self' data:"
 
@@ -28,6 +31,8 @@ def demo(arguments: list[str]) -> None:
     parser.add_argument("--open", type=bool, default=False, help="open the page in the default browser")
     options = parser.parse_args(arguments)
     check_installed()
+    from experiments.demo.playground import Playground
+
     page = build(Playground(options.runs, options.split, options.max_characters))
     serve(page, options.host, options.port, options.open)
 
@@ -46,7 +51,7 @@ def check_installed() -> None:
         raise CorpusError(f"the playground needs Gradio ({error}); pip install 'precis-suite[demo]'") from None
 
 
-def build(playground: Playground):
+def build(playground: "Playground"):
     """Return the page as Gradio's Blocks."""
     import gradio as gr
 
@@ -98,7 +103,7 @@ def serve(page, host: str, port: int, inbrowser: bool = False, block: bool = Tru
             prevent_thread_lock=True, footer_links=[], enable_monitoring=False, ssr_mode=False, mcp_server=False,
             app_kwargs={"middleware": [Middleware(ContentPolicy)]},
         )  # fmt: skip
-    except OSError:  # Gradio's error does not tell the cause
+    except (OSError, OverflowError):  # Gradio's error does not tell the cause
         raise CorpusError(f"port {port} on {host} cannot be used; give another --port, or 0 for a free one") from None
     if block:
         print(f"{address} (Ctrl-C ends it)", flush=True)

@@ -19,6 +19,7 @@ from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.rstformer.module import RSTformer
 from lightning_modules.summarizer import Summarizer, Summary
 
+_LETTERS, _TREE_WIDTH = 32, 120  # of a tree that fits a card of 22 rem
 _RELATIONS = 3  # of a head, and of a document twice as many, that are shown
 
 
@@ -65,7 +66,8 @@ def discourse_sections(model: RSTformer, data: SummarizationData, document: Docu
         return []
     parse: DiscourseParse = data.cache.get(row["parse"], row["id"])
     texts = [document.text[start:end] for start, end in parse.edus.tolist()]
-    parts = [picture("RST tree of the document", draw_tree(parse.best_tree(), texts))]
+    tree = draw_tree(parse.best_tree(), texts, letters=_LETTERS, wrap=True, tree_width=_TREE_WIDTH)
+    parts = [picture("RST tree of the document", tree)]
     mass = parse.band(parse.half_width).sum((0, 1))                                          # [R]
     share = mass / mass.sum().clamp_min(1e-9)
     order = share.argsort(descending=True, stable=True)[: 2 * _RELATIONS].tolist()

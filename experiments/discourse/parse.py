@@ -1,21 +1,18 @@
-"""`precis parse`: a corpus's discourse into a cache of parses; or one document's, shown."""
+"""The work of `precis parse`: the discourse of a corpus, into a cache of parses, or of one document, drawn."""
 
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Literal
 
 import torch
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 from pytorch_lightning import LightningModule, Trainer
 
-import datamodules.corpora
 from callbacks.parse_writer import ParseWriter
 from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, make_document
-from datamodules.corpora.readers import file_type
 from datamodules.corpora.texts import Texts
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.distributions import Rows
@@ -23,84 +20,12 @@ from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.parsing import CorpusDocuments, ParsingData
 from experiments.discourse.draw_parse import LARGEST_HEAT_MAP, draw
-from experiments.discourse.parsers import PARSERS, explain_choice, load_parser
-from experiments.load_classes import load_classes
+from experiments.discourse.parsers import explain_choice, load_parser
 from experiments.texts import collect_texts
 
 _NAMED = 5  # empty documents named in the summary
 
-# The command -----------------------------------------------------------------------------------------------------
-
-
-def parse(arguments: list[str]) -> None:
-    """`precis parse CORPUS --out CACHE`: parse the documents that are missing in the cache; repeat it to continue.
-    `precis parse --show FILE` (or standard input): print the tree of one document.
-
-    CORPUS is the name of a corpus with its options (as in `precis corpus`), a data file, or text files and folders.
-    """
-    parser = _options()
-    options = parser.parse_args(_with_corpus(arguments))
-    if options.band < 1:
-        raise CorpusError(f"--band {options.band}: at least 1")
-    if options.show:
-        show(options)
-        return
-    if options.svg or options.heat_map:
-        raise CorpusError("--svg and --heat_map draw one document; pass --show")
-    if options.out is None:
-        raise CorpusError("precis parse needs --out with the folder of the parses; or --show for one document")
-    sys.argv = [sys.argv[0], "parse", *arguments]  # what Lightning starts for other devices
-    corpus = parser.instantiate_classes(options).corpus
-    parse_corpus(corpus if corpus is not None else Texts(collect_texts(options.inputs, empty=True)), options)
-
-
-def _options() -> ArgumentParser:
-    parser = ArgumentParser(prog="precis parse", description=parse.__doc__, exit_on_error=False)
-    parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
-    load_classes(datamodules.corpora)
-    parser.add_subclass_arguments(Corpus, "corpus", required=False)
-    parser.add_argument("--out", type=Path | None, default=None, help="folder of parses, created if needed")
-    parser.add_argument("--parser", type=str, default="default", help=f"{', '.join(PARSERS)}, or a parser's run folder")
-    parser.add_argument("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
-    parser.add_argument("--band", type=int, default=128, help="half-width of the band of stored relations, in EDUs")
-    parser.add_argument("--split", type=str | None, default=None, help="split of the corpus; all splits by default")
-    parser.add_argument("--batch_size", type=int, default=16, help="maximal number of documents in a batch")
-    parser.add_argument(
-        "--batch_characters",
-        type=int,
-        default=100_000,
-        help="maximal number of characters in a batch, including padding",
-    )
-    parser.add_argument("--accelerator", type=str, default="auto", help="cpu, gpu ..., as in Lightning")
-    parser.add_argument(
-        "--devices", type=int | Literal["auto"], default=1, help="number of devices, with one process each"
-    )
-    parser.add_argument(
-        "--shard", type=str | None, default=None, help="K/N: task K of N; by default that of the SLURM array"
-    )
-    parser.add_argument(
-        "--on_bad_record", type=Literal["raise", "skip"], default="skip", help="what to do with invalid records"
-    )
-    parser.add_argument("--cache_dir", type=Path | None, default=None, help="cache folder of the corpus")
-    parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
-    parser.add_argument("--show", action="store_true", help="draw the tree of one document")
-    parser.add_argument("--svg", type=Path | None, default=None, help="with --show: the tree as an image")
-    parser.add_argument("--heat_map", type=Path | None, default=None, help="with --show: PNG of the LDD over EDU pairs")
-    return parser
-
-
-def _with_corpus(arguments: list[str]) -> list[str]:
-    """Replace the name of a corpus or a data file by the corresponding options."""
-    if not arguments or arguments[0].startswith("-"):
-        return arguments
-    first, *options = arguments
-    if first in datamodules.corpora.__all__:
-        return [f"--corpus={first}", *options]
-    try:
-        file_type(Path(first))
-    except CorpusError:
-        return arguments
-    return ["--corpus=Files", f"--corpus.test={first}", *options]
+# A corpus ----------------------------------------------------------------------------------------------------------
 
 
 def task_of(shard: str | None) -> tuple[int, int]:

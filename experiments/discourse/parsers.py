@@ -1,23 +1,25 @@
 """Discourse parsers by name, for commands and DataModules."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytorch_lightning import LightningDataModule, LightningModule
-
-from datamodules.discourse.distributions import Rows
 from datamodules.documents import CorpusError
-from datamodules.parsing import NeedsParser
-from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
+
+if TYPE_CHECKING:  # commands list the names of the parsers before they import torch
+    from pytorch_lightning import LightningDataModule, LightningModule
+
+    from datamodules.discourse.distributions import Rows
 
 
-def _shipped(rows: Rows, band: int) -> LightningModule:
+def _shipped(rows: "Rows", band: int) -> "LightningModule":
     from lightning_modules.discourse_parser.parser import DiscourseParser
 
     return DiscourseParser.shipped(rows=rows, band=band)
 
 
-def _trained(path: Path, rows: Rows, band: int) -> LightningModule:
+def _trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
     """Load a parser from a run folder, a checkpoint, or a folder written by `DiscourseParser.save`."""
+    from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
     from lightning_modules.discourse_parser.parser import DiscourseParser
 
     if (path / "model.safetensors").is_file():
@@ -27,19 +29,19 @@ def _trained(path: Path, rows: Rows, band: int) -> LightningModule:
     return DiscourseParser.from_checkpoint(path, rows=rows, band=band)
 
 
-def _small_network(rows: Rows, band: int) -> LightningModule:
+def _small_network(rows: "Rows", band: int) -> "LightningModule":
     from lightning_modules.discourse_parser.parser import SMALL, DiscourseParser
 
     return DiscourseParser.load(SMALL, rows=rows, band=band)
 
 
-def _right_branching(rows: Rows, band: int) -> LightningModule:
+def _right_branching(rows: "Rows", band: int) -> "LightningModule":
     from lightning_modules.discourse_parser.right_branching import RightBranchingParser
 
     return RightBranchingParser(rows, band)
 
 
-def _isanlp(rows: Rows, band: int) -> LightningModule:
+def _isanlp(rows: "Rows", band: int) -> "LightningModule":
     from lightning_modules.discourse_parser.isanlp import IsaNLPParser
 
     return IsaNLPParser(rows, band)
@@ -66,7 +68,7 @@ def explain_choice(name: str) -> str:
     return f"{name} (a trained parser, named by --parser)"
 
 
-def load_parser(name: str, rows: Rows = "side", band: int = 128) -> LightningModule:
+def load_parser(name: str, rows: "Rows" = "side", band: int = 128) -> "LightningModule":
     """Load a parser (`datamodules.parsing.Parser`).
 
     Args:
@@ -86,7 +88,9 @@ def load_parser(name: str, rows: Rows = "side", band: int = 128) -> LightningMod
     return parser.eval()
 
 
-def provide_parsers(data: LightningDataModule) -> None:
+def provide_parsers(data: "LightningDataModule") -> None:
     """Let a DataModule load the parser that its arguments name."""
+    from datamodules.parsing import NeedsParser
+
     if isinstance(data, NeedsParser):
         data.load_parser = load_parser

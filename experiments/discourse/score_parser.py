@@ -1,17 +1,16 @@
-"""`precis score-parser`: scores of a discourse parser on a treebank, compared with right-branching trees."""
+"""The work of `precis score-parser`: scores of a discourse parser on a treebank, beside right-branching trees."""
 
 import json
 import math
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 from pytorch_lightning import LightningModule
 from rich.console import Console
 from rich.progress import track
@@ -24,7 +23,6 @@ from datamodules.discourse.treebanks import read_treebank
 from datamodules.discourse.trees import Span, Tree
 from datamodules.documents import CorpusError
 from datamodules.text.offsets import paragraph_offsets, sentence_offsets
-from experiments.discourse.parse import PARSERS, load_parser
 from experiments.discourse.parser_page import page, reliability_plot
 from experiments.discourse.parser_scores import (
     Forecasts,
@@ -35,22 +33,22 @@ from experiments.discourse.parser_scores import (
     parseval,
     segmentation,
 )
-from experiments.evaluation.statistics import LEVEL, RESAMPLES, Interval
-from lightning_modules.metrics.calibration import BINS, FLOOR
+from experiments.discourse.parsers import PARSERS, load_parser
+from experiments.evaluation.statistics import LEVEL, Interval
+from lightning_modules.metrics.calibration import FLOOR
 
 BASELINE = "right-branching"
 
-# The command -----------------------------------------------------------------------------------------------------
+# The command's work ------------------------------------------------------------------------------------------------
 
 
-def score_parser(arguments: list[str]) -> None:
-    """`precis score-parser TREEBANK --parser RUN`: Parseval with gold and predicted EDUs, segmentation, and calibration
-    of the LDD, each compared with right-branching trees, as Markdown tables.
+def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
+    """Print the scores of a parser, and write them to a folder if one is named.
 
-    TREEBANK is a file or folder of trees: JSON Lines, .rs3, .rs4, .dis or .conllu.
+    Args:
+        options: options of `precis score-parser`.
+        arguments: the same as they were given, for the record.
     """
-    options = _parser().parse_args(arguments)
-    _check(options)
     result, metrics = score(options)
     result = {"command": shlex.join(["precis", "score-parser", *arguments]), **result}
     text = page(result)
@@ -61,27 +59,6 @@ def score_parser(arguments: list[str]) -> None:
         (folder / "scores.md").write_text(text + "\n", encoding="utf-8")
         reliability_plot(metrics).savefig(folder / "reliability.png", format="png", dpi=120)
     print(text, flush=True)
-
-
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="precis score-parser", description=score_parser.__doc__, exit_on_error=False)
-    parser.add_argument("treebank", type=Path, help="file or folder of gold trees")
-    parser.add_argument("--parser", type=str, default="default", help=f"{', '.join(PARSERS)}, or a parser's run folder")
-    parser.add_argument("--out", type=Path | None, default=None, help="folder for scores.json, scores.md, a plot")
-    parser.add_argument("--rows", type=Literal["side", "nucleus"], default="side", help="which EDUs carry probability")
-    parser.add_argument("--band", type=int, default=512, help="half-width of the band for comparing LDDs, in EDUs")
-    parser.add_argument("--bins", type=int, default=BINS, help="number of bins of calibration errors")
-    parser.add_argument("--end_to_end", type=bool, default=True, help="also score parses from the text only")
-    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="resamples of the bootstrap over documents")
-    return parser
-
-
-def _check(options: Namespace) -> None:
-    for name in ("band", "bins", "resamples"):
-        if options[name] < 1:
-            raise CorpusError(f"--{name} {options[name]}: at least 1")
-    if options.out is not None and Path(str(options.out)).is_file():
-        raise CorpusError(f"--out {options.out}: a file; name a folder")
 
 
 def to_json_values(value: Any) -> Any:
@@ -291,7 +268,3 @@ def _decoded(parser: Any, document: TreebankDocument, readers: dict[str, Any]) -
         spans = [Span(a, k, b, NUCLEARITIES[sides], parser.relations[relation]) for a, k, b, sides, relation in nodes]
         trees[name] = Tree.from_spans(spans, len(document.edus))
     return trees
-
-
-if __name__ == "__main__":
-    score_parser(sys.argv[1:])

@@ -75,7 +75,8 @@ def read_predictions(
     """
     names, splitter = names or FieldNames(), splitter or Cutter()
     if not path.is_file():
-        raise CorpusError(f"{path}: no such file; give one with summaries, such as RUN/predictions.jsonl")
+        kind = "a folder" if path.is_dir() else "no such file"
+        raise CorpusError(f"{path}: {kind}; give a file with summaries, such as RUN/predictions.jsonl")
     read_file = _read_records if is_records(path) else _read_plain
     if read_file is _read_plain and (human or not references):
         missing = "judgements; put them into records" if human else "references; add --references FILE, one a line"

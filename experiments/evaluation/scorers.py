@@ -93,11 +93,8 @@ def lacking(metric: str, predictions: Sequence[Prediction], options: ScoreOption
         return f"{package} is not installed: pip install 'precis-suite[{extra}]'"
     if metric in ("bertscore", "summac") and getattr(options, f"{metric}_model") is None:
         return f"it needs a model: --{metric}_model NAME_OR_FOLDER"
-    if metric == "meteor":
-        try:
-            reference_scores.meteor([], [], options.meteor_synonyms)
-        except LookupError:
-            return "NLTK has no WordNet: python -m nltk.downloader wordnet, or --meteor_synonyms false"
+    if metric == "meteor" and options.meteor_synonyms and not reference_scores.has_wordnet():
+        return "NLTK has no WordNet: python -m nltk.downloader wordnet, or --meteor_synonyms false"
     return None
 
 

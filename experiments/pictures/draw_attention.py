@@ -1,4 +1,4 @@
-"""`precis attention`: attention between EDUs with and without discourse, and the tree next to the summary."""
+"""Draw what `precis attention` shows: attention between EDUs with and without discourse, and tree beside summary."""
 
 import base64
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from jsonargparse import ArgumentParser
 from matplotlib.figure import Figure
 
 from datamodules.corpora.corpus import as_document
@@ -18,7 +17,6 @@ from datamodules.documents import CorpusError
 from datamodules.text.lines import shorten
 from experiments.pictures.drawing import heat_map, html_page, new_figure
 from experiments.run_folder import load_run
-from experiments.texts import collect_texts
 from lightning_modules.rstformer.attention_maps import EduAttention, edu_attention
 from lightning_modules.rstformer.module import RSTformer
 
@@ -26,27 +24,26 @@ _MOST = 200  # EDUs in a picture
 _TITLE = 28  # maximal length of the title of a head
 
 
-def attention(arguments: list[str]) -> None:
-    """`precis attention RUN FILE --out FOLDER`: draw the attention of an RSTformer in a text. Writes a PNG per layer
-    with heat maps for each head (with discourse, without, difference), and page.html with tree, summary and maps."""
-    parser = ArgumentParser(prog="precis attention", description=attention.__doc__, exit_on_error=False)
-    parser.add_argument("run", type=Path, help="the run folder of an RSTformer with discourse")
-    parser.add_argument("inputs", nargs="*", type=str, help="a text file; standard input if none")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
-    options = parser.parse_args(arguments)
-    texts = collect_texts(options.inputs)
-    if len(texts) > 1:
-        raise CorpusError(f"precis attention draws one document, and there are {len(texts)}; name one file")
-    out = Path(str(options.out))
+def draw_attention(run: Path, texts: Sequence[tuple[str, str]], out: Path) -> None:
+    """Draw the attention of an RSTformer in a text, and print the files.
+
+    Args:
+        run: the run folder.
+        texts: id and text of one document.
+        out: folder of the pictures.
+
+    Raises:
+        CorpusError: if the run is not that of an RSTformer whose attention sees discourse.
+    """
     with TemporaryDirectory(prefix="precis-") as cache:
-        run = load_run(Path(str(options.run)), corpus=Texts(texts), cache_dir=cache, max_eval=None)
-        if not isinstance(run.model, RSTformer) or run.model.ablation == "no_discourse":
-            raise CorpusError(f"{options.run}: not the run of an RSTformer with discourse; give one")
-        if run.model.network.adapters is not None:
+        loaded = load_run(run, corpus=Texts(texts), cache_dir=cache, max_eval=None)
+        if not isinstance(loaded.model, RSTformer) or loaded.model.ablation == "no_discourse":
+            raise CorpusError(f"{run}: not the run of an RSTformer with discourse; give one")
+        if loaded.model.network.adapters is not None:
             reason = "its discourse is in the weights' update, not in attention"
-            raise CorpusError(f"{options.run}: {reason}; give a run without model.lora_rank")
+            raise CorpusError(f"{run}: {reason}; give a run without model.lora_rank")
         out.mkdir(parents=True, exist_ok=True)
-        write(run.model.eval(), run.data, out)
+        write(loaded.model.eval(), loaded.data, out)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")
 
 

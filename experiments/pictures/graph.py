@@ -1,10 +1,10 @@
-"""`precis graph`: graphs over the paragraphs of documents, and attention of summaries."""
+"""The work of `precis graph`: graphs over the paragraphs of documents, and attention of summaries."""
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,28 +13,23 @@ from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import as_document, make_document
 from datamodules.corpora.texts import Texts
 from datamodules.documents import CorpusError, Document
-from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, Paragraphs, make_graph
+from datamodules.graphs import ParagraphGraph, Paragraphs, make_graph
 from datamodules.graphs.drawing import draw_svg, strongest
 from datamodules.text.lines import one_line, shorten
-from experiments.discourse.parsers import PARSERS, load_parser
+from experiments.discourse.parsers import load_parser
 from experiments.pictures.draw_graph import Drawn, figure, page
 from experiments.prediction_files import MissingPredictions, find_predictions, read_rows
 from experiments.run_folder import load_run
 from experiments.texts import collect_texts
 
 
-def graph(arguments: list[str]) -> None:
-    """`precis graph [FILE ...] --graph NAME` (or standard input): the graph over the paragraphs of texts.
-    `precis graph --run RUN`: that of the documents of a GraphSum run, with the attention of its summaries.
+def draw_graphs(options: Namespace) -> None:
+    """Print and draw the graphs of texts, or of the documents of a run.
 
-    Prints each paragraph with its strongest links. --html draws all documents, --svg and --png one.
+    Args:
+        options: options of `precis graph`, with its paragraph rule and graph built.
     """
-    parser = _options()
-    options = parser.parse_args(arguments)
-    built = parser.instantiate_classes(options)
-    if options.run is not None and options.inputs:
-        raise CorpusError("precis graph: a run's own documents, or files; leave --run or the files out")
-    documents = _of_run(options) if options.run is not None else _of_texts(built)
+    documents = _of_run(options) if options.run is not None else _of_texts(options)
     console = Console()
     for drawn in documents:
         console.print(_table(drawn, console.width))
@@ -46,27 +41,6 @@ def graph(arguments: list[str]) -> None:
         Path(str(options.svg)).write_text(svg, encoding="utf-8")
     if options.png:
         figure(first).savefig(Path(str(options.png)), format="png", dpi=110)
-
-
-def _options() -> ArgumentParser:
-    parser = ArgumentParser(prog="precis graph", description=graph.__doc__, exit_on_error=False)
-    parser.add_argument("inputs", nargs="*", type=str, help="text files, folders of .txt files; standard input if none")
-    parser.add_argument("--run", type=Path | None, default=None, help="a run of GraphSum with predictions.jsonl")
-    parser.add_argument(
-        "--split", type=Literal["test", "val"], default="test", help="with --run: the split that was predicted"
-    )
-    parser.add_argument("--id", type=list[str] | None, default=None, help="with --run: documents, by their ids")
-    parser.add_argument("--documents", type=int, default=5, help="with --run: how many, where no ids are given")
-    parser.add_argument("--graph", type=GraphName | ParagraphGraph, default="similarity", help="which graph")
-    parser.add_class_arguments(ParagraphRule, "paragraphs")
-    parser.add_argument("--parser", type=str, default="default", help=f"for rst: {', '.join(PARSERS)}, or a run folder")
-    parser.add_argument(
-        "--parses", type=Path | None, default=None, help="for rst: folder of parses; in the cache if none"
-    )
-    parser.add_argument("--html", type=Path | None, default=None, help="page of all documents")
-    parser.add_argument("--svg", type=Path | None, default=None, help="image of the first document")
-    parser.add_argument("--png", type=Path | None, default=None, help="network and heat maps of the first document")
-    return parser
 
 
 def _of_texts(options: Namespace) -> list[Drawn]:

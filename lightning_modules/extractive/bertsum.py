@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from datamodules.bertsum import ExtractiveBatch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
-from lightning_modules.extractive.scoring import Pooling, Scoring
+from lightning_modules.extractive.names import Pooling, Scoring
 from lightning_modules.extractive.selection import Relations, SelectionOptions
 from lightning_modules.extractive.sentence_network import Encoding, ScoredSentences, SentenceNetwork
 from lightning_modules.extractive.summary import ExtractiveSummary, extract

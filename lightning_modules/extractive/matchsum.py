@@ -9,7 +9,8 @@ from torch.nn import functional as F
 from datamodules.matchsum import MatchSumBatch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
-from lightning_modules.extractive.scoring import Pooler, Pooling
+from lightning_modules.extractive.names import Pooling
+from lightning_modules.extractive.scoring import Pooler
 from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Passage

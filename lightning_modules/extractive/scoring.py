@@ -1,15 +1,10 @@
 """Pooling and scoring of sentences in extractive models."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-Pooling = Literal["cls", "mean", "max", "self_attention"]
-Scoring = Literal["classifier", "document_cosine", "centrality"]
-POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "max", "self_attention")
-SCORINGS: tuple[Scoring, ...] = ("classifier", "document_cosine", "centrality")
+from lightning_modules.extractive.names import POOLINGS, SCORINGS, Pooling, Scoring
 
 
 class Pooler(nn.Module):

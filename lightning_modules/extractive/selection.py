@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-Selector = Literal["top_k", "trigram_blocking", "mmr", "triangle"]
-SELECTORS: tuple[Selector, ...] = ("top_k", "trigram_blocking", "mmr", "triangle")
+from lightning_modules.extractive.names import SELECTORS, Selector
 
 
 @dataclass(frozen=True)

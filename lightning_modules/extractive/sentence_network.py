@@ -6,7 +6,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lightning_modules.extractive.scoring import Pooler, Pooling, Scoring, SentenceScorer, cosines, document_cosine
+from lightning_modules.extractive.names import Pooling, Scoring
+from lightning_modules.extractive.scoring import Pooler, SentenceScorer, cosines, document_cosine
 from lightning_modules.networks.passages import Reader, attention_mask, encode_documents, sections
 from lightning_modules.networks.transformer import Activation, EncoderLayer, sinusoidal
 

@@ -13,7 +13,8 @@ from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.subwords import encoder_path
 from datamodules.text.trigrams import sharing
 from datamodules.text.words import tokenize
-from lightning_modules.extractive.scoring import Pooling, centrality, cosines, document_cosine
+from lightning_modules.extractive.names import Pooling
+from lightning_modules.extractive.scoring import centrality, cosines, document_cosine
 from lightning_modules.extractive.selection import Relations, SelectionOptions, count_words, select
 from lightning_modules.extractive.sentence_network import Encoding, SentenceNetwork
 from lightning_modules.extractive.term_vectors import tf_idf

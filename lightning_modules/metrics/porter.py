@@ -4,15 +4,21 @@
 lower-case words of more than three characters: ROUGE leaves shorter ones alone.
 """
 
+import importlib
+import sys
+from contextlib import suppress
 from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from types import ModuleType
 
 _STEP_4 = "al ance ence er ic able ible ant ement ou ism ate iti ous ive ize"
 
 
 @cache
 def _stemmers() -> tuple:
-    """Return NLTK's stemmer and the one of ROUGE-1.5.5; importing NLTK takes 0.8 s, so it waits for the first word."""
-    from nltk.stem.porter import PorterStemmer
+    """Return NLTK's stemmer and the one of ROUGE-1.5.5."""
+    PorterStemmer = _porter_module().PorterStemmer
 
     class PerlStemmer(PorterStemmer):
         """Porter 1980 with the departures of its author's later versions and ROUGE's own in step 4.
@@ -33,6 +39,29 @@ def _stemmers() -> tuple:
             return word
 
     return PorterStemmer(), PerlStemmer(PorterStemmer.MARTIN_EXTENSIONS)
+
+
+def _porter_module() -> ModuleType:
+    """Return `nltk.stem.porter`, imported without running `nltk/__init__.py`.
+
+    The package imports scikit-learn, SciPy and pandas, which takes 2 s of processor time; the stemmer needs none of
+    them. Packages without content stand in for `nltk` and `nltk.stem` while its module is imported.
+    """
+    name = "nltk.stem.porter"
+    if "nltk" in sys.modules:
+        return importlib.import_module(name)
+    path = None
+    try:
+        with suppress(ImportError, AttributeError):  # a version of NLTK whose stemmer needs more of the package
+            for package in ("nltk", "nltk.stem"):
+                spec = PathFinder.find_spec(package, path)
+                path = spec.submodule_search_locations
+                sys.modules[package] = module_from_spec(spec)
+            return importlib.import_module(name)
+    finally:
+        for loaded in [module for module in sys.modules if module.partition(".")[0] == "nltk"]:
+            del sys.modules[loaded]
+    return importlib.import_module(name)
 
 
 def nltk_porter(word: str) -> str:

@@ -5,8 +5,11 @@ joined by spaces. Nothing is downloaded, but a model that is asked for by its na
 """
 
 import importlib
+import os
+import sys
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -73,6 +76,21 @@ def meteor(
         scores.append(100 * meteor_score(texts, _words(prediction), wordnet=wordnet) if _words(prediction) else 0.0)
     matches = "exact+stem+wordnet" if synonyms else "exact+stem"
     return ScoreList(_mean(scores), scores, f"meteor|match:{matches}|refs:best|nltk:{metadata.version('nltk')}")
+
+
+def has_wordnet() -> bool:
+    """Return whether NLTK has WordNet. Where none of the folders that NLTK searches has it, NLTK is not imported."""
+    searched = [Path(name).expanduser() for name in os.environ.get("NLTK_DATA", "").split(os.pathsep) if name]
+    roots = [Path(sys.prefix), *(Path(sys.prefix, part) for part in ("share", "lib"))]
+    roots += [Path(root, part) for root in ("/usr", "/usr/local") for part in ("share", "lib")]
+    searched += [root / "nltk_data" for root in (Path.home(), *roots)]
+    if "nltk" not in sys.modules and not any(list(folder.glob("corpora/wordnet*")) for folder in searched):
+        return False
+    try:
+        _nltk_wordnet()
+    except LookupError:
+        return False
+    return True
 
 
 def bert_score(
@@ -155,7 +173,7 @@ def _nltk_wordnet():
 
     try:
         wordnet.ensure_loaded()
-    except LookupError:
+    except (LookupError, OSError):  # OSError: a part of its files
         raise LookupError(
             "METEOR's synonyms need NLTK's WordNet: python -m nltk.downloader wordnet (or synonyms=False)"
         ) from None

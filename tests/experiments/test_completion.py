@@ -39,6 +39,15 @@ def test_bash_completes_commands_and_options(script):
     assert complete(script, "sweep", "--dry") == ["--dry-run"]
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_bash_completes_the_options_of_every_model_and_corpus(script):
+    assert "--model.coverage" in complete(script, "fit", "--model.cov")  # of PointerGenerator
+    assert "--model.lora_rank" in complete(script, "fit", "--model.lora")  # of RSTformer
+    assert complete(script, "test", "--data.tokenizer_") == ["--data.tokenizer_dir"]
+    assert set(complete(script, "fit", "--data.corpus.tr")) == {"--data.corpus.train"}
+    assert "--corpus.train" in complete(script, "corpus", "--corpus.tr")
+
+
 def test_an_unknown_shell_is_refused(precis):
     done = precis("completion", "fish")
     assert done.status == 2 and "fish" in done.err

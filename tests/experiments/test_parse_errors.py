@@ -135,3 +135,16 @@ def test_the_traceback_can_be_had(tmp_path, precis, monkeypatch):
     monkeypatch.setenv("PRECIS_DEBUG", "1")
     with pytest.raises(ValueError, match="no such config file"):
         precis("fit", "--config", tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_file_in_place_of_a_corpus_is_told_how_it_is_given(written, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if written:  # which would be read as a config
+        (tmp_path / "train.jsonl").write_text('{"id": "a"}\n{"id": "b"}\n', encoding="utf-8")
+    done = precis("corpus", "--corpus", "train.jsonl")
+    refused(done, tmp_path, "train.jsonl is no class; a file is given as --corpus Files --corpus.train train.jsonl")
+
+
+def test_a_folder_in_place_of_outputs_is_named(tmp_path, precis):
+    refused(precis("evaluate", tmp_path), tmp_path, "a folder; give a file with summaries", status=1)

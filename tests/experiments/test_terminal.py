@@ -5,7 +5,7 @@ import io
 from conftest import write_lines
 from rich.console import Console
 
-from experiments.commands import example_table
+from experiments.report import example_table
 from experiments.sweeping.progress import Progress
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \x9b2J \u202egnp.exe"

@@ -4,7 +4,6 @@ import datasets
 import huggingface_hub.constants
 import pytest
 
-from datamodules.corpora import hub
 from datamodules.corpora.corpus import as_document, build_documents
 from datamodules.corpora.hub import SOURCES, Hub
 from datamodules.documents import BadRecord, CorpusError, Document
@@ -115,7 +114,7 @@ def test_ready_field_maps(name, monkeypatch):
         asked.append((args, kwargs))
         return datasets.Dataset.from_list([row])
 
-    monkeypatch.setattr(hub, "load_dataset", load_dataset)
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     corpus = Hub(name)
     assert corpus.splits() == ["train", "val", "test"]
     (record,) = corpus.records("val")
@@ -125,7 +124,7 @@ def test_ready_field_maps(name, monkeypatch):
 
 def test_arguments_override_what_is_known(monkeypatch):
     row = ROWS["multi_lexsum"][0]
-    monkeypatch.setattr(hub, "load_dataset", lambda *args, **kwargs: datasets.Dataset.from_list([row]))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *args, **kwargs: datasets.Dataset.from_list([row]))
     (record,) = Hub("multi_lexsum", summary=["summary/tiny", "summary/short"], folder="v20220616").records("test")
     assert record.references == ["T."]
 

@@ -1,4 +1,5 @@
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,22 @@ def test_every_node_and_edu_is_drawn(document):
     assert len(lines) == 2 + sum(len(node.starts) for node in tree.nodes)  # two in the legend
     labels = [float(element.get("y")) for element in root.iter(f"{SVG}text") if not element.get("class")][2:]
     assert len(labels) == len(set(labels)) == len(tree.nodes)  # each on a line of its own
+
+
+@given(documents())
+def test_long_edus_continue_on_further_lines(document):
+    texts = [f"{text} {'and a sentence that goes on ' * 3}" for text in document.edu_texts]
+    root = ElementTree.fromstring(draw_svg(document.tree, texts, letters=30, wrap=True, tree_width=160))
+    edus = [element for element in root.iter(f"{SVG}text") if element.get("class") == "edu"]
+    for number, (element, text) in enumerate(zip(edus, texts, strict=True), start=1):
+        lines = [span.text for span in element.iter(f"{SVG}tspan")]
+        assert " ".join(lines).split() == [str(number), *text.split()]
+        assert len(lines) > 2 and all(len(line) <= 30 for line in lines)
+    heights = [float(span.get("y")) for element in edus for span in element.iter(f"{SVG}tspan")]
+    assert all(lower - upper >= 16 for upper, lower in pairwise(heights))
+    labels = [element.text for element in root.iter(f"{SVG}text") if not element.get("class")][2:]
+    assert float(root.get("width")) <= 12 + 160 + 22 + 6 * max(map(len, labels), default=0) + 20 + 7.2 * 30
+    assert heights[-1] < float(root.get("height"))
 
 
 def test_deep_trees_fit():

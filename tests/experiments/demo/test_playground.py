@@ -56,8 +56,15 @@ def test_words_have_the_colour_of_their_agent():
 
 
 def test_what_documents_and_models_are_called_is_no_markup():
-    for page in (card("<i>", "<u>", []), error_box("<script>"), picture('"><script>', "<svg></svg>")):
+    image = '<svg width="1" height="1"></svg>'
+    for page in (card("<i>", "<u>", []), error_box("<script>"), picture('"><script>', image)):
         assert not re.search(r"<(i|u|script)>", page)
+
+
+def test_a_picture_that_is_too_high_says_that_it_scrolls():
+    low, high = (picture("tree", f'<svg width="600" height="{height}"></svg>') for height in (100, 5000))
+    assert 'height="124"' in low and "scroll" not in low
+    assert 'height="480"' in high and "<h4>tree (scroll in it" in high
 
 
 def test_each_model_shows_what_belongs_to_it(playground, folders):
@@ -135,6 +142,8 @@ def test_a_port_that_is_taken_is_named(address, playground):
     port = int(address.rstrip("/").rpartition(":")[2])
     with pytest.raises(CorpusError, match=f"port {port} on 127.0.0.1 cannot be used; give another --port, or 0"):
         command.serve(command.build(playground), "127.0.0.1", port, block=False)
+    with pytest.raises(CorpusError, match=r"port 99999 on .* cannot be used"):
+        command.serve(command.build(playground), "127.0.0.1", 99999, block=False)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from datamodules.documents import CorpusError, Document
 from datamodules.rstformer import RSTformerData
 from experiments.discourse import parse as command
 from experiments.discourse.draw_parse import heat_map, summed
-from experiments.discourse.parsers import explain_choice, provide_parsers
+from experiments.discourse.parsers import PARSERS, explain_choice, provide_parsers
 from lightning_modules.discourse_parser import parser as discourse_parser
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser, segment
@@ -104,7 +104,7 @@ class Interrupting(RightBranchingParser):
 
 def test_ctrl_c_leaves_what_is_done_and_the_same_command_continues(precis, tmp_path, texts, monkeypatch):
     out, before = tmp_path / "parses", signal.getsignal(signal.SIGINT)
-    monkeypatch.setitem(command.PARSERS, "right_branching", Interrupting)
+    monkeypatch.setitem(PARSERS, "right_branching", Interrupting)
     try:
         done = precis("parse", texts, "--out", out, *OURS, "--batch_size", 1)
     finally:

@@ -7,8 +7,8 @@ import pytest
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import CorpusError
 from experiments.pictures import graph as command
+from experiments.pictures.commands import graph
 from experiments.pictures.draw_graph import Drawn, figure, page
-from experiments.pictures.graph import graph
 from tests.datamodules.graphs.made_up import cluster
 
 TEXT = "An otter swims in the river. It dives.\n\nThe otter guards the mill.\n\nNobody visits the library."

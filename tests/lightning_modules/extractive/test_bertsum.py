@@ -8,8 +8,8 @@ from datamodules.corpora import Texts
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.extractive.bertsum import BertSum
-from lightning_modules.extractive.scoring import POOLINGS, SCORINGS
-from lightning_modules.extractive.selection import SELECTORS, SelectionOptions
+from lightning_modules.extractive.names import POOLINGS, SCORINGS, SELECTORS
+from lightning_modules.extractive.selection import SelectionOptions
 
 DOCUMENTS = [
     Document("none", []),

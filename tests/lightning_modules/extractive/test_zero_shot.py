@@ -3,7 +3,8 @@ import torch
 
 from datamodules.documents import Document
 from lightning_modules.extractive.baselines import mmr, zero_shot
-from lightning_modules.extractive.selection import SELECTORS, SelectionOptions
+from lightning_modules.extractive.names import SELECTORS
+from lightning_modules.extractive.selection import SelectionOptions
 from lightning_modules.extractive.zero_shot import ZeroShot
 
 DOCUMENTS = [

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 from nltk.stem.porter import PorterStemmer
 
 from lightning_modules.metrics.porter import perl_porter
@@ -30,3 +33,16 @@ def test_perl_has_no_double_y():
     """ROUGE-1.5.5 shortens double consonants by a pattern without y; NLTK counts the second y as a consonant."""
     assert AUTHORS.stem("tyyed") == "ty"
     assert perl_porter("tyyed") == "tyi"
+
+
+def test_the_stemmer_alone_is_that_of_the_whole_package():
+    """In a process of its own, where NLTK has not been imported: the stemmer does not import the package either."""
+    script = (
+        "import sys; from lightning_modules.metrics.porter import nltk_porter\n"
+        "words = ['relational', 'running', 'skies', 'dying', 'electricity', 'proceed']\n"
+        "stems = [nltk_porter(word) for word in words]\n"
+        "assert not any(name.partition('.')[0] in ('nltk', 'sklearn') for name in sys.modules)\n"
+        "from nltk import PorterStemmer; assert stems == [PorterStemmer().stem(word) for word in words], stems"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,170 @@
+"""Commands of the pages are run as they are printed, on tiny data; for each of the others there is a reason."""
+
+import gzip
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from run_folders import prediction, write_run, write_sweep_folder
+from tiny_models import make_chat_model, make_summarizer
+
+from tests.made_up_treebank import made_up_treebank
+from tests.test_documentation import EVERY, ROOT, blocks
+
+# Run in this order in one folder, which holds the files and runs that they name.
+EXECUTED = (
+    "precis --help",
+    "precis fit --run runs/first",
+    "precis test --run runs/first",
+    "precis report runs/first",
+    "precis summarize --checkpoint runs/first article.txt",
+    "precis summarize --checkpoint runs/first article.txt --words 60",
+    "precis summarize --checkpoint runs/first article.txt --sentences 3",
+    "precis summarize --checkpoint runs/first article.txt --ratio 0.2",
+    "precis doctor",
+    "precis init PROJECT --train train.jsonl",
+    "precis runs runs",
+    "precis clean --older_than 60",
+    "precis corpus train.jsonl",
+    "precis evaluate runs/first/predictions.jsonl --run runs/first",
+    "precis baseline lead --run runs/first --out lead.jsonl",
+    "precis baseline hf --checkpoint models/bart --run runs/first --out bart.jsonl",
+    "precis evaluate bart.jsonl --run runs/first",
+    "precis baseline chat --model models/chat --run runs/first --prompt one_sentence --out chat.jsonl",
+    "precis test --run runs/demo",
+    "precis export runs/demo --out demo-model --license apache-2.0",
+    "precis validate --run runs/NAME",
+    "precis test --run runs/NAME",
+    "precis predict --run runs/NAME",
+    "precis report runs/NAME",
+    "precis summarize --checkpoint runs/NAME article.txt",
+    "precis evaluate runs/NAME/predictions.jsonl",
+    "precis baseline lead --run runs/NAME --out lead.jsonl",
+    "precis export runs/NAME --out FOLDER",
+    "precis sync runs/NAME",
+    "precis compare runs/ONE runs/OTHER --html page.html",
+    "precis evaluate theirs.txt --references gold.txt --documents in.txt",
+    "precis corpus --corpus Files --corpus.train train.jsonl --corpus.test test.jsonl",
+    "precis compare runs/pointer_generator_rows --baseline attention --html rows.html",
+    "precis compare runs/cluster_check --resamples 200",
+    "precis sweep status runs/cluster_check",
+    "precis sync runs/cluster_check --dry-run",
+    "precis dashboards --paper PointerGenerator --dry-run",
+    "precis graph article.txt --graph discourse --paragraphs.sentences 3",
+    "precis graph --run runs/modules --html graphs.html --png graph.png",
+    "precis attention runs/rstformer article.txt --out pictures",
+    "precis export runs/rstformer --out led",
+    "precis summarize --checkpoint runs/bertsum_scitldr article.txt --scores true --html article.html "
+    "--heat_map article.png",
+    "precis parse --show article.txt",
+    "precis parse --show article.txt --svg tree.svg --heat_map ldd.png",
+    "precis parse --show article.txt --parser runs/parser",
+    "precis score-parser gum/val.jsonl.gz --parser runs/parser --out scores",
+)
+# Run with a few small sizes more than are printed: two steps of a model of four units.
+SHORTENED = (
+    "precis fit --config experiments/configs/pointer_generator/docstrings.yaml --run_dir runs/mine --data.corpus Files "
+    "--data.corpus.train train.jsonl --data.corpus.val val.jsonl --data.corpus.test test.jsonl",
+)
+SMALL = "--model.embedding_size 4 --model.hidden_size 4 --trainer.max_steps 2 --trainer.accelerator cpu --wandb off"
+# Why others are only parsed (and their configs built, their sweeps composed), by a pattern.
+NOT_EXECUTED = {
+    "precis fit ": "trains for minutes to days; test_configs builds the model of each config",
+    r"precis (test|compare) .*\.\./runs/": "test_bag_of_words runs the tutorial on a tiny corpus",
+    "precis test --run runs/(pegasus|modules|rstformer)": "the command of other runs, which are tested above",
+    "precis sweep .*yaml": "trains, or checks tens of points for a minute; tests/experiments/sweeping has small ones",
+    r"precis sweep (logs|retry)|srun|sbatch": "needs SLURM or a sweep that ran, see tests/cluster",
+    "precis (corpus --corpus Docstrings|parse Docstrings|truncation)": "reads all installed packages for a minute",
+    "precis baseline zero_shot --run .*--encoder minilm": "needs the pretrained encoder of the extra minilm",
+    "precis baseline hf --checkpoint facebook": "downloads a large model; a tiny one of its kind is run above",
+    "precis (baseline chat .*--base_url|judge)": "asks a server; tests of baselines and of the judge start their own",
+    r"precis import|precis (test|summarize) .*_cnndm\b": "reads published checkpoints, see tests/experiments/importing",
+    "precis corpus --corpus Hub": "downloads a dataset; test_hub reads local ones",
+    "precis clean .*--delete": "deletes caches; the same without --delete is run above",
+    "precis compare .*--latex": "as above, with tables and plots; test_compare_tables writes them",
+    "precis (push|dashboards --entity)": "sends to a server; their tests replace it",
+    "precis demo": "serves until Ctrl-C; test_playground opens the page in a browser",
+    "precis attention runs/NAME|precis graph --run runs/NAME": "as above, of other models than the runs/NAME here",
+    "precis score-parser TREEBANK": "as above",
+    "precis completion": "writes to the home folder; test_completion sources the script in bash",
+    r"(make|pip|source|cd|cat|wandb|python -m benchmarks)\b": "sets up or measures; CI runs the targets of make",
+}
+
+
+@pytest.fixture
+def folder(tmp_path, trained, corpus_files, monkeypatch):
+    """A working folder with the files and runs that the pages name."""
+    text = "The harbour was closed on Monday because of a storm. Ships waited outside.\n\nFerries did not run either.\n"
+    (tmp_path / "article.txt").write_text(text, encoding="utf-8")
+    (records,) = blocks(ROOT / "docs" / "own_data.md", "json")
+    for name, day in {"train": "Monday", "val": "Friday", "test": "Sunday"}.items():
+        (tmp_path / f"{name}.jsonl").write_text(records.replace("Monday", day), encoding="utf-8")
+    for name, line in {"theirs": "the harbour is closed", "gold": "the harbour was closed", "in": text}.items():
+        (tmp_path / f"{name}.txt").write_text(" ".join(line.split()) + "\n", encoding="utf-8")
+    for name in ("first", "demo", "NAME"):
+        shutil.copytree(trained, tmp_path / "runs" / name)
+    for name, model in {"modules": "graphsum", "rstformer": "rstformer", "bertsum_scitldr": "bertsum"}.items():
+        write_run(tmp_path / "runs" / name, model, corpus_files)
+    make_summarizer("bart", tmp_path / "models" / "bart", [text], window=64, max_length=12)
+    make_chat_model(tmp_path / "models" / "chat", [text], window=1024)
+    write_sweeps(tmp_path / "runs")
+    write_parser(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_sweeps(runs: Path) -> None:
+    """Write two runs to compare, and the folders of two sweeps whose first two points have predictions."""
+    scores = {"rouge1": 50.0, "rouge2": 20.0, "rougeLsum": 45.0}
+    rows = [prediction(number, f"reference {number % 2}", scores) for number in range(4)]
+    for sweep, labels in {"pointer_generator_rows": ("attention", "pointer"), "cluster_check": ("a=1", "a=2")}.items():
+        points = {f"{label} seed=1": rows for label in labels}
+        folder = write_sweep_folder(runs / sweep, points, missing=f"{labels[1]} seed=2")
+        described = json.loads((folder / "points.json").read_text(encoding="utf-8"))["points"]
+        described = [point | {"config": {}} for point in described]
+        planned = {"sweep": sweep, "base": "tiny.yaml", "after": [], "points": described}
+        (folder / "points.json").write_text(json.dumps(planned), encoding="utf-8")
+    for name, label in {"ONE": "attention-seed-1", "OTHER": "pointer-seed-1"}.items():
+        shutil.copytree(runs / "pointer_generator_rows" / label, runs / name)
+
+
+def write_parser(folder: Path) -> None:
+    """Write the small parser's weights as those of a trained one, and a treebank with two documents."""
+    from experiments.discourse.parsers import load_parser
+
+    (folder / "runs" / "parser").mkdir()
+    load_parser("small").save(folder / "runs" / "parser")
+    plain = made_up_treebank(folder / "trees.jsonl", documents=2)
+    (folder / "gum").mkdir()
+    with gzip.open(folder / "gum" / "val.jsonl.gz", "wb") as file:
+        file.write(plain.read_bytes())
+
+
+@pytest.mark.timeout(600)
+def test_commands_run_as_they_are_printed(folder, precis):
+    failed = {}
+    for line in (*EXECUTED, *(f"{line} {SMALL}" for line in SHORTENED)):
+        done = precis(*shlex.split(line)[1:])
+        if done.status:
+            failed[line] = done.err
+    assert not failed
+    written = "page.html rows.html graphs.html graph.png article.html article.png tree.svg ldd.png lead.jsonl"
+    for name in [*written.split(), "demo-model/README.md", "led/config.json", "pictures/page.html", "scores/scores.md"]:
+        assert (folder / name).stat().st_size, name
+
+
+def test_the_code_of_the_readme_runs(folder, capsys):
+    (code,) = blocks(ROOT / "README.md", "python")
+    exec(code, {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_every_command_of_the_pages_is_run_or_has_a_reason():
+    assert {*EXECUTED, *SHORTENED} <= set(EVERY)
+    others = [line for line in EVERY if line not in EXECUTED + SHORTENED]
+    reasons = {line: [why for pattern, why in NOT_EXECUTED.items() if re.match(pattern, line)] for line in others}
+    assert not [line for line, why in reasons.items() if not why]
+    assert {why for some in reasons.values() for why in some} == set(NOT_EXECUTED.values())  # none is out of date
