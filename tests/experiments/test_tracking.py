@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,6 +28,14 @@ def describe(sweep: Path, *runs: tuple[str, str]) -> None:
     rows = [{"run": name, "label": label, "overrides": {}, "config": {}} for name, label in runs]
     described = {"sweep": "rows", "base": "x.yaml", "after": ["test"], "points": rows}
     (sweep / "points.json").write_text(json.dumps(described))
+
+
+def inspect(path: Path) -> dict:
+    """What W&B's own viewer, `wandb leet`, says of a start of a run, or of the last one in a folder."""
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--summary", "--json", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +107,19 @@ def test_the_table_of_predictions_and_the_artifacts(tracked, offline):
     assert staged and not any(path.suffix == ".ckpt" for path in staged), "no second copy of the weights"
 
 
+def test_the_viewer_of_the_terminal_opens_each_start(tracked):
+    starts = [inspect(path) for path in sorted((tracked / "wandb").glob("offline-run-*"))]
+    assert [start["state"] for start in starts] == ["finished"] * 3
+    assert all({"PointerGenerator", "copy coverage=true", "seed=3"} == set(start["tags"]) for start in starts)
+    summary = starts[0]["summary"] | starts[1]["summary"] | starts[2]["summary"]
+    assert summary["previews"]["_type"] == summary["predictions"]["_type"] == "table-file"
+    assert summary["attention/0"]["_type"] == "images/separated"
+    assert starts[0]["config"]["model"]["class_path"] == "lightning_modules.PointerGenerator"
+    with (tracked / "metrics.csv").open(newline="") as file:
+        losses = [float(row["train/loss"]) for row in csv.DictReader(file) if row["train/loss"]]
+    assert starts[1]["summary"]["train/loss"] == pytest.approx(losses[-1], rel=1e-5)
+
+
 def test_a_run_of_no_sweep_has_no_group(tmp_path):
     config = {"model": {"class_path": "lightning_modules.BertSum"}, "seed_everything": 1}
     assert sweep_and_label(tmp_path / "run") == ("", "")
@@ -160,12 +182,17 @@ def test_what_is_shown_while_training_is_logged(paper, corpus_files, tmp_path, p
     case, run = ON_LINES[paper], tmp_path / "run"
     trainer = ["accelerator=cpu", "max_steps=2", "limit_train_batches=2", "log_every_n_steps=1"]
     arguments = [f"--trainer.{word}" for word in (*trainer, "enable_progress_bar=false", "enable_model_summary=false")]
-    done = precis("fit", *case.arguments(corpus_files), *arguments, "--wandb=off", "--previews=0", f"--run_dir={run}")
+    done = precis("fit", *case.arguments(corpus_files), *arguments, "--previews=0", f"--run_dir={run}")
     assert done.status == 0, done.err
+    wandb.teardown()  # its service writes a little later
     with (run / "metrics.csv").open(newline="") as file:
         logged = set(csv.DictReader(file).fieldnames)
     dashboard = DASHBOARDS[paper]
-    assert {*dashboard.losses, *dashboard.scores, *dashboard.more, "train/grad_norm"} <= logged
+    shown = {*dashboard.losses, *dashboard.scores, *dashboard.more, "train/grad_norm"}
+    assert shown <= logged
+    viewed = inspect(run / "wandb")
+    assert viewed["state"] == "finished" and paper in viewed["tags"]
+    assert shown <= set(viewed["summary"])
 
 
 def test_workspaces_ask_for_every_key():

@@ -153,11 +153,22 @@ def test_a_sweep_shows_the_steps_that_are_done(trained):
 def test_a_logger_of_the_command_line_is_added(tiny_config, tmp_path, precis):
     run, other = tmp_path / "run", tmp_path / "other"
     flags = ["--trainer.logger=CSVLogger", f"--trainer.logger.save_dir={other}", "--trainer.max_epochs=1"]
-    done = precis("fit", "--config", tiny_config, "--run_dir", run, *flags)
+    done = precis("fit", "--config", tiny_config, "--run_dir", run, *flags, "--wandb=offline")
     assert done.status == 0, done.err
+    assert len(list((run / "wandb").glob("offline-run-*/*.wandb"))) == 1
     (theirs,) = other.rglob("metrics.csv")
     with theirs.open(newline="") as file:
         assert list(csv.DictReader(file)) == rows_of(run) != []
+
+
+def test_a_logger_whose_package_is_not_installed_is_one_line(tiny_config, tmp_path, precis, monkeypatch):
+    monkeypatch.setattr("pytorch_lightning.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
+    monkeypatch.setattr("lightning_fabric.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
+    monkeypatch.setattr("lightning_fabric.loggers.tensorboard._TENSORBOARDX_AVAILABLE", False)
+    flags = ["--trainer.logger=TensorBoardLogger", f"--trainer.logger.save_dir={tmp_path}"]
+    done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
+    assert done.status == 1 and done.err.count("\n") == 1 and "tensorboard" in done.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_without_loggers_there_is_no_metrics_csv(tiny_config, tmp_path, precis):
