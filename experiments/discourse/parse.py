@@ -143,9 +143,9 @@ class Summary:
         """Return a text with counts of documents, speed, and size of the cache."""
         cache, task = self.data.cache, self.data.task()
         left = set(cache.missing(task, deep=False))
-        parsed = [key for key in task if key in self.before and key not in left]
+        parsed = [key for key in task if key in self.missing_before and key not in left]
         edus = sum(map(cache.size, parsed))
-        num_before = len(task) - len(self.before)
+        num_before = len(task) - len(self.missing_before)
         lines = [f"{self.folder}: {len(parsed):,} documents parsed, {num_before:,} were parsed before"]
         if parsed and self.seconds:
             speed = f"{len(parsed) / self.seconds:,.1f} documents/s, {edus / self.seconds:,.0f} EDUs/s"
