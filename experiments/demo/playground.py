@@ -50,6 +50,8 @@ class Playground:
 
     def _documents(self, folder: Path, split: str) -> dict[str, dict[str, Any]]:
         """Return documents of a run's corpus by id; none, with the reason on standard error, if it is not there."""
+        # minutes, where the corpus has to be built first
+        print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)
         try:
             with quiet_progress():
                 table = run_documents(folder, split)

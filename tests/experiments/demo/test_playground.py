@@ -31,6 +31,11 @@ def playground(folders):
     return Playground(folders, max_characters=600)
 
 
+def test_the_page_tells_what_it_waits_for(folders, capsys):
+    Playground(folders[:1])
+    assert f"{folders[0]}: reading the documents of its test split\n" in capsys.readouterr().err
+
+
 def text_of(page: str) -> str:
     """The visible text of HTML."""
     return html.unescape(re.sub(r"<[^>]*>", "", re.sub(r"<style>.*?</style>", "", page, flags=re.S)))
