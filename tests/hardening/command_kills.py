@@ -27,6 +27,9 @@ from processes import in_a_child
 from run_folders import make_run, prediction, write_run
 
 
+SCORES = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 25.0, "rougeLsum": 25.0}
+
+
 def contents(folder: Path) -> dict[str, Any]:
     """Return names and bytes of all files but locks."""
     paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".lock"))
@@ -93,7 +96,7 @@ def commands(folder: Path) -> dict[str, KilledCommand]:
     files = corpus(folder)
     rng = random.Random(0)
     words = ["the", "otter", "guards", "mill", "harbour", "tower", "every", "morning"]
-    rows = [prediction(number, " ".join(rng.choices(words, k=8)), {"rouge1": 30.0}) for number in range(200)]
+    rows = [prediction(number, " ".join(rng.choices(words, k=8)), SCORES) for number in range(200)]
     runs = [make_run(folder / f"run{seed}", rows, seed=seed) for seed in (1, 2, 3)]
     predictions = runs[0] / "predictions.jsonl"
     bertsum = write_run(folder / "bertsum", "bertsum", files)
