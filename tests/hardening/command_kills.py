@@ -26,7 +26,6 @@ from long_use import corpus
 from processes import in_a_child
 from run_folders import make_run, prediction, write_run
 
-
 SCORES = {"rouge1": 30.0, "rouge2": 10.0, "rougeL": 25.0, "rougeLsum": 25.0}
 
 
