@@ -21,16 +21,16 @@ LAST, PREVIOUS, BROKEN = "last.ckpt", "previous.ckpt", "last.broken.ckpt"
 
 
 class _ErrorRecordingFile:
-    """File that records write errors, which torch would replace by its own."""
+    """File that records write errors and interruptions, which torch would replace by an error of its own."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.error: OSError | None = None
+        self.error: BaseException | None = None
 
     def write(self, content: Any) -> int:
         try:
             return self.file.write(content)
-        except OSError as error:
+        except BaseException as error:
             self.error = error
             raise
 
@@ -73,8 +73,8 @@ def _write(checkpoint: dict[str, Any], path: Path) -> None:
         recording = _ErrorRecordingFile(file)
         try:
             torch.save(checkpoint, recording)
-        except RuntimeError:
-            raise recording.error or RuntimeError(f"{path}: not written") from None
+        except RuntimeError as error:
+            raise (recording.error or error) from None
         file.flush()
         os.fsync(file.fileno())
 

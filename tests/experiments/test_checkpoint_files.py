@@ -8,12 +8,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from datamodules.documents import CorpusError
-from experiments.checkpoint_files import WholeCheckpoints, check_writable, resumable
+from experiments.checkpoint_files import WholeCheckpoints, _ErrorRecordingFile, check_writable, resumable
 from lightning_modules.checkpoints import find_damage
 
 ROOT = Path(__file__).parents[2]
@@ -257,3 +258,18 @@ def test_a_run_below_a_file_is_refused(tiny_config, tmp_path, precis):
     (tmp_path / "file").touch()
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "file" / "run")
     assert done.status == 1 and "the run folder cannot be written to (Not a directory)" in done.err
+
+
+def test_a_second_ctrl_c_while_a_checkpoint_is_written_is_an_interruption(tmp_path, monkeypatch):
+    path = tmp_path / "last.ckpt"
+    WholeCheckpoints().save_checkpoint({"global_step": 1}, path)
+    before = path.read_bytes()
+
+    class InterruptedFile(_ErrorRecordingFile):
+        def __init__(self, file):
+            super().__init__(Mock(write=Mock(side_effect=KeyboardInterrupt)))
+
+    monkeypatch.setattr("experiments.checkpoint_files._ErrorRecordingFile", InterruptedFile)
+    with pytest.raises(KeyboardInterrupt):
+        WholeCheckpoints().save_checkpoint({"global_step": 2}, path)
+    assert path.read_bytes() == before
