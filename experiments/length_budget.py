@@ -18,8 +18,8 @@ TOKENS_PER_WORD = 1.5  # of subwords, punctuation included; a summary that is lo
 class LengthBudget:
     """Limits of the length of summaries; None for no limit.
 
-    An extractive model selects within them. A generative model decodes at most so many tokens; a summary that is longer
-    nevertheless ends after the last word, or sentence, within the budget.
+    An extractive model selects sentences within the limits. For a generative model the number of decoded tokens is
+    limited, and a summary that still exceeds the budget is truncated after the last word or sentence within it.
 
     Attributes:
         words: maximal number of words, separated by whitespace.
@@ -58,8 +58,11 @@ class LengthBudget:
                 raise CorpusError(f"--{name}: {type(model).__name__} selects no sentences; leave it out")
         if self.words is None:
             return {}
-        most = min(model.decoding.max_length, round(TOKENS_PER_WORD * self.words) + 1)
-        return {"max_length": most, "min_length": min(model.decoding.min_length, self.words // 2, most - 1)}
+        max_length = min(model.decoding.max_length, round(TOKENS_PER_WORD * self.words) + 1)
+        return {
+            "max_length": max_length,
+            "min_length": min(model.decoding.min_length, self.words // 2, max_length - 1),
+        }
 
     def cut(self, summary: "Summary", document_words: int) -> bool:
         """Cut a generated summary to the budget; return whether anything was cut off."""

@@ -21,7 +21,7 @@ _AMOUNTS += " gradient_clip_val seed_everything embedding_std init_std patience"
 _MINIMA: dict[str, float] = dict.fromkeys(f"{_SIZES} {_COUNTS} {_TRAINER_COUNTS}".split(), 1)
 _MINIMA |= dict.fromkeys(_AMOUNTS.split(), 0)
 _MINIMA |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
-# an integer is a number of batches, a float a fraction of an epoch
+# where an integer is a number of batches, and a float is a fraction of an epoch
 _BATCHES = tuple(f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict"))
 _BATCHES += ("overfit_batches", "val_check_interval")
 PRETRAINED = ("encoder", "checkpoint")  # options of models that take a name or folder

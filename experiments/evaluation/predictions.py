@@ -178,7 +178,7 @@ def _rows(path: Path, names: FieldNames, human: Sequence[str] = ()) -> Iterator[
     fields = [names.id, names.summary, names.references, names.document, "documents", names.system]
     for number, row in read_rows(path, [*fields, *human, *(name.split(".")[0] for name in human)]):
         if isinstance(row, BadRecord):
-            raise bad_record(row.where, row.problem, "fix the file: UTF-8, and a record a line")
+            raise bad_record(row.where, row.problem, "fix the file: it must be UTF-8 with one record per line")
         yield f"{path}:{number}", row
 
 

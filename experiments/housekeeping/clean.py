@@ -55,7 +55,7 @@ def check_cache(folder: Path) -> Path:
 
 
 def choose_entries(entries: Sequence[CacheEntry], days: float, mebibytes: float) -> list[CacheEntry]:
-    """Return the entries that were not used for so many days and are at least so large."""
+    """Return the entries unused for at least `days` days whose size is at least `mebibytes` MiB."""
     now = time.time()
     return [entry for entry in entries if now - entry.last_used >= days * DAY and entry.nbytes >= mebibytes * 2**20]
 

@@ -75,19 +75,19 @@ def check_requirements() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
 
 def _check_installed(requirement: Requirement) -> tuple[str, str]:
     """Return the installed version of a package, and what is wrong with it or ""."""
-    name, wanted = requirement.name, requirement.specifier
+    name, specifier = requirement.name, requirement.specifier
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return "", f"{name} is not installed: pip install '{name}{wanted}'"
-    if wanted.contains(version, prereleases=True):
+        return "", f"{name} is not installed: pip install '{name}{specifier}'"
+    if specifier.contains(version, prereleases=True):
         return version, ""
-    return version, f"{name} {version} does not fit {wanted}: pip install '{name}{wanted}'"
+    return version, f"{name} {version} does not fit {specifier}: pip install '{name}{specifier}'"
 
 
 def _versions(required: dict[str, tuple[str, str]]) -> dict[str, str]:
-    own = {"precis": metadata.version(PACKAGE), "python": platform.python_version()}
-    return own | {name: version or "missing" for name, (version, _) in required.items()}
+    versions = {"precis": metadata.version(PACKAGE), "python": platform.python_version()}
+    return versions | {name: version or "missing" for name, (version, _) in required.items()}
 
 
 def describe_devices() -> list[str]:

@@ -32,7 +32,7 @@ def init(arguments: list[str]) -> None:
     files = {split: Path(str(options[split])) for split in SIZES if options[split] is not None}
     if files and "train" not in files:
         raise CorpusError(f"--{next(iter(files))} without --train; give the records to train on, too")
-    corpus = _own_corpus(files) if files else {f"{split}": f"data/{split}.jsonl" for split in SIZES}
+    corpus = _own_corpus(files) if files else {split: f"data/{split}.jsonl" for split in SIZES}
     config = yaml.safe_load(TEMPLATES[options.model])
     config["data"]["init_args"]["corpus"] = {"class_path": "datamodules.corpora.Files", "init_args": corpus}
     _write_project(folder, config, options.model, made_up=not files)

@@ -110,9 +110,9 @@ def write_run_folder(
     module.set_tokenizer(data.tokenizer)
     if kind == "presumm_abs":
         state = _own_symbols(state, data.tokenizer)
-    wanted = module.state_dict()
-    for name in sorted(wanted.keys() | state.keys()):
-        shapes = [list(weights[name].shape) if name in weights else "absent" for weights in (state, wanted)]
+    expected = module.state_dict()
+    for name in sorted(expected.keys() | state.keys()):
+        shapes = [list(weights[name].shape) if name in weights else "absent" for weights in (state, expected)]
         if shapes[0] != shapes[1]:
             encoder = config["model"]["init_args"]["encoder"]
             raise CorpusError(

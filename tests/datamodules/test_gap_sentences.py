@@ -192,6 +192,6 @@ def test_cuts_leave_single_sentences_only_where_they_must():
     rng = random.Random(0)
     for _ in range(200):
         sizes, room = [rng.randint(1, 9) for _ in range(rng.randint(1, 30))], rng.randint(5, 20)
-        found = piece_boundaries(sizes, room)
-        assert found[0] == 0 and found[-1] == len(sizes) and found == sorted(set(found))
-        assert all(sum(sizes[a:b]) <= room or b - a == 1 for a, b in pairwise(found))
+        boundaries = piece_boundaries(sizes, room)
+        assert boundaries[0] == 0 and boundaries[-1] == len(sizes) and boundaries == sorted(set(boundaries))
+        assert all(sum(sizes[a:b]) <= room or b - a == 1 for a, b in pairwise(boundaries))

@@ -30,16 +30,16 @@ def halves(text: str) -> Tokens:
 
 
 def test_features_of_each_word():
-    found = edu_features(whole(), halves, [(0, 8), (10, 28), (29, 37)], "doc")
+    features = edu_features(whole(), halves, [(0, 8), (10, 28), (29, 37)], "doc")
     words = ["We", "left", ",", "because", "it", "rained", ".", "The", "end", "."]
-    assert [TEXT[a:b] for a, b in found.offsets] == words
-    assert found.chains == [7, 3] and found.starts == [0, 29]
-    assert found.begins.nonzero().flatten().tolist() == [0, 7]
-    assert found.tags.nonzero().flatten().tolist() == [0, 3, 7]
-    assert found.layout[3].tolist() == pytest.approx([0, 0, 1, 3 / 20, 3 / 20, 7 / 60])
-    assert found.layout[7].tolist() == pytest.approx([1, 1, 1, 0, 2 / 20, 3 / 60])
-    assert found.layout[2, 2] == 0  # no space before the comma
-    assert found.piece_words.tolist() == [-1, *(i for i, word in enumerate(words) for _ in word)]
+    assert [TEXT[a:b] for a, b in features.offsets] == words
+    assert features.chains == [7, 3] and features.starts == [0, 29]
+    assert features.begins.nonzero().flatten().tolist() == [0, 7]
+    assert features.tags.nonzero().flatten().tolist() == [0, 3, 7]
+    assert features.layout[3].tolist() == pytest.approx([0, 0, 1, 3 / 20, 3 / 20, 7 / 60])
+    assert features.layout[7].tolist() == pytest.approx([1, 1, 1, 0, 2 / 20, 3 / 60])
+    assert features.layout[2, 2] == 0  # no space before the comma
+    assert features.piece_words.tolist() == [-1, *(i for i, word in enumerate(words) for _ in word)]
 
 
 def test_sentences_and_paragraphs_are_detected_if_unknown():
@@ -48,9 +48,9 @@ def test_sentences_and_paragraphs_are_detected_if_unknown():
 
 
 def test_a_sentence_that_begins_inside_a_word():
-    found = edu_features(Asked("abcd ef gh", [(0, 2), (2, 10)]))
-    assert found.starts == [0, 2]  # an EDU begins there all the same
-    assert found.chains == [1, 2] and found.begins.tolist() == [True, True, False]
+    features = edu_features(Asked("abcd ef gh", [(0, 2), (2, 10)]))
+    assert features.starts == [0, 2]  # an EDU begins there all the same
+    assert features.chains == [1, 2] and features.begins.tolist() == [True, True, False]
 
 
 def test_text_before_and_after_the_sentences():
@@ -59,14 +59,14 @@ def test_text_before_and_after_the_sentences():
 
 
 def test_a_long_sentence_is_cut_evenly():
-    found = edu_features(Asked("a " * (2 * MAX_CHAIN + 1), [(0, 10)]))
-    assert found.chains == [267, 267, 267] and found.begins.sum() == 1
+    features = edu_features(Asked("a " * (2 * MAX_CHAIN + 1), [(0, 10)]))
+    assert features.chains == [267, 267, 267] and features.begins.sum() == 1
 
 
 @pytest.mark.parametrize("text", ["", " \n\t"])
 def test_blank_text(text):
-    found = edu_features(Asked(text), halves)
-    assert found.offsets == found.chains == found.starts == [] and found.words.shape == (0, 10)
+    features = edu_features(Asked(text), halves)
+    assert features.offsets == features.chains == features.starts == [] and features.words.shape == (0, 10)
 
 
 @pytest.mark.parametrize(

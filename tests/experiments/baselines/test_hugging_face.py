@@ -150,14 +150,14 @@ def test_a_killed_command_continues_where_it_was(tmp_path, precis, source, bart,
     assert precis(*command, out).status == 143
     assert not out.exists()
     answers = tmp_path / "out.answers.jsonl"
-    kept = read(answers)
-    assert len(kept) == 1 + sum(calls[:2])
+    before_kill = read(answers)
+    assert len(before_kill) == 1 + sum(calls[:2])
     with answers.open("a", encoding="utf-8") as file:
         file.write('{"id": "doc-3", "te')  # what a kill leaves of a line
     monkeypatch.setattr(Generator, "generate", lambda self, prompts: calls.append(0) or generate(self, prompts))
     assert precis(*command, out).status == 0
     assert out.read_text(encoding="utf-8") == (tmp_path / "whole.jsonl").read_text(encoding="utf-8")
-    assert read(answers)[: len(kept)] == kept
+    assert read(answers)[: len(before_kill)] == before_kill
     after = len(calls)
     assert precis(*command, out).status == 0 and len(calls) == after  # all answers are there
     other = precis(*command, out, "--generation.num_beams", "2")
