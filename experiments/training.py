@@ -9,7 +9,7 @@ import warnings
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import wandb
 import yaml
@@ -21,7 +21,6 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from callbacks import (
-    BestCheckpoint,
     GracefulStop,
     GradientNorm,
     MonitorCheck,
@@ -38,13 +37,14 @@ from experiments.cluster_tasks import check_tasks, trainer_plugins
 from experiments.command_table import TRAINING
 from experiments.discourse.parsers import provide_parsers
 from experiments.dry_run import prepare_dry_run
-from experiments.linked_arguments import check_linked, link_arguments
+from experiments.linked_arguments import check_linked
 from experiments.load_classes import load_classes
-from experiments.lost_process import lost_process
+from experiments.lost_process import lost_process, lost_process_message
 from experiments.metrics_file import MetricsRecord, RunCSVLogger
 from experiments.prediction_files import SPLITS, predictions_path, source_name
 from experiments.progress_bar import TrainingProgressBar
 from experiments.requeue import requeue
+from experiments.run_arguments import add_run_arguments
 from experiments.run_config import read_config
 from experiments.run_folder import RunRecord, TruncationTable, read_checkpoint
 from experiments.run_lock import lock_run
@@ -75,60 +75,8 @@ class PrecisCLI(LightningCLI):
                 self.lock.release()
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Add the options of the run: folder, resuming, starting point, tracking, previews, checkpoints."""
-        # Start and output of a run
-        parser.add_argument("--run_dir", type=Path | None, default=None, help="run folder; runs/MODEL/TIME by default")
-        parser.add_argument(
-            "--resume",
-            type=bool | Literal["auto"],
-            default=False,
-            help="continue from the last checkpoint of the run folder; auto: if there is one and EarlyStopping has not "
-            "ended the run",
-        )
-        parser.add_argument(
-            "--start_from",
-            type=str | None,
-            default=None,
-            help="run folder or checkpoint of the same model, from whose weights (and tokenizer) training starts; "
-            "{seed} is replaced by the seed of this run",
-        )
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="of fit: show the first batch, memory and time from a few steps, and make no run folder",
-        )
-        parser.add_argument(
-            "--out",
-            type=Path | None,
-            default=None,
-            help="for validate, test and predict: .jsonl file for the predictions; by default in the run folder",
-        )
-        parser.add_argument(
-            "--save_every", type=int, default=0, help="steps between checkpoints, besides those after validations"
-        )
-        # Tracking
-        parser.add_argument(
-            "--wandb",
-            type=Literal["auto", "online", "offline", "off"],
-            default="auto",
-            help="Weights & Biases; auto is online if you are logged in, offline otherwise",
-        )
-        parser.add_argument("--wandb_project", type=str, default="precis", help="project at Weights & Biases")
-        parser.add_argument("--wandb_models", type=bool, default=True, help="upload the best model as an artifact")
-        parser.add_argument("--previews", type=int, default=5, help="number of documents shown after each validation")
-        # Selection of the best checkpoint by ROUGE-1; `before_instantiate_classes` takes the loss without summaries
-        parser.add_lightning_class_args(BestCheckpoint, "checkpoint")
-        parser.set_defaults(
-            {
-                "checkpoint.monitor": "val/rouge1",
-                "checkpoint.mode": "max",
-                "checkpoint.filename": "best",
-                "checkpoint.save_on_train_epoch_end": False,
-                "checkpoint.auto_insert_metric_name": False,
-                "checkpoint.enable_version_counter": False,
-            }
-        )
-        link_arguments(parser)
+        """Add the options of the run."""
+        add_run_arguments(parser)
 
     @staticmethod
     def configure_optimizers(lightning_module: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
@@ -341,23 +289,13 @@ class PrecisCLI(LightningCLI):
                 end.code = 128 + signal.SIGINT  # Lightning would exit with status 1
             lost = isinstance(end, RuntimeError | ConnectionError) and self.trainer.world_size > 1 and lost_process(end)
             if lost:
-                raise CorpusError(self._lost_process()) from end
+                raise CorpusError(lost_process_message(self.trainer, self.folder)) from end
             raise
         finally:
             if self.values.wandb != "off":
                 wandb.finish()
             if self.fresh and first and self.trainer.global_step == 0:
                 shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _lost_process(self) -> str:
-        """Return the message of a process whose connection to another one of the run is lost."""
-        resume = next(callback.resume for callback in self.trainer.callbacks if isinstance(callback, GracefulStop))
-        remedy = f"continue with: {resume}" if has_checkpoint(self.folder) else "start the run again"
-        return (
-            f"process {self.trainer.global_rank} of {self.trainer.world_size} stopped at step "
-            f"{self.trainer.global_step:,}: the connection to another process is lost, which was killed, ran out of "
-            f"memory, or failed with a message of its own; {remedy}"
-        )
 
     def _write_state(self, state: str) -> None:
         if self.trainer.is_global_zero:

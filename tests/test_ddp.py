@@ -122,24 +122,36 @@ def wait_for(processes: list, folder: Path, seconds: float = 600) -> None:
     assert codes == [0] * len(processes), f"exit codes {codes}\n{errors}"
 
 
+def run_on_one_and_two(context, target, files: dict[str, str], folder: Path, seconds: float = 600) -> list[dict]:
+    """Return the results of the first and second of two processes, and of a single one.
+
+    Args:
+        context: context of `multiprocessing` that starts the processes.
+        target: `process`, by the name under which a new process finds it.
+        files: files of the corpus, by split.
+        folder: folder of the results.
+        seconds: time after which processes that are still running are an error.
+    """
+    for case, _, documents in RUNS:  # so that no process waits for another to build the data
+        case.build_data(files, max_train=documents).prepare_data()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ranks = [(0, 2), (1, 2), (0, 1)]
+    processes = [context.Process(target=target, args=(files, folder, *rank, port)) for rank in ranks]
+    for p in processes:
+        p.start()
+    wait_for(processes, folder, seconds)
+    return [torch.load(folder / f"{world}-{rank}.pt") for rank, world in ranks]
+
+
 @pytest.fixture(scope="module")
 def results(server, corpus_files, tmp_path_factory):
     """Return the results of one process and of both ranks of two, and the folder of their predictions."""
     from test_ddp import process as target  # by the name under which a new process finds it
 
     folder = tmp_path_factory.mktemp("ddp")
-    for case, _, documents in RUNS:  # so that no process waits for another to build the data
-        case.build_data(corpus_files, max_train=documents).prepare_data()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    places = [(0, 2), (1, 2), (0, 1)]
-    processes = [server.Process(target=target, args=(corpus_files, folder, *place, port)) for place in places]
-    for p in processes:
-        p.start()
-    wait_for(processes, folder)
-    first, second, one = (torch.load(folder / f"{world}-{rank}.pt") for rank, world in places)
-    return first, second, one, folder
+    return *run_on_one_and_two(server, target, corpus_files, folder), folder
 
 
 every_run = pytest.mark.parametrize(

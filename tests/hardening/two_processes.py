@@ -8,7 +8,6 @@ run with accumulated gradients and a last batch that is empty for one process.
 
 import multiprocessing
 import os
-import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -18,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has fo
 
 import torch
 from long_use import corpus
-from test_ddp import RUNS, process, wait_for
+from test_ddp import process, run_on_one_and_two
 from torch import Tensor
 
 MAX_DIFFERENCE = 1e-10  # of gradients, relative to the largest entry
@@ -55,17 +54,7 @@ def main() -> int:
         folder = Path(place)
         os.environ |= {"PRECIS_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
         files = corpus(folder)
-        for case, _, documents in RUNS:  # so that no process waits for another one to build the data
-            case.build_data(files, max_train=documents).prepare_data()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        places = [(0, 2), (1, 2), (0, 1)]
-        processes = [context.Process(target=process, args=(files, folder, *place, port)) for place in places]
-        for started in processes:
-            started.start()
-        wait_for(processes, folder, seconds=1800)
-        first, second, alone = (torch.load(folder / f"{world}-{rank}.pt") for rank, world in places)
+        first, second, alone = run_on_one_and_two(context, process, files, folder, seconds=1800)
     table = rows(first, second, alone)
     print("| model | steps | loss | gradients | final weights |\n|---|---|---|---|---|")
     for name, steps, *differences in table:

@@ -29,16 +29,6 @@ def first_words(prompt: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def documents(corpus_files) -> list[dict]:
-    return read(Path(corpus_files["test"]))
-
-
-@pytest.fixture(scope="module")
-def source(corpus_files) -> list[str]:
-    return ["--corpus", "Files", f"--corpus.test={corpus_files['test']}"]
-
-
-@pytest.fixture(scope="module")
 def model(tmp_path_factory, documents) -> Path:
     texts = [read_prompt(name) for name in shipped_prompts()] + [row["document"] for row in documents]
     return make_chat_model(tmp_path_factory.mktemp("chat"), [*texts, "user : assistant :"])

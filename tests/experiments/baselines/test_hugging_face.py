@@ -19,16 +19,6 @@ def read(path: Path) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def documents(corpus_files) -> list[dict]:
-    return read(Path(corpus_files["test"]))
-
-
-@pytest.fixture(scope="module")
-def source(corpus_files) -> list[str]:
-    return ["--corpus", "Files", f"--corpus.test={corpus_files['test']}"]
-
-
-@pytest.fixture(scope="module")
 def texts(documents) -> list[str]:
     return ["summarize: " + row["document"] for row in documents]
 
