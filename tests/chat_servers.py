@@ -63,6 +63,11 @@ class ChatServer(ThreadingHTTPServer):
         self.answer, self.faults, self.requests, self.keys = answer, [], [], []
         self.released = threading.Event()
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Report an error of a handler, but not a client that closed its connection, as cancelled requests do."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
     @property
     def url(self) -> str:
         """Address of the endpoint."""

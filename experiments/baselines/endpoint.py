@@ -85,7 +85,7 @@ class Endpoint:
             CorpusError: if there is no server, it refuses the key or the model, or too many requests fail.
         """
         try:
-            with _sigterm_kept():
+            with _restore_sigterm():
                 return asyncio.run(self._answer_all(prompts, done))
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
@@ -131,8 +131,8 @@ class Endpoint:
             try:
                 async with asyncio.timeout(self.timeout):
                     return await self._attempt(client, prompt, attempt + 1)
-            except (_MayPass, TimeoutError) as error:
-                last = error if isinstance(error, _MayPass) else _MayPass(f"no answer in {self.timeout:g} seconds")
+            except (_TransientError, TimeoutError) as error:
+                last = error if isinstance(error, _TransientError) else _TransientError(f"no answer in {self.timeout:g} seconds")
             if attempt < self.retries:
                 await asyncio.sleep(last.wait or backoff(attempt))
         message = f"{last} ({self.retries + 1} attempts)"
@@ -152,7 +152,7 @@ class Endpoint:
             raise TimeoutError from None
         except openai.APIConnectionError as error:
             reason = self._redact(str(error.__cause__ or error))
-            raise _MayPass(f"no connection ({reason})", no_server=True) from None
+            raise _TransientError(f"no connection ({reason})", no_server=True) from None
         except openai.APIStatusError as error:
             return self._refused(error, number)
         return read_reply(self._redact(response.http_response.text), number)
@@ -167,7 +167,7 @@ class Endpoint:
         if error.status_code == 404:
             raise CorpusError(f"{self.base_url}, model {self.model}: {reason}; check --model and --base_url (.../v1)")
         if error.status_code in (408, 409, 429) or error.status_code >= 500:
-            raise _MayPass(reason, wait=retry_after(error.response.headers.get("retry-after")))
+            raise _TransientError(reason, wait=retry_after(error.response.headers.get("retry-after")))
         raise RequestFailed(reason)
 
     def _redact(self, text: str) -> str:
@@ -176,7 +176,7 @@ class Endpoint:
         return text.replace(key, "***") if len(key) >= SHORTEST_KEY else text
 
 
-class _MayPass(Exception):
+class _TransientError(Exception):
     """An error after which another attempt makes sense."""
 
     def __init__(self, message: str, wait: float | None = None, no_server: bool = False) -> None:
@@ -185,7 +185,7 @@ class _MayPass(Exception):
 
 
 @contextmanager
-def _sigterm_kept() -> Iterator[None]:
+def _restore_sigterm() -> Iterator[None]:
     """Restore the handler of SIGTERM, which an event loop sets to the default when it closes."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
@@ -219,7 +219,7 @@ def read_reply(content: str, attempts: int) -> Reply:
     """Return the answer in the body of a response.
 
     Raises:
-        _MayPass: if there is none.
+        _TransientError: if there is none.
     """
     try:
         body = json.loads(content)
@@ -234,7 +234,7 @@ def read_reply(content: str, attempts: int) -> Reply:
             attempts,
         )  # fmt: skip
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        raise _MayPass(f"the body of the response is no chat completion: {content[:80]!r}") from None
+        raise _TransientError(f"the body of the response is no chat completion: {content[:80]!r}") from None
 
 
 def backoff(attempt: int) -> float:

@@ -248,7 +248,7 @@ def test_many_failures_end_the_command(ask, server, tmp_path):
 def test_the_key_stands_nowhere(ask, server, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", f"{KEY}\n")
     server.faults = [401]
-    refused = ask("--retries", "0")
+    refused = ask("--retries", "0", "--concurrency", "1")  # one at a time, so that all are asked again
     assert refused.status == 1 and "401" in refused.err and "OPENAI_API_KEY" in refused.err
     server.faults, server.answer = [None, 400], lambda prompt: f"your key is {KEY}"
     done = ask("--on_failure", "empty", "--concurrency", "1")
