@@ -132,7 +132,8 @@ class Endpoint:
                 async with asyncio.timeout(self.timeout):
                     return await self._attempt(client, prompt, attempt + 1)
             except (_TransientError, TimeoutError) as error:
-                last = error if isinstance(error, _TransientError) else _TransientError(f"no answer in {self.timeout:g} seconds")
+                in_time = isinstance(error, _TransientError)
+                last = error if in_time else _TransientError(f"no answer in {self.timeout:g} seconds")
             if attempt < self.retries:
                 await asyncio.sleep(last.wait or backoff(attempt))
         message = f"{last} ({self.retries + 1} attempts)"
