@@ -1,4 +1,4 @@
-"""`precis evaluate`: every measure of a file of outputs, with intervals, signatures and agreement with people."""
+"""`precis evaluate`: every measure of the outputs of systems, with intervals, signatures and agreement with people."""
 
 import json
 import os
@@ -8,27 +8,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jsonargparse import ArgumentParser, Namespace
+from jsonargparse.typing import PositiveInt
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from datamodules.atomic_write import atomic_file, atomic_write
 from datamodules.documents import CorpusError
-from datamodules.text.lines import json_line, one_line
-from experiments.evaluation.human import correlations
+from datamodules.text.lines import json_line
+from experiments.evaluation.evaluate_tables import show
+from experiments.evaluation.folders import read_systems, system_files, uneven_systems
+from experiments.evaluation.human import CorrelationOptions, correlations
+from experiments.evaluation.leaderboard import write_leaderboard
 from experiments.evaluation.plug_in import is_plug_in
 from experiments.evaluation.prediction_fields import Cutter, FieldNames, Splitter
 from experiments.evaluation.predictions import (
     Prediction,
     by_id,
+    default_judgements,
     read_predictions,
     scores_path,
     with_documents,
 )
+from experiments.evaluation.resampling import Resampled
 from experiments.evaluation.scorers import METRICS, ScoreOptions, Scores, lacking, score
 from experiments.evaluation.sources import sources_of_run
 from experiments.evaluation.statistics import (
-    CORRELATIONS,
     LEVEL,
     RESAMPLES,
     Interval,
@@ -38,21 +41,25 @@ from experiments.evaluation.statistics import (
 
 
 def evaluate(arguments: list[str]) -> None:
-    """`precis evaluate FILE`: score the summaries in a file, of the suite or of other systems.
+    """`precis evaluate PATH`: score the summaries in a file, or in a folder with a file for each system.
 
-    The file has records (JSON Lines with id, summary, references and optionally document; also CSV or Parquet), or is
-    plain text with one summary per line, with --references FILE. The scores of all documents are written to a file in
-    the same folder.
+    A file has records (JSON Lines with id, summary, references and optionally document; also CSV or Parquet; SummEval's
+    and RealSumm's layouts), or is plain text with one summary per line, with --references FILE. The scores of all
+    documents are written to a file next to it.
     """
     options = _parser().parse_args(arguments)
     path = Path(options.file)
     target = Path(options.out) if options.out else scores_path(path)
-    if not os.access(target.parent, os.W_OK):  # checked before scoring, which may take an hour
-        raise CorpusError(f"{target}: cannot be written there; name another file with --out")
+    # checked before scoring, which may take an hour
+    for output, option in ((target, "--out"), (Path(options.html or target), "--html")):
+        if not os.access(output.parent, os.W_OK):
+            raise CorpusError(f"{output}: cannot be written there; name another file with {option}")
     predictions = _read(options, path)
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
     scores = evaluated.scores
+    doubts = CorrelationOptions(options.resampled, options.correlation_resamples, options.against, options.seed)
+    uneven = uneven_systems(predictions)
     result = {
         "file": str(path),
         "scores_file": str(target),
@@ -61,14 +68,20 @@ def evaluate(arguments: list[str]) -> None:
         "resamples": options.resamples,
         "seed": options.seed,
         "scores": evaluated.means,
-        "human": correlations(predictions, {name: result.values for name, result in scores.items()}),
+        "resampled": doubts.resampled,
+        "correlation_resamples": doubts.correlation_resamples,
+        "against": doubts.against,
+        "human": correlations(predictions, {name: result.values for name, result in scores.items()}, doubts),
         "left_out": evaluated.left_out,
+        "notes": [uneven] if uneven else [],
     }
     with atomic_file(target) as file:
         file.writelines(map(json_line, document_rows(predictions, scores)))
     signatures = {measure: result.signature for measure, result in scores.items()}
     # what `precis compare` reads
     atomic_write(target.with_suffix(".signatures.json"), json.dumps(signatures, ensure_ascii=False, indent=1) + "\n")
+    if options.html:
+        write_leaderboard(Path(options.html), result)
     if options.json:
         print(json.dumps(result, ensure_ascii=False, indent=1))
     else:
@@ -115,7 +128,9 @@ def evaluate_predictions(
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="precis evaluate", description=evaluate.__doc__, exit_on_error=False)
-    parser.add_argument("file", type=str, help="file with summaries, such as RUN/predictions.jsonl")
+    parser.add_argument(
+        "file", type=str, help="file with summaries, such as RUN/predictions.jsonl, or folder with a file per system"
+    )
     parser.add_argument(
         "--metrics", type=str | None, default=None,
         help=f"comma-separated, out of {', '.join(METRICS)}; by default all that can be computed",
@@ -128,7 +143,10 @@ def _parser() -> ArgumentParser:
         "--run", type=str | None, default=None, help="run folder, whose corpus has the source documents"
     )
     parser.add_argument("--split", type=str, default="test", help="split of that corpus")
-    parser.add_argument("--human", type=str, default="", help="comma-separated fields with human judgements")
+    parser.add_argument(
+        "--human", type=str, default="",
+        help="comma-separated fields with human judgements; those of SummEval's and RealSumm's layouts by default",
+    )  # fmt: skip
     parser.add_argument("--fields", type=FieldNames, default=FieldNames())
     parser.add_argument(
         "--splitter", type=Splitter, default="auto",
@@ -141,6 +159,16 @@ def _parser() -> ArgumentParser:
     parser.add_class_arguments(ScoreOptions, None)
     parser.add_argument("--resamples", type=int, default=RESAMPLES, help="of the bootstrap")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
+    parser.add_argument(
+        "--resampled", type=Resampled, default="both",
+        help="what the intervals of correlations with judgements draw: both for other systems and other documents",
+    )  # fmt: skip
+    parser.add_argument("--correlation_resamples", type=PositiveInt, default=1000, help="of these intervals and tests")
+    parser.add_argument(
+        "--against", type=str | None, default=None,
+        help="a measure: test whether the other measures' correlations differ from its",
+    )  # fmt: skip
+    parser.add_argument("--html", type=str | None, default=None, help="write a leaderboard as a self-contained page")
     parser.add_argument("--out", type=str | None, default=None, help="file for the scores of each document")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     return parser
@@ -149,14 +177,19 @@ def _parser() -> ArgumentParser:
 def _read(options: Namespace, path: Path) -> list[Prediction]:
     if options.documents and options.run:
         raise CorpusError("--documents and --run both name the sources; give one of them")
-    predictions = read_predictions(
-        path,
-        [Path(name) for name in options.references],
-        Path(options.documents) if options.documents else None,
-        FieldNames(**{name: options.fields[name] for name in FieldNames.__dataclass_fields__}),
-        Cutter(options.splitter, options.separator),
-        _names(options.human),
-    )
+    references = [Path(name) for name in options.references]
+    documents = Path(options.documents) if options.documents else None
+    names = FieldNames(**{name: options.fields[name] for name in FieldNames.__dataclass_fields__})
+    splitter = Cutter(options.splitter, options.separator)
+    is_folder = path.is_dir()
+    others = [*references, *([documents] if documents else [])]
+    files = system_files(path, others, plain_text=bool(references)) if is_folder else [path]
+    human = _names(options.human) or default_judgements(files[0], names)
+
+    def read(file: Path) -> list[Prediction]:
+        return read_predictions(file, references, documents, names, splitter, human)
+
+    predictions = read_systems(files, read) if is_folder else read(path)
     if options.run:
         sentences = sources_of_run(options.run, options.split)
         where = f"the {options.split} split of {options.run}"
@@ -239,64 +272,6 @@ def document_rows(predictions: Sequence[Prediction], scores: Mapping[str, Scores
     return rows
 
 
-def show(result: Mapping[str, Any], console: Console) -> None:
-    """Print the results of `evaluate` as tables."""
-    empty = result["empty_predictions"]
-    for system in result["systems"] or [None]:
-        rows = [row for row in result["scores"] if row["system"] == system]
-        console.print(_score_table(rows, system or result["file"]))
-    counted = f"{result['summaries']:,} summaries of {result['documents']:,} documents"
-    console.print(f"{counted}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
-    intervals = f"{100 * result['level']:.0f} % intervals: percentile bootstrap over documents"
-    console.print(f"{intervals}, {result['resamples']:,} resamples, seed {result['seed']}", highlight=False)
-    for (judgement, level), rows in _grouped(result["human"], "judgement", "level").items():
-        console.print(_human_table(rows, f"{judgement}, {level} level: {rows[0]['definition']}"))
-    if result["human"] and not any(row["level"] == "system" for row in result["human"]):
-        console.print("no system level: it needs at least three systems, named in the field `system`", highlight=False)
-    # Printed without rich, which would wrap signatures; users copy them.
-    print("signatures", *_short_signatures(result["scores"]), sep="\n  ")
-    for name, reason in result["left_out"].items():
-        print(f"left out: {name}: {reason}")
-    print(f"scores of every document: {result['scores_file']}", flush=True)
-
-
-def _score_table(rows: list[dict[str, Any]], title: str) -> Table:
-    table = Table(title=Text(one_line(title)))
-    for name in ("measure", "mean", "95 % interval", "documents"):
-        table.add_column(name, justify="left" if name == "measure" else "right")
-    for row in rows:
-        interval = "none" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
-        table.add_row(row["measure"], _shown(row["mean"]), interval, f"{row['documents']:,}")
-    return table
-
-
-def _human_table(rows: list[dict[str, Any]], title: str) -> Table:
-    table = Table(title=Text(one_line(title)))
-    for name in ("measure", *CORRELATIONS, "used"):
-        table.add_column(name, justify="left" if name == "measure" else "right")
-    for row in rows:
-        values = [_shown(row[name], 3) for name in CORRELATIONS]
-        table.add_row(row["measure"], *values, f"{row['used']:,} of {row['of']:,}")
-    return table
-
-
-def _short_signatures(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the signatures, with a common one for measures that only differ in the name."""
-    measures: dict[str, list[str]] = {}
-    for row in rows:
-        names = measures.setdefault(row["signature"].partition("|")[2], [])
-        if row["measure"] not in names:
-            names.append(row["measure"])
-    return [f"{','.join(names)}|{settings}" for settings, names in measures.items()]
-
-
-def _grouped(rows: list[dict[str, Any]], *names: str) -> dict[tuple, list[dict[str, Any]]]:
-    groups: dict[tuple, list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in names), []).append(row)
-    return groups
-
-
 def _names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
@@ -304,7 +279,3 @@ def _names(text: str) -> list[str]:
 def _number(value: float) -> float | None:
     """Return a Python float; None for NaN, which JSON cannot represent."""
     return None if np.isnan(value) else float(value)
-
-
-def _shown(value: float | None, digits: int = 2) -> str:
-    return "none" if value is None else f"{value:.{digits}f}"

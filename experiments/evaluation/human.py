@@ -1,18 +1,42 @@
-"""Correlation of measures with human judgements."""
+"""Correlation of measures with human judgements, at the levels of summaries and of systems."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from datamodules.corpora.parallel import progress_bar
+from datamodules.documents import CorpusError
 from experiments.evaluation.predictions import Prediction
+from experiments.evaluation.resampling import Resampled, bootstrap_correlations, permutation_test
 from experiments.evaluation.statistics import CORRELATIONS, Array
 
 FEWEST_SYSTEMS = 3  # two points are always on a line
 
 
-def correlations(predictions: Sequence[Prediction], measures: Mapping[str, Array]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class CorrelationOptions:
+    """Options of the uncertainty of correlations.
+
+    Attributes:
+        resampled: what the bootstrap of correlations draws: systems and documents ("both", for conclusions about other
+            systems on other documents), "systems" or "inputs" alone.
+        correlation_resamples: number of resamples for correlations.
+        against: a measure: p-values of how the other measures' correlations differ from its.
+        seed: seed of the draws.
+    """
+
+    resampled: Resampled = "both"
+    correlation_resamples: int = 1000
+    against: str | None = None
+    seed: int = 0
+
+
+def correlations(
+    predictions: Sequence[Prediction], measures: Mapping[str, Array], options: CorrelationOptions | None = None
+) -> list[dict[str, Any]]:
     """Return the correlations of each measure with each judgement.
 
     At summary level, if several systems summarize the same documents: the correlation over the systems of a document,
@@ -23,12 +47,20 @@ def correlations(predictions: Sequence[Prediction], measures: Mapping[str, Array
     Args:
         predictions: predictions with the same judgements in `human`.
         measures: scores of the predictions; NaN for missing ones.
+        options: options of intervals and tests, which need at least three systems that summarize the same documents.
 
     Returns:
         A row for each judgement, level and measure: `judgement`, `level`, `measure`, `definition`, `pearson`,
         `spearman`, `kendall` (tau-b; None if undefined), and the numbers of documents, summaries or systems that were
-        `used`, out of `of`.
+        `used`, out of `of`; `intervals` by coefficient (None if there are none); `p` of the difference to the measure
+        `against`, if one is named.
+
+    Raises:
+        CorpusError: if `against` is not among the measures.
     """
+    options = options or CorrelationOptions()
+    if options.against is not None and options.against not in measures:
+        raise CorpusError(f"--against {options.against}: no such measure; there are {', '.join(measures)}")
     rows = []
     for judgement in predictions[0].human:
         human = np.array([prediction.human[judgement] for prediction in predictions])
@@ -37,7 +69,43 @@ def correlations(predictions: Sequence[Prediction], measures: Mapping[str, Array
                 coefficients = correlate(predictions, scores, human)
                 if coefficients:
                     rows.append({"judgement": judgement, "level": level, "measure": measure} | coefficients)
+    _add_uncertainty(rows, predictions, measures, options)
     return rows
+
+
+def _add_uncertainty(
+    rows: list[dict[str, Any]],
+    predictions: Sequence[Prediction],
+    measures: Mapping[str, Array],
+    options: CorrelationOptions,
+) -> None:
+    """Add intervals, and p-values of differences to one measure, to rows of correlations."""
+    systems, documents = (
+        {name: place for place, name in enumerate(dict.fromkeys(names))}
+        for names in ([one.system for one in predictions], [one.id for one in predictions])
+    )
+    if len(systems) < FEWEST_SYSTEMS:
+        for row in rows:
+            row["intervals"] = None
+        return
+    places = [systems[one.system] for one in predictions], [documents[one.id] for one in predictions]
+
+    def table(values: Array) -> Array:
+        filled = np.full((len(systems), len(documents)), np.nan)
+        filled[places] = values
+        return filled
+
+    tables = {name: table(values) for name, values in measures.items()}  # [systems, documents] each
+    judgements = {name: table([one.human[name] for one in predictions]) for name in predictions[0].human}
+    with progress_bar() as progress:
+        for row in progress.track(rows, description="correlations"):
+            scores, human, level = tables[row["measure"]], judgements[row["judgement"]], row["level"]
+            draws = (options.correlation_resamples, options.seed)
+            bounds = bootstrap_correlations(scores, human, level, options.resampled, *draws)
+            row["intervals"] = {name: [_number(low), _number(high)] for name, (low, high) in bounds.items()}
+            if options.against not in (None, row["measure"]):
+                p_values = permutation_test(scores, tables[options.against], human, level, *draws)
+                row["p"] = {name: _number(value) for name, value in p_values.items()}
 
 
 def _summary_level(predictions: Sequence[Prediction], scores: Array, human: Array) -> dict[str, Any]:
@@ -79,6 +147,11 @@ def _correlate(x: Array, y: Array) -> dict[str, float]:
 
 def _row(definition: str, used: int, of: int, values: Mapping[str, float]) -> dict[str, Any]:
     numbers = {name: values.get(name, np.nan) for name in CORRELATIONS}
-    numbers = {name: None if np.isnan(value) else float(value) for name, value in numbers.items()}
+    numbers = {name: _number(value) for name, value in numbers.items()}
     defined = any(value is not None for value in numbers.values())
     return {"definition": definition, "used": int(used) if defined else 0, "of": of} | numbers
+
+
+def _number(value: float) -> float | None:
+    """Return a Python float; None for NaN, which JSON cannot represent."""
+    return None if np.isnan(value) else float(value)

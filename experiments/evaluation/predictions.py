@@ -7,6 +7,14 @@ from typing import Any
 
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, CorpusError
+from experiments.evaluation.layouts import (
+    from_summeval,
+    is_realsumm,
+    is_summeval,
+    judgements_in,
+    realsumm_rows,
+    refuse_pickle,
+)
 from experiments.evaluation.prediction_fields import (
     Cutter,
     FieldNames,
@@ -58,8 +66,8 @@ def read_predictions(
 ) -> list[Prediction]:
     """Read the outputs of a file with references, sources and judgements.
 
-    Files with suffixes of records (`.jsonl`, `.csv`, ..., see `readers.read_rows`) have records; all others are plain
-    text with one output per line, whose ids are line numbers.
+    Files with suffixes of records (`.jsonl`, `.csv`, ..., see `readers.read_rows`) have records, those of SummEval and
+    RealSumm too (see `layouts`); all others are plain text with one output per line, whose ids are line numbers.
 
     Args:
         path: the file.
@@ -74,6 +82,7 @@ def read_predictions(
             document, an invalid judgement, or files of different lengths.
     """
     names, splitter = names or FieldNames(), splitter or Cutter()
+    refuse_pickle(path)
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "no such file"
         raise CorpusError(f"{path}: {kind}; give a file with summaries, such as RUN/predictions.jsonl")
@@ -85,7 +94,7 @@ def read_predictions(
     if not predictions:
         raise CorpusError(f"{path}: no summary in it; give a file with a record or a line a summary")
     _check_systems(predictions)
-    _check_ids(predictions)
+    check_ids(predictions)
     for number, file in enumerate(references):
         columns = _values_of_other_file(file, path, predictions, names, _reference_of_line, read_references)
         for index, texts in enumerate(columns):
@@ -174,12 +183,21 @@ def _read_records(path: Path, names: FieldNames, splitter: Cutter, human: Sequen
 
 
 def _rows(path: Path, names: FieldNames, human: Sequence[str] = ()) -> Iterator[tuple[str, Row]]:
-    """Yield the records of a file with file and line."""
+    """Yield the records of a file with file and line; those of published layouts with the suite's names of fields."""
+    if is_realsumm(path):
+        yield from realsumm_rows(path)
+        return
     fields = [names.id, names.summary, names.references, names.document, "documents", names.system]
     for number, row in read_rows(path, [*fields, *human, *(name.split(".")[0] for name in human)]):
         if isinstance(row, BadRecord):
             raise bad_record(row.where, row.problem, "fix the file: it must be UTF-8 with one record per line")
-        yield f"{path}:{number}", row
+        yield f"{path}:{number}", from_summeval(row) if names.summary == "summary" and is_summeval(row) else row
+
+
+def default_judgements(path: Path, names: FieldNames) -> list[str]:
+    """Return the human judgements that the layout of a file provides, see `layouts`; none for other files."""
+    row = next(_rows(path, names), None) if is_records(path) else None
+    return judgements_in(row[1]) if row else []
 
 
 def _values_of_other_file(
@@ -238,8 +256,12 @@ def _check_systems(predictions: list[Prediction]) -> None:
         )
 
 
-def _check_ids(predictions: list[Prediction]) -> None:
-    """Raise an error for duplicate ids of one system."""
+def check_ids(predictions: list[Prediction]) -> None:
+    """Raise an error for duplicate ids of one system.
+
+    Raises:
+        CorpusError: with the places of both.
+    """
     first_seen: dict[tuple[str | None, str], str] = {}
     for prediction in predictions:
         key = (prediction.system, prediction.id)

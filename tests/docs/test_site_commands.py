@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from conftest import write_lines
 from run_folders import prediction, write_run, write_sweep_folder
 from tiny_models import make_chat_model, make_summarizer
 
@@ -47,6 +48,8 @@ EXECUTED = (
     "precis sync runs/NAME",
     "precis compare runs/ONE runs/OTHER --html page.html",
     "precis evaluate theirs.txt --references gold.txt --documents in.txt",
+    "precis evaluate systems --html leaderboard.html",
+    "precis evaluate annotations.jsonl --metrics rouge,length --against rouge1 --html leaderboard.html",
     "precis corpus --corpus Files --corpus.train train.jsonl --corpus.test test.jsonl",
     "precis compare runs/pointer_generator_rows --baseline attention --html rows.html",
     "precis compare runs/cluster_check --resamples 200",
@@ -112,6 +115,7 @@ def folder(tmp_path, trained, corpus_files, monkeypatch):
     make_chat_model(tmp_path / "models" / "chat", [text], window=1024)
     write_sweeps(tmp_path / "runs")
     write_parser(tmp_path)
+    write_systems(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -129,6 +133,19 @@ def write_sweeps(runs: Path) -> None:
         (folder / "points.json").write_text(json.dumps(planned), encoding="utf-8")
     for name, label in {"ONE": "attention-seed-1", "OTHER": "pointer-seed-1"}.items():
         shutil.copytree(runs / "pointer_generator_rows" / label, runs / name)
+
+
+def write_systems(folder: Path) -> None:
+    """Write a folder with a file for each of three systems, and their outputs with judgements in SummEval's layout."""
+    annotated = []
+    for system, summary in enumerate(("a storm", "the harbour", "the harbour was closed")):
+        rows = [{"id": n, "summary": summary, "references": "the harbour was closed"} for n in range(3)]
+        write_lines(folder / "systems" / f"system{system}.jsonl", rows)
+        for row in rows:
+            grades = [{"coherence": system + row["id"]}, {"coherence": system}]
+            output = {"decoded": summary, "references": [row["references"]], "model_id": f"M{system}"}
+            annotated.append({"id": row["id"], "expert_annotations": grades} | output)
+    write_lines(folder / "annotations.jsonl", annotated)
 
 
 def write_parser(folder: Path) -> None:
@@ -152,7 +169,8 @@ def test_commands_run_as_they_are_printed(folder, precis):
             failed[line] = done.err
     assert not failed
     written = "page.html rows.html graphs.html graph.png article.html article.png tree.svg ldd.png lead.jsonl"
-    for name in [*written.split(), "demo-model/README.md", "led/config.json", "pictures/page.html", "scores/scores.md"]:
+    folders = ["demo-model/README.md", "led/config.json", "pictures/page.html", "scores/scores.md"]
+    for name in [*written.split(), *folders, "leaderboard.html"]:
         assert (folder / name).stat().st_size, name
 
 
