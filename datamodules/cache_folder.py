@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-Kind = Literal["documents", "features", "tokenizers", "proposals", "parses"]
+Kind = Literal["documents", "features", "tokenizers", "proposals", "parses", "vectors"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 # Path of an entry, from the folder of caches. What does not look like an entry is nobody's to remove.
@@ -16,6 +16,7 @@ _PATTERNS: dict[Kind, str] = {
     "features": r"features/[0-9a-f]{24}(_\d{5}_of_\d{5})?\.arrow",
     "tokenizers": r"text/[0-9a-f]{24}",
     "proposals": r"proposals/[0-9a-f]+\.json",
+    "vectors": r"vectors/[0-9a-f]{24}\.safetensors",
     "parses": r"parses/parses-\d+-[0-9a-f]+-[0-9a-f]{32}\.safetensors",
 }
 

@@ -1,8 +1,9 @@
 """BertSum: Liu and Lapata, Text Summarization with Pretrained Encoders, EMNLP 2019 (arXiv 1908.08345)."""
 
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -13,6 +14,7 @@ from lightning_modules.extractive.names import Pooling, Scoring
 from lightning_modules.extractive.selection import Relations, SelectionOptions
 from lightning_modules.extractive.sentence_network import Encoding, ScoredSentences, SentenceNetwork
 from lightning_modules.extractive.summary import ExtractiveSummary, extract
+from lightning_modules.extractive.vector_cache import FROZEN_POOLINGS, VectorCache, pool_all
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.passages import Reach, Reader
 from lightning_modules.networks.transformer import Activation
@@ -41,6 +43,9 @@ class BertSum(EncoderSummarizer):
         hidden_size: H of that encoder.
         heads: its number of attention heads.
         layers: its number of layers; the inner width is 4 H.
+        frozen_encoder: whether a pretrained encoder stays as it is. The vectors of sentences are then computed once and
+            kept in the cache folder of the data, so that further trainings on the same documents take a minute;
+            `pooling` is `cls`, `mean` or `max`.
         encoding: `joint` encodes the whole document, so that sentences attend to each other; `separate` encodes the
             document and each sentence separately.
         reach: how a pretrained encoder reads documents beyond its positions: in overlapping `windows`, or with copies
@@ -79,6 +84,7 @@ class BertSum(EncoderSummarizer):
         hidden_size: int = 256,
         heads: int = 8,
         layers: int = 6,
+        frozen_encoder: bool = False,
         encoding: Encoding = "joint",
         reach: Reach = "windows",
         positions: int = 1024,
@@ -105,6 +111,11 @@ class BertSum(EncoderSummarizer):
         super().__init__(vocab_size, DecodingOptions(), val_summaries)
         if temperature <= 0:
             raise ValueError(f"model.temperature must be positive, got {temperature}")
+        if frozen_encoder and (encoder is None or pooling not in FROZEN_POOLINGS):
+            raise ValueError(
+                f"model.frozen_encoder: encoder {encoder!r} with pooling {pooling!r} has weights to train; name a"
+                " pretrained encoder and take cls, mean or max"
+            )
         self.loss, self.temperature = loss, temperature
         self.selection = selection or SelectionOptions()
         self.set_rates(encoder, encoder_learning_rate, learning_rate, schedule, warm_up, weight_decay)
@@ -122,6 +133,11 @@ class BertSum(EncoderSummarizer):
             activation=activation,
             first_norm=first_norm,
         )
+        self.frozen_encoder = frozen_encoder
+        self._cache: dict[bool, VectorCache] = {}  # without and with vectors of documents
+        if frozen_encoder:
+            self.reader.requires_grad_(False)
+            self.train(self.training)
 
     @property
     def reader(self) -> Reader:
@@ -132,9 +148,51 @@ class BertSum(EncoderSummarizer):
 
     def score(self, batch: ExtractiveBatch, with_document: bool = False) -> ScoredSentences:
         """Return logits and vectors of the sentences of a batch."""
+        if self.frozen_encoder:
+            return self.network.scored(*self._frozen_vectors(batch, with_document), batch.mask)
         return self.network(
             batch.tokens, batch.lengths, batch.owner, batch.heads, batch.starts, batch.mask, with_document
         )
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the training mode; a frozen encoder stays in eval mode."""
+        super().train(mode)
+        if self.frozen_encoder:
+            self.reader.eval()
+        return self
+
+    @torch.no_grad()
+    def _frozen_vectors(self, batch: ExtractiveBatch, with_document: bool) -> tuple[Tensor, Tensor]:
+        """Return the vectors of sentences [B, L, H] and documents [B, H]; each document is encoded only once."""
+        network = self.network
+        # joint encoding gives vectors of documents at no cost, so that there is one file
+        with_document |= network.encoding == "joint" or network.scorer.kind == "document_cosine"
+        if with_document not in self._cache:
+            settings = (network.encoding, network.interval_segments, with_document)
+            folder = getattr(getattr(self._trainer, "datamodule", None), "cache_dir", None)
+            self._cache[with_document] = VectorCache(self.reader.state_dict(), *settings, folder=folder)
+
+        def compute() -> Tensor:
+            # vectors that are kept are those of full precision, whatever the run's is
+            with torch.autocast(batch.tokens.device.type, enabled=False):
+                states, whole = network.encoded(batch.tokens, batch.lengths, batch.owner, batch.starts, with_document)
+            return pool_all(states, whole, batch.owner, batch.heads, batch.mask.shape[1])
+
+        rows = self._cache[with_document].vectors(batch.sentences, batch.starts, compute)      # [B, 1 + L, P, H]
+        rows = rows[:, :, FROZEN_POOLINGS.index(network.pooler.kind)].to(batch.mask.device)
+        return rows[:, 1:], rows[:, 0]
+
+    def _save_vectors(self) -> None:
+        for cache in self._cache.values():
+            cache.save()
+
+    def on_train_epoch_end(self) -> None:
+        super().on_train_epoch_end()
+        self._save_vectors()
+
+    def on_validation_end(self) -> None:
+        super().on_validation_end()
+        self._save_vectors()
 
     def loss_terms(self, batch: ExtractiveBatch) -> dict[str, Tensor]:
         """Return `extraction`: the mean over the sentences that may be selected, then over the documents."""

@@ -117,22 +117,30 @@ class SentenceNetwork(nn.Module):
         Returns:
             Logits, pooled vectors of sentences, and vectors of documents (zeros if not needed).
         """
-        L, is_separate = mask.shape[1], self.encoding == "separate"
-        states = self.states(tokens, lengths, owner, starts if is_separate else None)        # [B, T, H]
-        vectors = self.pooler(states, owner, heads, L)                                       # [B, L, H]
-        if not is_separate or with_document or self.scorer.kind == "document_cosine":
-            full = self.states(tokens, lengths, owner, None) if is_separate else states
-            document = self.document(full, owner)
-        else:
-            document = torch.zeros_like(vectors[:, 0])
-        return ScoredSentences(self.scorer(self.between(vectors, mask), document, mask), vectors, document)
+        states, whole = self.encoded(tokens, lengths, owner, starts, with_document)
+        vectors = self.pooler(states, owner, heads, mask.shape[1])                           # [B, L, H]
+        document = torch.zeros_like(vectors[:, 0]) if whole is None else document_vector(self.pooler, whole, owner)
+        return self.scored(vectors, document, mask)
 
-    def document(self, states: Tensor, owner: Tensor) -> Tensor:
-        """Pool the document like a sentence whose only head token is the first one: [B, T, H] -> [B, H]."""
-        group = torch.where(owner >= 0, 0, -1)
-        heads = torch.zeros_like(owner, dtype=torch.bool)
-        heads[:, 0] = True
-        return self.pooler(states, group, heads, 1).squeeze(1)
+    def encoded(
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        owner: Tensor,
+        starts: Sequence[Sequence[int]],
+        with_document: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the states of all tokens for vectors of sentences and, where needed, of documents, [B, T, H] each."""
+        states = self.states(tokens, lengths, owner, starts if self.encoding == "separate" else None)
+        if self.encoding != "separate":
+            return states, states
+        if with_document or self.scorer.kind == "document_cosine":
+            return states, self.states(tokens, lengths, owner, None)
+        return states, None
+
+    def scored(self, vectors: Tensor, document: Tensor, mask: Tensor) -> ScoredSentences:
+        """Return the scores of pooled vectors of sentences [B, L, H] and documents [B, H]."""
+        return ScoredSentences(self.scorer(self.between(vectors, mask), document, mask), vectors, document)
 
     def between(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Apply the inter-sentence layers, [B, L, H] -> [B, L, H]."""
@@ -160,3 +168,11 @@ class SentenceNetwork(nn.Module):
         last = self.layers[-1]
         x = last.around_attention.norm(x)  # these layers normalise first
         return last.attention.weights(x, x, key_mask).mean(1)
+
+
+def document_vector(pooler: Pooler, states: Tensor, owner: Tensor) -> Tensor:
+    """Pool a document like a sentence whose only head token is the first one: [B, T, H] -> [B, H]."""
+    group = torch.where(owner >= 0, 0, -1)
+    heads = torch.zeros_like(owner, dtype=torch.bool)
+    heads[:, 0] = True
+    return pooler(states, group, heads, 1).squeeze(1)

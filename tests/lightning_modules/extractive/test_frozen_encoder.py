@@ -1,0 +1,124 @@
+"""`frozen_encoder`: the same scores as with the encoder in the loop, which is called once for each document."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from pytorch_lightning import Trainer
+from test_bertsum import DOCUMENTS, batch_of, data
+from transformers import BertConfig, BertModel
+
+from datamodules.cache_folder import list_entries
+from datamodules.text.encoder_tokenizer import EncoderTokenizer
+from lightning_modules.extractive.bertsum import BertSum
+from lightning_modules.extractive.selection import SelectionOptions
+from lightning_modules.extractive.vector_cache import VectorCache
+from lightning_modules.networks.passages import Reader
+
+SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+
+
+@pytest.fixture(scope="module")
+def text() -> EncoderTokenizer:
+    return EncoderTokenizer.build([" ".join(document.sentences) for document in DOCUMENTS], 300)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Folder of an encoder."""
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=300, max_position_embeddings=64, **SIZES)).save_pretrained(tmp_path / "encoder")
+    return str(tmp_path / "encoder")
+
+
+def model(folder: str, frozen: bool, **arguments) -> BertSum:
+    torch.manual_seed(1)
+    options = {"vocab_size": 300, "inter_heads": 2, "inter_size": 8, "pooling": "mean"} | arguments
+    return BertSum(encoder=folder, frozen_encoder=frozen, **options)
+
+
+@pytest.mark.parametrize("encoding", ["joint", "separate"])
+@pytest.mark.parametrize("scoring", ["classifier", "document_cosine"])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
+def test_scores_are_those_of_the_encoder_in_the_loop(text, folder, encoding, scoring, pooling):
+    options = {"encoding": encoding, "scoring": scoring, "pooling": pooling}
+    options |= {"selection": SelectionOptions("triangle", 2)}
+    batch = batch_of(data(text), DOCUMENTS[1:])
+    expected, frozen = (model(folder, is_frozen, **options) for is_frozen in (False, True))
+    for _ in range(2):  # computed, then from memory
+        for with_document in (False, True):
+            ours, theirs = (made.eval().score(batch, with_document) for made in (frozen, expected))
+            assert torch.allclose(ours.logits[batch.mask], theirs.logits[batch.mask], atol=1e-5)
+            assert torch.allclose(ours.vectors[batch.mask], theirs.vectors[batch.mask], atol=1e-5)
+        assert torch.allclose(ours.document, theirs.document, atol=1e-5)
+    assert [row.positions for row in frozen.summarize(batch)] == [row.positions for row in expected.summarize(batch)]
+
+
+def in_run(made: BertSum, cache_dir) -> BertSum:
+    """The model as a run of `precis fit` has it: with data that have a cache folder."""
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+    trainer.datamodule = SimpleNamespace(cache_dir=cache_dir)
+    made.trainer = trainer
+    return made.eval()
+
+
+def test_another_run_reads_the_vectors_of_the_first(text, folder, tmp_path, monkeypatch):
+    batch = batch_of(data(text), DOCUMENTS[1:])
+    first = in_run(model(folder, True), tmp_path)
+    before = first.score(batch).logits
+    first.on_train_epoch_end()
+    (entry,) = list_entries(tmp_path)
+    assert entry.kind == "vectors"
+    monkeypatch.setattr(Reader, "forward", None)  # would raise
+
+    def again(**arguments) -> BertSum:
+        return in_run(model(folder, True, **arguments), tmp_path)
+
+    assert torch.equal(again().score(batch).logits, before)
+    # the same documents one at a time: a file has vectors of documents, not of batches
+    single = again().score(batch_of(data(text), DOCUMENTS[3:4]))
+    assert torch.allclose(single.logits, before[2:3, : single.logits.shape[1]], atol=1e-5)
+    again(pooling="max").score(batch)  # whose vectors are in the same file
+    with pytest.raises(TypeError):
+        again(encoding="separate").score(batch)
+    with pytest.raises(TypeError):  # sentences that are split otherwise have other vectors
+        again().score(batch_of(data(text, piece=5), DOCUMENTS[1:]))
+
+
+def test_training_leaves_the_encoder_as_it_is(text, folder):
+    batch = batch_of(data(text), DOCUMENTS[1:])
+    made = model(folder, True, dropout=0.5).train()
+    assert not any(module.training for module in made.reader.modules()) and made.network.layers.training
+    made.loss_terms(batch)["extraction"].backward()
+    assert all(parameter.grad is None for parameter in made.reader.parameters())
+    assert any(p.grad is not None for p in made.network.scorer.parameters())
+
+
+def test_files_of_other_weights_and_damaged_ones_are_not_read(tmp_path):
+    state, other = {"w": torch.zeros(2)}, {"w": torch.ones(2)}
+    cache = VectorCache(state, "joint", folder=tmp_path)
+    cache.vectors([["a", "b"]], [[0, 3]], lambda: torch.ones(1, 3, 3, 4))
+    cache.save()
+    assert {VectorCache(state, "joint", folder=tmp_path).path} == set((tmp_path / "vectors").iterdir())
+    for weights, setting in ((other, "joint"), (state, "separate")):
+        with pytest.raises(ZeroDivisionError):
+            VectorCache(weights, setting, folder=tmp_path).vectors([["a", "b"]], [[0, 3]], lambda: 1 / 0)
+    cache.path.write_bytes(b"damaged")
+    with pytest.raises(ZeroDivisionError):
+        VectorCache(state, "joint", folder=tmp_path).vectors([["a", "b"]], [[0, 3]], lambda: 1 / 0)
+
+
+def test_two_runs_that_write_at_once_keep_the_vectors_of_both(tmp_path):
+    caches = [VectorCache({}, folder=tmp_path) for _ in range(2)]
+    for cache, name in zip(caches, "ab"):
+        cache.vectors([[name]], [[0]], lambda: torch.ones(1, 2, 3, 4))
+    for cache in caches:
+        cache.save()
+    for name in "ab":
+        VectorCache({}, folder=tmp_path).vectors([[name]], [[0]], lambda: 1 / 0)
+
+
+@pytest.mark.parametrize("arguments", [{"pooling": "self_attention"}, {"encoder": None}])
+def test_an_encoder_or_pooling_with_weights_to_train_is_refused(folder, arguments):
+    with pytest.raises(ValueError, match="frozen_encoder: encoder"):
+        BertSum(**{"vocab_size": 300, "encoder": folder, "pooling": "mean", "frozen_encoder": True} | arguments)
