@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from experiments.prediction_files import read_json
+from experiments.json_files import read_json
 from experiments.run_folder import Run
 from lightning_modules.exported import EXPORTED
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from callbacks.results_path import results_path
 from datamodules.documents import CorpusError
+from experiments.json_files import read_json
 
 SPLITS = {"test": "test", "validate": "val", "predict": "test"}  # by command
 # `precis predict` writes a separate file, because its documents may lack references, and test results must be kept.
@@ -105,19 +106,3 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not rows:
         raise CorpusError(f"{path}: no prediction in it; run `precis test` again")
     return list(rows.values())
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file of a run folder.
-
-    Raises:
-        CorpusError: if the file has no JSON object; the message has its name.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise CorpusError(f"{path}: cannot be read ({reason}); restore it, or remove it and make it again") from None
-    if not isinstance(content, dict):
-        raise CorpusError(f"{path}: not a JSON object; restore it, or remove it and make it again")
-    return content

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from datamodules.atomic_write import atomic_write
+from experiments.json_files import read_json
 
 AFTER = 3  # requeues in a row without a new checkpoint, after which a job would come back for ever
 
@@ -61,7 +62,9 @@ def requeue(run: Path) -> bool:
 def _count(run: Path) -> int:
     """Count this requeue, and return the number of earlier ones since the last checkpoint was written."""
     path, last = Path(run) / "requeued.json", Path(run) / "checkpoints" / "last.ckpt"
-    counts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"requeued": 0, "without_progress": 0}
+    counts = {"requeued": 0, "without_progress": 0}
+    if path.is_file():
+        counts = read_json(path, "requeued", "without_progress")
     saved_at = last.stat().st_mtime_ns if last.is_file() else 0
     no_progress = counts.get("checkpoint") == saved_at
     counts = {

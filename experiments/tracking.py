@@ -1,6 +1,5 @@
 """Tracking of runs with Weights & Biases, offline unless the user is logged in."""
 
-import json
 import os
 import secrets
 from pathlib import Path
@@ -13,6 +12,7 @@ from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
 from callbacks import PredictionWriter
+from experiments.json_files import read_json
 from experiments.prediction_files import read_rows
 from experiments.wandb_login import logged_in
 from lightning_modules.checkpoints import best_checkpoint
@@ -44,7 +44,7 @@ def sweep_and_label(folder: Path) -> tuple[str, str]:
     path = Path(folder).parent / "points.json"
     if not path.is_file():
         return "", ""
-    described = json.loads(path.read_text(encoding="utf-8"))
+    described = read_json(path, "sweep", "points")
     labels = {row["run"]: row["label"] for row in described["points"]}
     words = labels.get(Path(folder).name, "").split(" ")
     return described["sweep"], " ".join(word for word in words if not word.startswith("seed="))
@@ -118,7 +118,7 @@ class WandbRecord(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for run in self._runs(trainer):
             environment = self.run / "environment.json"  # written by `RunRecord`, an earlier callback
-            recorded = json.loads(environment.read_text(encoding="utf-8")) if environment.is_file() else {}
+            recorded = read_json(environment) if environment.is_file() else {}
             run.config.update(self.config, allow_val_change=True)
             run.config.update(
                 {"environment": recorded, "signatures": self._signatures(pl_module), "run_folder": str(self.run)},

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from datamodules.documents import CorpusError
 from experiments.evaluation.predictions import scores_path
+from experiments.json_files import read_json
 from experiments.labels import format_value, short_key
 from experiments.prediction_files import (
     NAMES,
     MissingPredictions,
     find_predictions,
-    read_json,
     read_rows,
     recorded_split,
 )

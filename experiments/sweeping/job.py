@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from datamodules.atomic_write import atomic_write
+from experiments.json_files import read_json
 
 COMMAND = (sys.executable, "-m", "experiments.cli")
 
@@ -67,7 +68,7 @@ class Job:
 def read_status(folder: Path) -> dict[str, Any]:
     """Return status.json of a run folder: `done`, the successful commands, and `failed`, the failed one or None."""
     path = folder / "status.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"done": [], "failed": None}
+    return read_json(path, "done", "failed") if path.is_file() else {"done": [], "failed": None}
 
 
 def is_finished(job: Job) -> bool:

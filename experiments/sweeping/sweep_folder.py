@@ -16,6 +16,7 @@ from typing import Any
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
+from experiments.json_files import read_json
 from experiments.sweeping.job import Job, is_finished, is_locked, read_status
 from experiments.sweeping.progress import last_line, last_metrics
 from experiments.sweeping.slurm import Queued, queue
@@ -51,15 +52,19 @@ def read_points(out: Path) -> list[Job]:
     path = Path(out) / "points.json"
     if not path.is_file():
         raise CorpusError(f"{path}: not there; give the folder of a sweep, such as runs/NAME")
-    described = json.loads(path.read_text(encoding="utf-8"))
+    described = read_json(path, "points", "after")
     after = tuple(described["after"])
-    return [Job(row["label"], Path(out) / row["run"], row["config"], after) for row in described["points"]]
+    try:
+        return [Job(row["label"], Path(out) / row["run"], row["config"], after) for row in described["points"]]
+    except (KeyError, TypeError):
+        remedy = f"write it again with precis sweep FILE --out {out}"
+        raise CorpusError(f"{path}: a point without label, run or config; {remedy}") from None
 
 
 def read_launch(out: Path) -> dict[str, Any]:
     """Return launch.json; empty if nothing was launched."""
     path = Path(out) / "launch.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"launcher": None, "jobs": {}}
+    return read_json(path, "launcher", "jobs") if path.is_file() else {"launcher": None, "jobs": {}}
 
 
 def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) -> None:
@@ -107,7 +112,7 @@ def _state(job: Job, queued: Queued | None, launcher_waits: bool) -> tuple[str, 
 
 def _requeued(job: Job) -> int:
     path = job.folder / "requeued.json"
-    return json.loads(path.read_text(encoding="utf-8"))["requeued"] if path.is_file() else 0
+    return read_json(path, "requeued")["requeued"] if path.is_file() else 0
 
 
 def _running(job: Job) -> str:

@@ -116,6 +116,25 @@ def test_a_folder_that_is_no_sweep_is_named(tmp_path, precis):
         assert done.status == 1 and f"{tmp_path}/points.json: not there; give the folder of a sweep" in done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "part"),
+    [
+        ("points.json", '{"sweep": "s", "after": [', "cannot be read"),
+        ("points.json", '{"sweep": "s", "after": []}', "the key 'points' is missing"),
+        ("points.json", '{"after": [], "points": [{"label": "a"}]}', "a point without label, run or config"),
+        ("points.json", '{"after": [], "points": ["a"]}', "a point without label, run or config"),
+        ("launch.json", "[]", "not a JSON object"),
+        ("done/status.json", '{"done": []}', "the key 'failed' is missing"),
+        ("again/requeued.json", "", "cannot be read"),
+    ],
+)
+def test_a_damaged_file_of_a_sweep_is_named(name, text, part, sweep, precis):
+    (sweep / name).write_text(text)
+    done = precis("sweep", "status", sweep)
+    assert done.status == 1 and done.err.startswith(f"precis: error: {sweep}/{name}: {part}")
+    assert done.err.count("\n") == 1
+
+
 def test_without_slurm_the_launcher_says_so(tmp_path, tiny_config, precis, monkeypatch):
     pytest.importorskip("submitit", reason="needs the optional package submitit")
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -1,0 +1,30 @@
+"""JSON files of run and sweep folders."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from datamodules.documents import CorpusError
+
+
+def read_json(path: Path, *keys: str) -> dict[str, Any]:
+    """Return the object in a JSON file.
+
+    Args:
+        path: path of the file.
+        keys: keys that the object must have.
+
+    Raises:
+        CorpusError: if the file has no JSON object with these keys; the message has its name.
+    """
+    remedy = "restore it, or remove it and make it again"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise CorpusError(f"{path}: cannot be read ({reason}); {remedy}") from None
+    if not isinstance(content, dict):
+        raise CorpusError(f"{path}: not a JSON object; {remedy}")
+    if missing := [key for key in keys if key not in content]:
+        raise CorpusError(f"{path}: the key {missing[0]!r} is missing; {remedy}")
+    return content
