@@ -3,9 +3,7 @@
 from dataclasses import dataclass, field
 
 # What to do about a record that cannot be read.
-OR_SKIP = (
-    "or pass `--data.on_bad_record skip` (`--on_bad_record skip` where no data is given) to leave such records out"
-)
+OR_SKIP = "or leave such records out with `--on_bad_record skip` (of fit and test: `--data.on_bad_record skip`)"
 FIX_OR_SKIP = f"fix it, {OR_SKIP}"
 
 

@@ -32,9 +32,11 @@ def summarize(arguments: list[str]) -> None:
     parser.add_argument("--checkpoint", type=Path, required=True, help="a run folder")
     parser.add_argument(
         "inputs", nargs="*", type=str,
-        help="text files, folders of .txt files, or one file of records with a field `document` (.jsonl, .csv, "
-        ".parquet); standard input if none",
+        help="text files, folders of .txt files, or one file of records (.jsonl, .csv, .parquet); standard input if "
+        "none",
     )  # fmt: skip
+    parser.add_argument("--document", type=str, default="document", help="field of the text in a file of records")
+    parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="invalid records")
     parser.add_argument("--batch_size", type=int, default=16, help="number of documents summarized together")
     add_budget_arguments(parser)
     parser.add_argument("--json", type=bool, default=False, help="print one line of JSON per document instead of text")
@@ -48,16 +50,16 @@ def summarize(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     budget = read_budget(options)
     read_config(Path(str(options.checkpoint)))  # fails before the user types a text
-    corpus = _corpus_of(options.inputs)
+    corpus = _corpus_of(options.inputs, options.document)
     from experiments.print_summaries import print_summaries
 
     print_summaries(options, corpus, budget)
 
 
-def _corpus_of(inputs: list[str]) -> Corpus:
+def _corpus_of(inputs: list[str], field: str) -> Corpus:
     """Return the documents that are named on the command line: texts, or the records of one file."""
     if len(inputs) == 1 and Path(inputs[0]).is_file() and is_records(Path(inputs[0])):
-        return Files(test=inputs[0])
+        return Files(test=inputs[0], document=field)
     return Texts(collect_texts(inputs))
 
 

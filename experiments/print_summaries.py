@@ -28,6 +28,7 @@ def print_summaries(options: Namespace, corpus: Corpus, budget: LengthBudget) ->
     """
     with TemporaryDirectory(prefix="precis-") as cache:  # the same text is rarely summarized twice
         changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}
+        changes["on_bad_record"] = options.on_bad_record
         run = load_run(Path(str(options.checkpoint)), corpus=corpus, **changes)
         documents = run.data.documents("test")
         show = Shown(options, run.model, documents)

@@ -35,7 +35,7 @@ def best_checkpoint(run: Path) -> Path:
     if best.is_symlink():
         raise CorpusError(f"{best}: a link to {best.readlink()}, which is not there; restore that file, or name {last}")
     if last.is_file():
-        warnings.warn(f"{best}: not there; {last} is taken in its place", stacklevel=2)
+        warnings.warn(f"{best}: not there; {last} is taken in its place", stacklevel=1)  # once in a command
         return last
     raise CorpusError(f"{best.parent}: no checkpoint there; let the run train until its first validation")
 

@@ -25,6 +25,7 @@ EXECUTED = (
     "precis summarize --checkpoint runs/first article.txt --words 60",
     "precis summarize --checkpoint runs/first article.txt --sentences 3",
     "precis summarize --checkpoint runs/first article.txt --ratio 0.2",
+    "precis summarize --checkpoint runs/first articles.jsonl --document body --on_bad_record skip",
     "precis doctor",
     "precis init PROJECT --train train.jsonl",
     "precis runs runs",
@@ -102,6 +103,7 @@ def folder(tmp_path, trained, corpus_files, monkeypatch):
     """A working folder with the files and runs that the pages name."""
     text = "The harbour was closed on Monday because of a storm. Ships waited outside.\n\nFerries did not run either.\n"
     (tmp_path / "article.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "articles.jsonl").write_text(json.dumps({"body": text}) + '\n{"body": 5}\n', encoding="utf-8")
     (records,) = blocks(ROOT / "docs" / "own_data.md", "json")
     for name, day in {"train": "Monday", "val": "Friday", "test": "Sunday"}.items():
         (tmp_path / f"{name}.jsonl").write_text(records.replace("Monday", day), encoding="utf-8")

@@ -245,6 +245,20 @@ def test_summarize_files_and_folders(run_folder, predicted, precis, tmp_path, ca
     assert sorted(cache.rglob("*")) == kept, "other people's texts stay in no cache"
 
 
+def test_summarize_records_of_other_fields_without_invalid_ones(run_folder, predicted, precis, tmp_path):
+    path = tmp_path / "records.jsonl"
+    rows = [{"id": "a", "body": predicted[0][0]}, {"id": "b", "body": 5}, {"id": "c", "body": predicted[1][0]}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    command = ["summarize", "--checkpoint", run_folder, path]
+    missing = precis(*command)
+    assert missing.status == 1 and f"{path}:1 (id 'a'): it has no field 'document'" in missing.err
+    invalid = precis(*command, "--document", "body")
+    assert invalid.status == 1 and f"{path}:2 (id 'b')" in invalid.err and "--on_bad_record skip" in invalid.err
+    with pytest.warns(UserWarning, match=r"left out 1 bad records: .*records\.jsonl:2 "):
+        done = precis(*command, "--document", "body", "--on_bad_record", "skip")
+    assert (done.status, done.out) == (0, f"== a\n{predicted[0][1]}\n== c\n{predicted[1][1]}\n")
+
+
 def test_summarize_as_json_and_with_marks(run_folder, predicted, precis, typed):
     text, summary = predicted[0]
     typed(text.encode())
