@@ -49,8 +49,16 @@ class Batch:
         }
         return type(self)(**values | moved)
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
-        """Return a copy on a device, except fields marked `on_host`."""
+    def to(self, device: torch.device | str, non_blocking: bool | None = None) -> Self:
+        """Return a copy on a device, except fields marked `on_host`.
+
+        Args:
+            device: device of the copy.
+            non_blocking: whether to return before the copy is complete; by default except for copies to the CPU (and to
+                MPS), where it could be read too early. Lightning passes nothing.
+        """
+        if non_blocking is None:
+            non_blocking = torch.device(device).type not in ("cpu", "mps")
         return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:

@@ -9,7 +9,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
-from datamodules.batch import Batch, pad
+from datamodules.batch import Batch, on_host, pad
 from datamodules.corpora.corpus import Corpus, as_document
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.controls import OtherDocuments, RandomTable, document_seed, evenly_spread, permute_pairs
@@ -48,8 +48,8 @@ class RSTformerBatch(Batch):
     Attributes:
         source: <s>, the document and </s>, [B, S].
         source_mask: 1 at tokens, 0 at padding, [B, S].
-        global_mask: 1 at the first token, which has global attention, [B, S].
-        token_edu: EDU of each token, -1 for special tokens and text in no EDU, [B, S].
+        global_mask: 1 at the first token, which has global attention, [B, S], on the CPU.
+        token_edu: EDU of each token, -1 for special tokens and text in no EDU, [B, S], on the CPU.
         ldd: codes of the LDD band, see `distributions.decode`, uint8 [B, E, 2b + 1, R]; None without discourse.
         gamma: importance of each EDU as a nucleus, see `DiscourseParse`, float32 [B, E]; None without discourse.
         target_input: input of the decoder, </s> first, [B, T].
@@ -59,8 +59,8 @@ class RSTformerBatch(Batch):
 
     source: Tensor
     source_mask: Tensor
-    global_mask: Tensor
-    token_edu: Tensor
+    global_mask: Tensor = on_host()  # the model looks for the global tokens, and checks the EDUs
+    token_edu: Tensor = on_host()
     ldd: Tensor | None
     gamma: Tensor | None
     target_input: Tensor

@@ -103,7 +103,8 @@ class MatchSum(EncoderSummarizer):
             for number, size in enumerate(sizes.tolist())
         ]
         states = self.reader.encode_passages(rows, passages, chunk=_CHUNK)                              # [N, T, H]
-        mask = (torch.arange(rows.shape[1]) < sizes[:, None]).to(rows.device)                # [N, T]
+        mask = torch.arange(rows.shape[1]) < sizes[:, None]                                  # [N, T]
+        mask = mask.to(rows.device, non_blocking=True)
         heads = torch.zeros_like(mask)
         heads[:, 0] = True
         pooled = self.pooler(states, torch.where(mask, 0, -1), heads, 1).squeeze(1)          # [N, H]

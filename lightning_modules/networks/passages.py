@@ -130,7 +130,10 @@ class Reader(nn.Module):
         if isinstance(self.model, ScratchEncoder):
             return self.model(ids, mask, segments)
         kinds = {"token_type_ids": segments} if segments is not None and self.segments > 1 else {}
-        return self.model(input_ids=ids, attention_mask=mask.long(), **kinds).last_hidden_state
+        from lightning_modules.networks.prepared_masks import prepared_mask  # transformers takes seconds to load
+
+        mask = prepared_mask(self.model.config, mask, ids.shape[1], self.model.dtype)
+        return self.model(input_ids=ids, attention_mask=mask, **kinds).last_hidden_state
 
     def encode_passages(
         self, ids: Tensor, passages: Sequence[Passage], segments: Tensor | None = None, chunk: int = _CHUNK
@@ -155,12 +158,14 @@ class Reader(nn.Module):
             document, start, size, first, last = torch.tensor(group).unsqueeze(-1).unbind(1)  # [N, 1] each
             offsets = torch.arange(width)                                                    # [P]
             mask = offsets < size                                                            # [N, P]
-            index = (document * T + start + offsets).clamp_max(B * T - 1).to(ids.device)     # [N, P]
+            index = (document * T + start + offsets).clamp_max(B * T - 1).to(ids.device, non_blocking=True)  # [N, P]
             group_segments = None if flat_segments is None else flat_segments[index]
-            states = self(flat_ids[index], mask.to(ids.device), group_segments)              # [N, P, H]
+            on_device = mask.to(ids.device, non_blocking=True)
+            states = self(flat_ids[index], on_device, group_segments)                        # [N, P, H]
             # keep the states of the tokens from `first` to before `last`
             used = (start + offsets >= first) & (start + offsets < last)                     # [N, P]
-            used_index = used.flatten().nonzero().squeeze(1).to(ids.device)                  # [M]
+            used_index = used.flatten().nonzero().squeeze(1)                                 # [M]
+            used_index = used_index.to(ids.device, non_blocking=True)
             parts.append(states.flatten(0, 1)[used_index])
             positions.append(index.flatten()[used_index])
         if not parts:
@@ -257,5 +262,5 @@ def encode_documents(reader: Reader, tokens: Tensor, lengths: Tensor, segments: 
     """
     if reader.max_tokens is not None and tokens.shape[1] > reader.max_tokens:
         return reader.encode_passages(tokens, windows(lengths.tolist(), reader.max_tokens), segments)
-    mask = (torch.arange(tokens.shape[1]) < lengths[:, None]).to(tokens.device)
+    mask = (torch.arange(tokens.shape[1]) < lengths[:, None]).to(tokens.device, non_blocking=True)
     return reader(tokens, mask, segments)

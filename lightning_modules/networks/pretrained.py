@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutput
 
+from lightning_modules.networks.prepared_masks import causal_mask, prepared_mask
+
 State = dict[str, Tensor]
 
 
@@ -50,12 +52,16 @@ class PretrainedEncoderDecoder(nn.Module):
             raise ValueError(
                 f"a document of {source.shape[1]} tokens, {max_positions} positions in the model: lower max_source"
             )
-        return self.model.get_encoder()(input_ids=source, attention_mask=mask.long()).last_hidden_state
+        mask = prepared_mask(self.model.config, mask, source.shape[1], self.model.dtype)
+        return self.model.get_encoder()(input_ids=source, attention_mask=mask).last_hidden_state
 
     def _run(self, states: Tensor, mask: Tensor, inputs: Tensor, past: EncoderDecoderCache | None, use_cache: bool):
+        mask = prepared_mask(self.model.config, mask, inputs.shape[1], states.dtype)
+        whole = past is None and not use_cache  # decoding computes the mask of its cache itself
+        causal = causal_mask(self.model.config, inputs, states.dtype) if whole else None
         return self.model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=states), attention_mask=mask.long(),
-            decoder_input_ids=inputs, past_key_values=past, use_cache=use_cache,
+            encoder_outputs=BaseModelOutput(last_hidden_state=states), attention_mask=mask,
+            decoder_input_ids=inputs, decoder_attention_mask=causal, past_key_values=past, use_cache=use_cache,
         )  # fmt: skip
 
     def log_prob(

@@ -31,10 +31,7 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
         lengths: tokens of each row, 1 to T, [B], on the CPU.
     """
     if inputs.device.type != "cpu" or int(lengths.min()) == inputs.shape[1]:
-        packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-        packed, (hidden, cell) = lstm(packed)
-        states = pad_packed_sequence(packed, batch_first=True, total_length=inputs.shape[1])[0]
-        return Recurrence(states, hidden, cell)
+        return packed(lstm, inputs, lengths)
     positions = torch.arange(inputs.shape[1])
     mask = positions < lengths.unsqueeze(1)                                          # [B, T]
     reversal = torch.where(mask, lengths.unsqueeze(1) - 1 - positions, positions)    # [B, T]
@@ -50,6 +47,20 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
     return Recurrence(
         states.masked_fill(~mask.unsqueeze(-1), 0), hidden, torch.stack([forward_cell, backward_cell])
     )
+
+
+def packed(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
+    """Run the LSTM over a packed sequence; arguments as in `bidirectional`.
+
+    Rows are sorted here, because PyTorch's own sorting waits for the copy of the order to the GPU.
+    """
+    order = lengths.argsort(descending=True)
+    to_sorted = order.to(inputs.device, non_blocking=True)
+    to_original = order.argsort().to(inputs.device, non_blocking=True)
+    sequence = pack_padded_sequence(inputs[to_sorted], lengths[order], batch_first=True)
+    sequence, (hidden, cell) = lstm(sequence)
+    states = pad_packed_sequence(sequence, batch_first=True, total_length=inputs.shape[1])[0]
+    return Recurrence(states[to_original], hidden[:, to_original], cell[:, to_original])
 
 
 def _one_direction(lstm: nn.LSTM, inputs: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:

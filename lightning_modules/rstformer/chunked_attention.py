@@ -1,4 +1,4 @@
-"""Sliding-window and global attention by chunks of queries: any device, linear in length, scores never stored."""
+"""Sliding-window and global attention by chunks of queries: linear in length, scores never stored."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,11 +8,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lightning_modules.networks.scratch import Scratch
+from lightning_modules.rstformer.batched_attention import batched_attention
 from lightning_modules.rstformer.injection import HeadTable, Operation, View, neutral
 
-# Queries at a time. On a CPU a chunk's scores stay in its cache so; other devices want fewer and larger steps.
-CHUNK = {"cpu": 64}
-_LARGE_CHUNK = 512
+CHUNK = 64  # queries at a time, so that a chunk's scores stay in the processor's cache
 
 
 class _Options(NamedTuple):
@@ -252,7 +251,8 @@ def chunked_attention(
 
     Token i attends to token j if |i - j| <= window or j is global, and j is not padding. Time and memory are linear in
     T: scores, and the values of the table for pairs of tokens, are computed for one chunk of queries at a time, in the
-    backward pass as well.
+    backward pass as well. A CPU computes one document at a time, without its padding; other devices all of them at once
+    (`batched_attention`).
 
     Args:
         q: queries, divided by sqrt(D), [B, H, T, D].
@@ -266,10 +266,11 @@ def chunked_attention(
     Returns:
         [B, H, T, D]; 0 at padding. Global tokens are treated like all others.
     """
+    if q.device.type != "cpu":
+        return batched_attention(q, k, v, view, table, window, dropout)
     seed = int(torch.randint(2**31, ())) if dropout else 0
-    chunk = CHUNK.get(q.device.type, _LARGE_CHUNK)
     operation = table.operation if table else None
-    options = _Options(window=window, operation=operation, dropout=dropout, seed=seed, chunk=chunk)
+    options = _Options(window=window, operation=operation, dropout=dropout, seed=seed, chunk=CHUNK)
     with torch.autocast(q.device.type, enabled=False):
         values = table.values if table else None
         return _WindowAttention.apply(q, k, v, values, view.real, view.is_global, view.token_edu, options)

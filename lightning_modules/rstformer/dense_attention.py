@@ -15,34 +15,62 @@ def dense_attention(
     q: Tensor, k: Tensor, v: Tensor, view: View, table: HeadTable | None, window: int, dropout: float = 0.0
 ) -> Tensor:
     """Return the result of `chunked_attention`, with the same arguments, through dense scores [B, H, T, T]."""
+    positions = torch.arange(q.shape[2], device=q.device)
+    near = (positions[:, None] - positions).abs() <= window                           # [T, T]
+    visible = (near | view.is_global[:, None]) & view.real[:, None]                   # [B, T, T]
+    out = attend(q, k, v, visible, table, view.token_edu, view.token_edu, dropout)
+    return out.masked_fill(~view.real[:, None, :, None], 0)
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    visible: Tensor,
+    table: HeadTable | None,
+    query_edu: Tensor,
+    key_edu: Tensor,
+    dropout: float,
+) -> Tensor:
+    """Return the attention of queries to keys through all of their scores.
+
+    Args:
+        q: queries, divided by sqrt(D), [B, H, Q, D].
+        k, v: keys and values, [B, H, K, D].
+        visible: False where a query does not see a key, [B, Q, K].
+        table: table of discourse; None for plain attention.
+        query_edu: EDU of each query, -1 for none, [B, Q].
+        key_edu: EDU of each key, -1 for none, [B, K].
+        dropout: dropout probability of attention weights.
+
+    Returns:
+        [B, H, Q, D]. A query that sees nothing gets the mean of all values.
+    """
     with torch.autocast(q.device.type, enabled=False):
-        scores = q @ k.transpose(-1, -2)                                              # [B, H, T, T]
+        scores = q @ k.transpose(-1, -2)                                              # [B, H, Q, K]
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if table is not None:
-            scores = with_discourse(scores, table, view.token_edu)
-        positions = torch.arange(q.shape[2], device=q.device)
-        near = (positions[:, None] - positions).abs() <= window                       # [T, T]
-        visible = (near | view.is_global[:, None]) & view.real[:, None]               # [B, T, T]
+            scores = with_discourse(scores, table, query_edu, key_edu)
         # the lowest number rather than -inf: rows that see nothing stay finite
         weights = scores.masked_fill(~visible[:, None], torch.finfo(scores.dtype).min).softmax(-1)
-        out = torch.nn.functional.dropout(weights, dropout).to(v.dtype) @ v           # [B, H, T, D]
-        return out.masked_fill(~view.real[:, None, :, None], 0)
+        return torch.nn.functional.dropout(weights, dropout).to(v.dtype) @ v
 
 
-def with_discourse(scores: Tensor, table: HeadTable, token_edu: Tensor) -> Tensor:
+def with_discourse(scores: Tensor, table: HeadTable, query_edu: Tensor, key_edu: Tensor) -> Tensor:
     """Apply a table to the scores of pairs whose tokens are both in an EDU of its band.
 
     Args:
-        scores: [B, H, T, T].
+        scores: [B, H, Q, K].
         table: table of discourse.
-        token_edu: EDU of each token, -1 for none, [B, T].
+        query_edu: EDU of each query, -1 for none, [B, Q].
+        key_edu: EDU of each key, -1 for none, [B, K].
     """
     width = table.values.shape[-1]
-    query, key = token_edu[:, :, None], token_edu[:, None, :]
-    column = key - query + width // 2                                                 # [B, T, T]
+    query, key = query_edu[:, :, None], key_edu[:, None, :]
+    column = key - query + width // 2                                                 # [B, Q, K]
     in_band = (query >= 0) & (key >= 0) & (column >= 0) & (column < width)
     entry = query.clamp(min=0) * width + column.clamp(0, width - 1)
-    entry = entry.flatten(1).unsqueeze(1).expand(-1, scores.shape[1], -1)             # [B, H, T T]
+    entry = entry.flatten(1).unsqueeze(1).expand(-1, scores.shape[1], -1)             # [B, H, Q K]
     values = table.values.flatten(2).gather(2, entry).view_as(scores)
     changed = {"scale": scores * values, "shift": scores + values, "replace": values}[table.operation]
     return torch.where(in_band[:, None], changed.to(scores.dtype), scores)

@@ -30,10 +30,9 @@ def padded_size(size: int, min_step: int) -> int:
 @lru_cache(maxsize=32)
 def _window_blocks(length: int, window: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return which pairs of query and key blocks are partially and fully inside the window, two of bool [N, N]."""
-    count = length // BLOCK
-    apart = (torch.arange(count)[:, None] - torch.arange(count)).abs() * BLOCK        # of their first tokens
-    overlapping, inside = apart - (BLOCK - 1) <= window, apart + BLOCK - 1 <= window
-    return overlapping.to(device), inside.to(device)
+    block = torch.arange(length // BLOCK, device=device)
+    apart = (block[:, None] - block).abs() * BLOCK                                    # of their first tokens
+    return apart - (BLOCK - 1) <= window, apart + BLOCK - 1 <= window
 
 
 def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:

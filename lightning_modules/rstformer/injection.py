@@ -53,56 +53,93 @@ class View:
         real: True at tokens, False at padding, bool [B, T].
         is_global: True at global tokens, which attend to all tokens and all tokens attend to, bool [B, T].
         token_edu: EDU of each token; -1 for none, for global tokens and padding; int64 [B, T].
+        global_groups: documents and positions of their global tokens, see `global_groups`.
     """
 
     real: Tensor
     is_global: Tensor
     token_edu: Tensor
+    global_groups: list[tuple[Tensor, Tensor]]
 
     @classmethod
     def of(
         cls, attention_mask: Tensor, global_attention_mask: Tensor | None = None, token_edu: Tensor | None = None
     ) -> Self:
-        """Build the view from the masks of Hugging Face.
+        """Build the view from the masks of Hugging Face, on the device of `attention_mask`.
 
         Args:
             attention_mask: non-zero at tokens, [B, T].
-            global_attention_mask: non-zero at global tokens, [B, T]; None for no global tokens.
-            token_edu: EDU of each token, -1 for none, [B, T]; None for no discourse.
+            global_attention_mask: non-zero at global tokens, [B, T]; None for no global tokens. On the CPU nothing
+                waits for a GPU; on a GPU the number of global tokens is read.
+            token_edu: EDU of each token, -1 for none, [B, T], on any device; None for no discourse.
 
         Raises:
             ValueError: if the shapes differ.
         """
         real = attention_mask != 0
-        is_global = torch.zeros_like(real) if global_attention_mask is None else (global_attention_mask != 0) & real
+        is_global = torch.zeros_like(real) if global_attention_mask is None else global_attention_mask != 0
+        if is_global.device == real.device:
+            is_global = is_global & real
         edu = real.new_full(real.shape, -1, dtype=torch.long) if token_edu is None else token_edu.long()
         if is_global.shape != real.shape or edu.shape != real.shape:
             shapes = f"global {list(is_global.shape)}, EDUs {list(edu.shape)}"
             raise ValueError(f"masks and EDUs are of the same tokens: {list(real.shape)}, {shapes}")
-        return cls(real, is_global, edu.masked_fill(~real | is_global, -1))
+        groups = [] if global_attention_mask is None else global_groups(is_global)
+        groups = [tuple(x.to(real.device, non_blocking=True) for x in group) for group in groups]
+        is_global, edu = (x.to(real.device, non_blocking=True) for x in (is_global, edu))
+        is_global = is_global & real
+        return cls(real, is_global, edu.masked_fill(~real | is_global, -1), groups)
 
 
-def reach(token_edu: Tensor, window: int) -> int:
-    """Return the largest distance between the EDUs of a query and a key in its window: the half-width that is needed.
+def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Group documents by their number of global tokens; most batches are one group.
+
+    Args:
+        is_global: [B, T].
+
+    Returns:
+        For each number G > 0 of global tokens, the documents [N] and the positions of their global tokens [N, G].
+    """
+    counts = is_global.sum(1)                                                         # [B]
+    groups = []
+    for count in counts.unique().tolist():
+        if count:
+            documents = (counts == count).nonzero().flatten()                         # [N]
+            groups.append((documents, is_global[documents].nonzero()[:, 1].view(-1, count)))
+    return groups
+
+
+def reaches(token_edu: Tensor, window: int) -> Tensor:
+    """Return the largest distance between the EDUs of a query and a key in its window, for each document, [B].
+
+    The maximum in a window comes from those of windows of half the size, so that the time is O(T log w).
 
     Args:
         token_edu: EDU of each token, -1 for none, [B, T].
         window: number of tokens to each side.
     """
-    if not token_edu.numel() or not (token_edu >= 0).any():
-        return 0
-    side = min(window, token_edu.shape[1] - 1)
-    edu = token_edu.double().unsqueeze(1)                                             # [B, 1, T]
-    highest = nn.functional.max_pool1d(edu, 2 * side + 1, 1, side)
+    if not token_edu.shape[1]:
+        return token_edu.new_zeros(len(token_edu))
+    side, span = min(window, token_edu.shape[1] - 1), 1
+    highest = nn.functional.pad(token_edu, (side, side), value=-1)
+    while 2 * span <= 2 * side + 1:
+        highest, span = torch.maximum(highest[:, :-span], highest[:, span:]), 2 * span
+    rest = 2 * side + 1 - span
+    highest = torch.maximum(highest[:, : highest.shape[1] - rest], highest[:, rest:])  # [B, T]
     # looking for the highest alone finds the widest pair, as each pair is in the other one's window as well
-    return int((highest - edu)[edu >= 0].max())
+    return (highest - token_edu).masked_fill(token_edu < 0, 0).amax(1)
+
+
+def reach(token_edu: Tensor, window: int) -> int:
+    """Return the largest of `reaches`: the half-width that a batch needs."""
+    return int(reaches(token_edu, window).max()) if token_edu.numel() else 0
 
 
 def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] = ()) -> None:
-    """Check that a band includes every pair inside a window. It reads tensor values, so call it once per batch.
+    """Check that a band includes every pair inside a window, once per batch.
 
     Args:
-        token_edu: EDU of each token, -1 for none, [B, T].
+        token_edu: EDU of each token, -1 for none, [B, T]; on the CPU, or else the check waits for the GPU.
         window: number of tokens to each side.
         band: band of the LDD, [B, E, 2b + 1, R].
         ids: ids of the documents, for the message.
@@ -112,12 +149,14 @@ def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] 
     """
     if band.dim() != 4 or band.shape[2] % 2 == 0 or band.shape[0] != token_edu.shape[0]:
         raise ValueError(f"bands of {len(token_edu)} documents are [B, E, 2b + 1, R], got {list(band.shape)}")
+    if not token_edu.numel():
+        return
     half = band.shape[2] // 2
-    for n, edus in enumerate(token_edu):
+    for n, (last, needed) in enumerate(zip(token_edu.amax(1).tolist(), reaches(token_edu, window).tolist())):
         name = f"document {ids[n]!r}" if ids else f"document {n} of the batch"
-        if (last := int(edus.max()) if len(edus) else -1) >= band.shape[1]:
+        if last >= band.shape[1]:
             raise ValueError(f"{name}: a token is in EDU {last}, its discourse has {band.shape[1]}; parse this text")
-        if (needed := reach(edus[None], window)) > half:
+        if needed > half:
             problem = f"the window of {window} tokens to each side reaches {needed} EDUs, its discourse holds {half}"
             raise ValueError(f"{name}: {problem} to each side; take a band of {needed}, or a smaller window")
 

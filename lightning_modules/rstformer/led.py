@@ -8,10 +8,11 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Literal, NamedTuple, get_args
 
 import torch
+from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask
 from transformers import LEDForConditionalGeneration
@@ -33,7 +34,7 @@ class Discourse:
 
     Attributes:
         band: entry [n, a, b + d, l] is p(a, a + d, l) of document n, [B, E, 2b + 1, R].
-        token_edu: EDU of each token, -1 for none, [B, T].
+        token_edu: EDU of each token, -1 for none, [B, T]; on the CPU, so that checking it does not wait for a GPU.
         ids: ids of the documents, for messages.
         gamma: importance of each EDU as a nucleus, for adapters, [B, E].
     """
@@ -42,24 +43,6 @@ class Discourse:
     token_edu: Tensor
     ids: Sequence[str] = ()
     gamma: Tensor | None = None
-
-
-def global_positions(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Group documents by their number of global tokens; most batches are one group.
-
-    Args:
-        is_global: [B, T].
-
-    Returns:
-        For each number G > 0 of global tokens, the documents [N] and the positions of their global tokens [N, G].
-    """
-    counts = is_global.sum(1)                                                         # [B]
-    groups = []
-    for count in counts.unique().tolist():
-        if count:
-            documents = (counts == count).nonzero().flatten()                         # [N]
-            groups.append((documents, is_global[documents].nonzero()[:, 1].view(-1, count)))
-    return groups
 
 
 class BatchView:
@@ -71,7 +54,6 @@ class BatchView:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.global_tokens = global_positions(view.is_global)
         self.masks: dict[int, BlockMask] = {}
 
     def blocks(self, window: int) -> BlockMask:
@@ -79,6 +61,12 @@ class BatchView:
         if window not in self.masks:
             self.masks[window] = block_mask(self.view, window)
         return self.masks[window]
+
+
+@cache
+def _report(path: AttentionPath, reason: str) -> None:
+    """Log the path of attention, once for each path and reason."""
+    rank_zero_info(f"attention of the encoder: {path} ({reason})")
 
 
 class LayerView(NamedTuple):
@@ -99,8 +87,7 @@ class LEDWindowAttention(nn.Module):
 
     Args:
         original: module to replace; its parameters are shared.
-        path: `fused`, `dense` or `chunked`; `auto` is fused on CUDA unless there is attention dropout in training,
-            else dense for short texts, else chunked.
+        path: `fused`, `dense` or `chunked`; for `auto` see `choose`.
 
     Raises:
         ValueError: if the path does not exist.
@@ -115,16 +102,31 @@ class LEDWindowAttention(nn.Module):
         self.heads, self.window = original.num_heads, original.one_sided_attn_window_size
         self.dropout, self.path = original.dropout, path
 
-    def fused(self, hidden: Tensor) -> bool:
-        """Return whether to use the fused path.
+    def choose(self, device: torch.device, length: int) -> tuple[AttentionPath, str]:
+        """Return the path of attention, and the reason for it.
+
+        `auto` is fused on CUDA unless there is attention dropout in training, else dense for short texts, else chunked.
+
+        Args:
+            device: device of the hidden states.
+            length: number of tokens T.
 
         Raises:
-            ValueError: if it was requested, but there is attention dropout.
+            ValueError: if the fused path was requested, but there is attention dropout.
         """
         drops = self.training and self.dropout > 0
         if self.path == "fused" and drops:
             raise ValueError(f"fused attention drops no weights: set attention_dropout to 0, not {self.dropout}")
-        return self.path == "fused" or (self.path == "auto" and hidden.is_cuda and not drops)
+        if self.path != "auto":
+            return self.path, "as configured"
+        because = f"on {device.type}"
+        if device.type == "cuda":
+            if not drops:
+                return "fused", "on CUDA, without attention dropout"
+            because = f"attention dropout {self.dropout}, which the fused path lacks"
+        if length <= SHORT:
+            return "dense", f"{because}, at most {SHORT} tokens"
+        return "chunked", f"{because}, more than {SHORT} tokens"
 
     def split(self, layer: nn.Linear, hidden: Tensor) -> Tensor:
         """Split a projection into heads: [..., T, D] -> [..., H, T, D / H]."""
@@ -153,26 +155,27 @@ class LEDWindowAttention(nn.Module):
         view, scale = layer_view.batch.view, 1 / math.sqrt(hidden_states.shape[-1] // self.heads)
         q, k, v = (self.split(layer, hidden_states) for layer in (self.query, self.key, self.value))
         table = None if layer_view.table is None else layer_view.table()
-        if self.fused(hidden_states):
+        path, _ = self.choose(hidden_states.device, hidden_states.shape[1])
+        if path == "fused":
             out = fused_attention(q * scale, k, v, view, table, self.window, layer_view.batch.blocks(self.window))
         else:
-            short = self.path == "auto" and hidden_states.shape[1] <= SHORT
-            attend = dense_attention if short or self.path == "dense" else chunked_attention
+            attend = dense_attention if path == "dense" else chunked_attention
             out = attend(q * scale, k, v, view, table, self.window, self.dropout * self.training)
         return (self.with_global_rows(out.transpose(1, 2).flatten(2), hidden_states, layer_view.batch, scale),)
 
     def with_global_rows(self, out: Tensor, hidden: Tensor, batch: BatchView, scale: float) -> Tensor:
         """Replace the rows of global tokens by attention to all tokens, with separate projections, [B, T, D]."""
-        if not batch.global_tokens:
+        if not batch.view.global_groups:
             # DDP wants a gradient for each parameter, whether or not a batch has global tokens
             return out + 0 * sum(p.sum() for p in self.global_parameters()) if torch.is_grad_enabled() else out
-        for documents, tokens in batch.global_tokens:
+        for documents, tokens in batch.view.global_groups:
             rows = documents.unsqueeze(1)                                             # [N, 1]
             states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]
             q = self.split(self.query_global, hidden[rows, tokens]) * scale           # [N, H, G, D / H]
             k, v = (self.split(layer, states) for layer in (self.key_global, self.value_global))
             rows_out = global_attention(q, k, v, batch.view.real[documents], self.dropout * self.training)
-            out = out.index_put((rows, tokens), rows_out.transpose(1, 2).flatten(2).to(out.dtype))
+            rows_out = rows_out.transpose(1, 2).flatten(2).to(out.dtype)              # [N, G, D]
+            out = out.index_put((rows, tokens), rows_out.masked_fill(~batch.view.real[rows, tokens, None], 0))
         return out
 
     def global_parameters(self) -> list[nn.Parameter]:
@@ -240,7 +243,7 @@ class DiscourseLED(nn.Module):
             input_ids: [B, T].
             attention_mask: 0 at padding, [B, T]; None for no padding.
             global_attention_mask: 1 at global tokens, [B, T]; None for no global token. LEDs are trained with one, the
-                first token.
+                first token. On the CPU, so that finding them does not wait for a GPU.
             discourse: discourse of the batch; ignored without injection or with `no_discourse`.
 
         Returns:
@@ -257,6 +260,7 @@ class DiscourseLED(nn.Module):
         hidden = encoder.embed_tokens(input_ids) + encoder.embed_positions(input_ids.shape)
         hidden = nn.functional.dropout(encoder.layernorm_embedding(hidden), encoder.dropout, self.training)
         batch, tables = self.views(input_ids, attention_mask, global_attention_mask, discourse)
+        _report(*encoder.layers[0].self_attn.longformer_self_attn.choose(hidden.device, hidden.shape[1]))
         for layer, table in zip(encoder.layers, tables):
             if not (self.training and encoder.layerdrop and torch.rand(()) < encoder.layerdrop):
                 hidden = layer(hidden, attention_mask=LayerView(batch, table))[0]
@@ -276,7 +280,9 @@ class DiscourseLED(nn.Module):
         if not len(self.injections):
             return BatchView(View.of(attention_mask, is_global)), [None] * count
         view = View.of(attention_mask, is_global, discourse.token_edu)
-        check_band(view.token_edu, self.reach, discourse.band, discourse.ids)
+        on_host = view.token_edu.device != discourse.token_edu.device  # there, nothing waits for the GPU
+        token_edu = discourse.token_edu if on_host else view.token_edu
+        check_band(token_edu, self.reach, discourse.band, discourse.ids)
         if self.injections[0].learned:
             return BatchView(view), [partial(injection, discourse.band) for injection in self.injections]
         table = self.injections[0](discourse.band)

@@ -18,6 +18,7 @@ from datamodules.rstformer import RSTformerBatch
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from lightning_modules.decoding.hugging_face import ForbidTokens, generation_options
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.networks.prepared_masks import prepared_mask
 from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection, head_relations
 from lightning_modules.rstformer.led import AttentionPath, Discourse, DiscourseLED
@@ -335,9 +336,10 @@ class RSTformer(SequenceToSequence):
         if max_positions < T:
             raise CorpusError(f"a summary has {T} tokens, {self._remedy('target', max_positions)}")
         states = self.encode(batch).last_hidden_state.repeat_interleave(K, 0)                # [B K, S, D]
+        mask = batch.source_mask.repeat_interleave(K, 0)                                     # [B K, S]
         return self.network.led(
             encoder_outputs=LEDEncoderBaseModelOutput(last_hidden_state=states),
-            attention_mask=batch.source_mask.repeat_interleave(K, 0),
+            attention_mask=prepared_mask(self.network.led.config, mask, T, states.dtype),
             decoder_input_ids=self.decoder_inputs(tokens).flatten(0, 1),
             use_cache=False,
         ).logits.unflatten(0, (B, K))

@@ -5,20 +5,21 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from lightning_modules.networks.recurrent import bidirectional
+from lightning_modules.networks.recurrent import bidirectional, packed
 
 
 @pytest.mark.parametrize("lengths", [[5, 3, 1, 4], [6, 6], [2], [7, 1]])
 @pytest.mark.parametrize("bias", [True, False])
-def test_it_is_the_lstm_over_a_packed_sequence(lengths, bias):
+@pytest.mark.parametrize("run", [bidirectional, packed])  # on a CPU, and on other devices
+def test_it_is_the_lstm_over_a_packed_sequence(lengths, bias, run):
     torch.manual_seed(0)
     lstm = nn.LSTM(3, 4, batch_first=True, bidirectional=True, bias=bias).double()
     lengths, width = torch.tensor(lengths), 7
     inputs = torch.randn(len(lengths), width, 3, dtype=torch.double, requires_grad=True)
-    packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
-    packed, last = lstm(packed)
-    theirs = (pad_packed_sequence(packed, batch_first=True, total_length=width)[0], *last)
-    ours = bidirectional(lstm, inputs, lengths)
+    sequence = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
+    sequence, last = lstm(sequence)
+    theirs = (pad_packed_sequence(sequence, batch_first=True, total_length=width)[0], *last)
+    ours = run(lstm, inputs, lengths)
     assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(ours, theirs, strict=True))
     weights = [torch.randn_like(tensor) for tensor in theirs]
     wanted, found = (

@@ -1,5 +1,6 @@
 """The table of each injection and ablation, and both paths against attention written out pair by pair."""
 
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -8,6 +9,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from lightning_modules.rstformer import chunked_attention as chunked
+from lightning_modules.rstformer.batched_attention import batched_attention
 from lightning_modules.rstformer.chunked_attention import chunked_attention
 from lightning_modules.rstformer.dense_attention import dense_attention
 from lightning_modules.rstformer.fused_attention import BLOCK, block_mask, fused_attention, padded_size
@@ -92,7 +94,7 @@ def usual(c: Case, x: Tensor) -> Tensor:
 
 @pytest.fixture(params=[64, 7])
 def chunk(request, monkeypatch):
-    monkeypatch.setitem(chunked.CHUNK, "cpu", request.param)
+    monkeypatch.setattr(chunked, "CHUNK", request.param)
 
 
 @pytest.mark.parametrize("which", GLOBALS)
@@ -105,6 +107,13 @@ def test_chunked_equals_the_formula_forward_and_backward(injection, ablation, wh
 @pytest.mark.parametrize("injection, ablation", VARIANTS)
 def test_dense_equals_the_formula_forward_and_backward(injection, ablation, which):
     check_forward_and_backward(dense_attention, injection, ablation, which)
+
+
+@pytest.mark.parametrize("chunk", [5, 64])
+@pytest.mark.parametrize("which", GLOBALS)
+@pytest.mark.parametrize("injection, ablation", VARIANTS)
+def test_batched_equals_the_formula_forward_and_backward(injection, ablation, which, chunk):
+    check_forward_and_backward(partial(batched_attention, chunk=chunk), injection, ablation, which)
 
 
 def check_forward_and_backward(attend, injection, ablation, which):
@@ -157,10 +166,10 @@ def test_the_gradient_of_beta_where_own_edus_are_neutral(neutral):
     assert torch.autograd.gradcheck(attend, (BETA.clone().requires_grad_(),), fast_mode=True)
 
 
-@pytest.mark.parametrize("attend", [chunked_attention, dense_attention])
+@pytest.mark.parametrize("attend", [chunked_attention, dense_attention, partial(batched_attention, chunk=5)])
 @pytest.mark.parametrize("operation", ["scale", "shift", "replace"])
 def test_gradient_of_the_table(operation, attend, monkeypatch):
-    monkeypatch.setitem(chunked.CHUNK, "cpu", 5)
+    monkeypatch.setattr(chunked, "CHUNK", 5)
     c = case(length=17)
     values = torch.rand(2, HEADS, *c.band.shape[1:3], dtype=torch.double, requires_grad=True)
 
@@ -255,23 +264,6 @@ def test_compiled_fused_equals_chunked(length):
         assert_close(usual(c, out), usual(c, chunked_attention(q, k, v, c.view, table, 30)), atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="the fused path's backward pass needs CUDA")
-@pytest.mark.parametrize("injection, ablation", VARIANTS)
-def test_fused_gradients_equal_chunked_ones(injection, ablation):
-    c = case(length=300, which="several", half=300, dtype=torch.float32)
-    module = injection_of(injection, ablation, torch.float32).cuda()
-    view = View.of(c.view.real.cuda(), c.view.is_global.cuda(), c.view.token_edu.cuda())
-    grads = []
-    for attend in (chunked_attention, fused_attention):
-        module.zero_grad()
-        inputs = [torch.nn.functional.pad(x, (0, 12)).cuda().requires_grad_() for x in (c.q, c.k, c.v)]
-        out = attend(*inputs, view, module(c.band.cuda()), 30).masked_fill(view.is_global[:, None, :, None], 0)
-        out.square().sum().backward()
-        grads.append([x.grad for x in [*inputs, *module.parameters()]])
-    for one, other in zip(*grads):
-        assert_close(one, other, atol=1e-4, rtol=1e-3)
-
-
 def test_fused_refuses_gradients_on_a_cpu():
     c = case()
     with pytest.raises(RuntimeError, match="use the chunked path"):
@@ -336,19 +328,20 @@ def test_dropout_keeps_the_mean_and_drops_the_same_in_both_passes():
     assert torch.autograd.gradcheck(attend, tuple(x.clone().requires_grad_() for x in (c.q, c.k, c.v)), fast_mode=True)
 
 
-def test_the_dense_path_in_half_precision_and_with_dropout():
+@pytest.mark.parametrize("attend", [dense_attention, partial(batched_attention, chunk=6)])
+def test_other_paths_in_half_precision_and_with_dropout(attend):
     torch.manual_seed(0)
     c = case(length=20, dtype=torch.float32)
     table = HeadTable(torch.rand(2, HEADS, *c.band.shape[1:3]), "shift")
-    exact = dense_attention(c.q, c.k, c.v, c.view, table, WINDOW)
+    exact = attend(c.q, c.k, c.v, c.view, table, WINDOW)
     inputs = [x.bfloat16().requires_grad_() for x in (c.q, c.k, c.v)]
     with torch.autocast("cpu", torch.bfloat16):
-        out = dense_attention(*inputs, c.view, table, WINDOW)
+        out = attend(*inputs, c.view, table, WINDOW)
     assert out.dtype == torch.bfloat16
     assert_close(out.float(), exact, atol=0.05, rtol=0.05)
     out.float().sum().backward()
     assert all(x.grad.isfinite().all() for x in inputs)
-    many = torch.stack([dense_attention(c.q, c.k, c.v, c.view, table, WINDOW, 0.3) for _ in range(300)])
+    many = torch.stack([attend(c.q, c.k, c.v, c.view, table, WINDOW, 0.3) for _ in range(300)])
     assert ((many.mean(0) - exact).abs() <= 5 * many.std(0) / 300**0.5 + 1e-6).all() and (many.std(0)[0] > 0.01).all()
 
 

@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 from transformers import LEDConfig, LEDForConditionalGeneration
 
+from lightning_modules.rstformer import led as led_module
 from lightning_modules.rstformer.injection import DiscourseInjection, head_relations
 from lightning_modules.rstformer.led import Discourse, DiscourseLED
 from tests.lightning_modules.rstformer.dense_attention import made_up_edus
@@ -202,3 +203,23 @@ def test_no_discourse_needs_none():
     with torch.no_grad():
         states = model.encode(**batch.source).last_hidden_state
         assert_close(states, DiscourseLED(plain()).eval().encode(**batch.source).last_hidden_state)
+
+
+def test_the_path_of_attention_is_chosen_and_reported_with_its_reason(monkeypatch):
+    messages = []
+    monkeypatch.setattr(led_module, "rank_zero_info", messages.append)
+    led_module._report.cache_clear()
+    attention = DiscourseLED(plain()).encoder.layers[0].self_attn.longformer_self_attn
+    cuda, cpu = torch.device("cuda"), torch.device("cpu")
+    attention.dropout = 0.1
+    for training in (True, False):
+        attention.train(training)
+        for device, length in ((cuda, 1000), (cuda, 100), (cpu, 1000), (cpu, 100), (cpu, 90)):
+            led_module._report(*attention.choose(device, length))
+    assert [message.removeprefix("attention of the encoder: ") for message in messages] == [
+        "chunked (attention dropout 0.1, which the fused path lacks, more than 192 tokens)",
+        "dense (attention dropout 0.1, which the fused path lacks, at most 192 tokens)",
+        "chunked (on cpu, more than 192 tokens)",
+        "dense (on cpu, at most 192 tokens)",
+        "fused (on CUDA, without attention dropout)",
+    ]
