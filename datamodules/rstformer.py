@@ -250,10 +250,10 @@ class RSTformerData(NeedsParser, TokenizerData):
         """
         ids = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
         ids = f"{len(missing):,} documents of {split} ({ids})"
-        lacks = f"{self.parses}: no parse of {ids} by this parser, with its band"
+        lacks = f"{self.parses}: no parse of {ids} by this parser with a band of {self.parser.band} EDUs"
         if self.parses_given and split in ("train", "val"):
             raise CorpusError(
-                f"{lacks} of {self.parser.band} EDUs; run `precis parse` with this folder as --out, this --parser and "
+                f"{lacks}; run `precis parse` with this folder as --out, this --parser and "
                 f"--band {self.parser.band}, or leave data.parses out to have them parsed now"
             )
         rank_zero_info(f"{lacks}; they are parsed now")

@@ -1,4 +1,4 @@
-"""HTML of the playground: a card for each model, with what belongs to it. No script, nothing that is fetched."""
+"""HTML of the playground: a card for each model with its summary and explanation, without scripts or remote files."""
 
 import base64
 import html

@@ -57,7 +57,8 @@ def build(playground: "Playground"):
 
     names, max_length = list(playground.runs), playground.max_characters
     with gr.Blocks(title="Précis", analytics_enabled=False) as page:
-        gr.Markdown("# Précis\nThe same text, summarized by each model, with what belongs to it.")
+        shown = "copied words, selected sentences, paragraph graphs and RST trees"
+        gr.Markdown(f"# Précis\nSummaries of one text by several models, with {shown}.")
         with gr.Row():
             with gr.Column(scale=1, min_width=320):
                 document = gr.Dropdown(
