@@ -2,6 +2,8 @@
 
 import json
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,6 +87,14 @@ class OfflineRun:
     def _configure(self, config: Any) -> None:
         for item in config.update:
             self.config |= _flat(json.loads(item.value_json), _key(item))
+
+
+def inspect(path: Path) -> dict:
+    """What W&B's own viewer, `wandb leet`, says of a start of a run, or of the last one in a folder."""
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--summary", "--json", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def _key(item: Any) -> str:

@@ -1,23 +1,32 @@
 """`precis dashboards`: makes the workspaces and reports at Weights & Biases."""
 
+from pathlib import Path
+
 from jsonargparse import ArgumentParser
 
 from datamodules.documents import CorpusError
 from experiments.dashboards.build import ablation_report, report, workspace
 from experiments.dashboards.shown import ABLATIONS, PAPERS
+from experiments.sync import find_runs
 from experiments.wandb_login import logged_in
 
 
 def dashboards(arguments: list[str]) -> None:
     """`precis dashboards --entity NAME`: create workspaces and reports at W&B for each paper and RSTformer's ablations.
 
-    Runs are uploaded by `precis sync`, or during training if you are logged in."""
+    Runs are uploaded by `precis sync`, or during training if you are logged in. Without an account, --draw FOLDER draws
+    the workspaces from the offline records of a run or of the runs of a sweep."""
     parser = ArgumentParser(prog="precis dashboards", description=dashboards.__doc__, exit_on_error=False)
     parser.add_argument("--entity", type=str, default="", help="user or team at W&B")
     parser.add_argument("--project", type=str, default="precis", help="project at W&B")
     parser.add_argument("--paper", type=str | None, default=None, help="only this model, such as RSTformer")
     parser.add_argument("--dry-run", action="store_true", help="print their contents without creating them")
+    parser.add_argument("--draw", type=Path | None, default=None, help="run or sweep folder whose records are drawn")
+    parser.add_argument("--out", type=Path, default=Path("workspaces"), help="folder of the pictures of --draw")
     options = parser.parse_args(arguments)
+    if options.draw is not None:
+        _draw(options.draw, options.out)
+        return
     papers = [dashboard for dashboard in PAPERS if options.paper in (None, dashboard.paper)]
     ablations = [ablation for ablation in ABLATIONS if options.paper in (None, ablation.paper)]
     if not papers:
@@ -36,3 +45,15 @@ def dashboards(arguments: list[str]) -> None:
     pages = [*(workspace(dashboard, *project) for dashboard in papers), *(report(d, *project) for d in papers)]
     for page in [*pages, *(ablation_report(ablation, *project) for ablation in ablations)]:
         print(page.save().url)
+
+
+def _draw(folder: Path, out: Path) -> None:
+    """Draw the workspaces of the runs in a folder that have records, and print the names of the pictures."""
+    from experiments.dashboards.drawing import draw_workspaces  # imports matplotlib
+    from experiments.dashboards.offline import read_offline_run
+
+    paths = [path for path in find_runs(folder) if (path / "wandb").is_dir()]
+    if not paths:
+        raise CorpusError(f"{folder}: no run with offline records of W&B; train with --wandb offline")
+    for path in draw_workspaces([read_offline_run(path) for path in paths], out):
+        print(path)

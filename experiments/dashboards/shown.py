@@ -22,6 +22,7 @@ class Dashboard:
         heat_maps: keys of images.
         tables: keys of tables of texts.
         more: keys of a section specific to the paper.
+        optional: by the name of an option of the model, the keys that only runs with this option have.
     """
 
     paper: str
@@ -32,6 +33,7 @@ class Dashboard:
     heat_maps: tuple[str, ...] = ()
     tables: tuple[str, ...] = TEXTS
     more: tuple[str, ...] = ()
+    optional: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def history(self) -> tuple[str, ...]:
         """Return all keys that are shown."""
@@ -50,6 +52,7 @@ PAPERS = (
         losses("nll", "coverage"),
         heat_maps=("attention/0", "attention/1"),
         more=("train/p_gen", "val/p_gen", "val/length", "val/repeated_trigrams"),
+        optional={"coverage": ("train/coverage", "val/coverage"), "pointer": ("train/p_gen", "val/p_gen")},
     ),
     Dashboard(
         "CommunicatingAgents",
@@ -66,7 +69,7 @@ PAPERS = (
     Dashboard(
         "DiscourseParser",
         "Discourse parser",
-        ("train/loss", "val/loss"),
+        ("train/loss", "val/loss", "train/tree", "train/classes"),
         scores=tuple(f"val/original_parseval/{part}" for part in "SNRF"),
         tested=tuple(f"test/original_parseval/{part}" for part in "SNRF"),
         tables=(),

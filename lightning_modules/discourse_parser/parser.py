@@ -286,7 +286,9 @@ class DiscourseParser(LightningModule):
         terms = self.loss_terms(batch)
         for name, value in terms.items():
             log_training(self, name, value.detach(), batch, prog_bar=True)
-        return weighted_sum(terms, self.loss_weights) * batch.weight
+        loss = weighted_sum(terms, self.loss_weights)
+        log_training(self, "loss", loss.detach(), batch)
+        return loss * batch.weight
 
     def validation_step(self, batch: ParserBatch, batch_idx: int) -> None:
         """Log the loss and Parseval scores, with gold EDUs."""

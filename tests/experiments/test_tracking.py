@@ -2,24 +2,17 @@
 
 import csv
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import wandb
-from cases import CASES
-from wandb_file import OfflineRun
+from wandb_file import OfflineRun, inspect
 
 from datamodules.documents import CorpusError
-from experiments.dashboards.shown import ABLATIONS, PAPERS, SETTINGS
+from experiments.dashboards.shown import PAPERS, SETTINGS
 from experiments.sync import find_runs, offline_records
 from experiments.tracking import grouping, run_id, sweep_and_label
-
-ON_LINES = {case.model.rsplit(".", 1)[-1]: case for case in CASES} | {
-    "PointerGenerator": next(case for case in CASES if case.name == "pointer-coverage")
-}
 
 DASHBOARDS = {dashboard.paper: dashboard for dashboard in PAPERS}
 
@@ -28,14 +21,6 @@ def describe(sweep: Path, *runs: tuple[str, str]) -> None:
     rows = [{"run": name, "label": label, "overrides": {}, "config": {}} for name, label in runs]
     described = {"sweep": "rows", "base": "x.yaml", "after": ["test"], "points": rows}
     (sweep / "points.json").write_text(json.dumps(described))
-
-
-def inspect(path: Path) -> dict:
-    """What W&B's own viewer, `wandb leet`, says of a start of a run, or of the last one in a folder."""
-    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--summary", "--json", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -165,66 +150,3 @@ def test_sync_hands_each_record_to_wandb_once(tracked, tmp_path, precis, monkeyp
         next(record.glob("*.synced")).unlink()
     with pytest.raises(CorpusError, match="neither a run nor a sweep"):
         find_runs(tmp_path)
-
-
-# Dashboards
-
-
-def test_every_model_has_a_dashboard():
-    import lightning_modules
-
-    models = set(lightning_modules.__all__) - {"EduSegmenter"}  # trained once, for the parser
-    assert models == {dashboard.paper for dashboard in PAPERS}
-
-
-@pytest.mark.parametrize("paper", [paper for paper in ON_LINES if paper != "PointerGenerator"])
-def test_what_is_shown_while_training_is_logged(paper, corpus_files, tmp_path, precis):
-    case, run = ON_LINES[paper], tmp_path / "run"
-    trainer = ["accelerator=cpu", "max_steps=2", "limit_train_batches=2", "log_every_n_steps=1"]
-    arguments = [f"--trainer.{word}" for word in (*trainer, "enable_progress_bar=false", "enable_model_summary=false")]
-    done = precis("fit", *case.arguments(corpus_files), *arguments, "--previews=0", f"--run_dir={run}")
-    assert done.status == 0, done.err
-    wandb.teardown()  # its service writes a little later
-    with (run / "metrics.csv").open(newline="") as file:
-        logged = set(csv.DictReader(file).fieldnames)
-    dashboard = DASHBOARDS[paper]
-    shown = {*dashboard.losses, *dashboard.scores, *dashboard.more, "train/grad_norm"}
-    assert shown <= logged
-    viewed = inspect(run / "wandb")
-    assert viewed["state"] == "finished" and paper in viewed["tags"]
-    assert shown <= set(viewed["summary"])
-
-
-def test_workspaces_ask_for_every_key():
-    pytest.importorskip("wandb_workspaces", reason="needs the optional package wandb-workspaces")
-    from experiments.dashboards.build import workspace
-
-    for dashboard in PAPERS:
-        spec = workspace(dashboard, "somebody", "precis")._to_model().model_dump_json(by_alias=True)
-        assert [key for key in dashboard.history() if f'"{key}"' not in spec] == []
-        assert dashboard.paper in spec and '"jobType"' in spec
-
-
-def test_reports_have_the_panels_and_the_rows_of_the_ablation():
-    pytest.importorskip("wandb_workspaces", reason="needs the optional package wandb-workspaces")
-    from experiments.dashboards.build import ablation_report, report
-    from lightning_modules.rstformer.injection import ABLATIONS as ROWS
-
-    dashboard = DASHBOARDS["RSTformer"]
-    panels = [panel for block in report(dashboard, "a", "b").blocks for panel in getattr(block, "panels", [])]
-    specs = "".join(panel._to_model().model_dump_json(by_alias=True) for panel in panels)
-    assert [key for key in dashboard.history() if f'"{key}"' not in specs] == []
-    (ablation,) = ABLATIONS
-    assert set(ablation.rows) == set(ROWS)
-    made = ablation_report(ablation, "a", "b")
-    runsets = [runset for block in made.blocks for runset in getattr(block, "runsets", [])]
-    assert {str(group) for runset in runsets for group in runset.groupby} == {"config.model.init_args.ablation"}
-
-
-def test_dashboards_without_an_account(precis):
-    done = precis("dashboards", "--dry-run", "--paper", "RSTformer")
-    assert done.status == 0 and "WAC and RIA" in done.out and "test/rougeLsum" in done.out
-    assert "--entity is missing" in precis("dashboards").err
-    assert "not logged in" in precis("dashboards", "--entity", "me").err
-    assert "no dashboard for 'Other'" in precis("dashboards", "--entity", "me", "--paper", "Other").err
-    assert os.environ.get("WANDB_API_KEY") is None
