@@ -15,7 +15,10 @@ REMOVED = {"model": ("compile_network", "decoding.screening")}
 # Class -> keys that it took and had no use for.
 UNUSED = {"datamodules.BertSumAbsData": ("oracle_sentences", "min_words", "max_words")}
 # Section -> former name -> present name.
-RENAMED: dict[str, dict[str, str]] = {"data": {"text": "tokenizer_dir"}, "model": {"least": "min_prob"}}
+RENAMED: dict[str, dict[str, str]] = {
+    "data": {"text": "tokenizer_dir"},
+    "model": {"least": "min_prob", "reach": "long_input"},
+}
 
 # Former class path -> present class path.
 MOVED = {"lightning_modules.zero_shot.ZeroShot": "lightning_modules.extractive.zero_shot.ZeroShot"}

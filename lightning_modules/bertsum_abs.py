@@ -9,8 +9,9 @@ from datamodules.documents import CorpusError
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
+from lightning_modules.long_input import LongInput
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
-from lightning_modules.networks.passages import Reach, encode_documents
+from lightning_modules.networks.passages import encode_documents
 from lightning_modules.networks.transformer import Activation, ensure_nonempty
 from lightning_modules.schedules import Schedule
 from lightning_modules.sequence_to_sequence import SequenceToSequence
@@ -32,7 +33,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         hidden_size: H of an encoder from scratch.
         heads: number of attention heads of an encoder from scratch.
         layers: number of layers of an encoder from scratch; their inner width is 4 H.
-        reach: how a pretrained encoder reads documents with more tokens than positions, see `BertSum`.
+        long_input: how a pretrained encoder reads documents beyond its input limit, see `BertSum`.
         positions: number of positions with `extend`.
         interval_segments: whether segments alternate from sentence to sentence.
         decoder_layers: number of layers of the decoder, which has the width of the encoder.
@@ -66,7 +67,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         hidden_size: int = 256,
         heads: int = 8,
         layers: int = 6,
-        reach: Reach = "windows",
+        long_input: LongInput = "windows",
         positions: int = 1024,
         interval_segments: bool = True,
         decoder_layers: int = 6,
@@ -95,7 +96,8 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         self.set_rates(encoder, *rates)
         self.sentence_mark = sentence_mark
         self.interval_segments, self.encoder_from = interval_segments, encoder_from
-        extended = positions if reach == "extend" else 0
+        self.long_input = long_input
+        extended = positions if long_input == "extend" else 0
         self.reader = self.make_reader(encoder, hidden_size, heads, layers, dropout, attention_dropout, extended)
         size = self.reader.size
         self.decoder = EncoderDecoder(

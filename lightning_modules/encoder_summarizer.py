@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.text.subwords import encoder_path
+from lightning_modules.long_input import LongInput, check_truncation
 from lightning_modules.networks.passages import Reader, ScratchEncoder
 from lightning_modules.schedules import Schedule, two_rates
 from lightning_modules.summarizer import Summarizer
@@ -16,6 +17,17 @@ class EncoderSummarizer(Summarizer):
     """
 
     reader: Reader
+    long_input: LongInput = "windows"
+
+    def setup(self, stage: str) -> None:
+        """Set the tokenizer, and check with `long_input: truncate` that no document exceeds the encoder's limit.
+
+        Raises:
+            CorpusError: if the tokenizer does not fit, or `data.max_source` is too large.
+        """
+        super().setup(stage)
+        if self.long_input == "truncate":
+            check_truncation(getattr(self.trainer, "datamodule", None), self.reader.max_tokens)
 
     def make_reader(
         self,

@@ -10,6 +10,7 @@ from datamodules.documents import CorpusError
 from datamodules.pegasus import PegasusBatch
 from datamodules.text.masking_tokenizer import MaskingTokenizer
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.long_input import LongInput, check_long_input, check_truncation
 from lightning_modules.networks.encoder_decoder import EncoderDecoder
 from lightning_modules.networks.pretrained import PretrainedEncoderDecoder, save_pretrained
 from lightning_modules.networks.transformer import Activation
@@ -25,6 +26,7 @@ class Pegasus(SequenceToSequence):
     Args:
         vocab_size: V; at most that of a pretrained model.
         checkpoint: name or folder of a pretrained Hugging Face model, whose sizes replace the next arguments.
+        long_input: only `truncate`: a pretrained model reads `data.max_source` tokens, at most its positions.
         hidden_size: D of a model from scratch.
         heads: number of attention heads of all layers.
         layers: number of encoder layers.
@@ -44,6 +46,7 @@ class Pegasus(SequenceToSequence):
         self,
         vocab_size: int = 16_000,
         checkpoint: str | None = None,
+        long_input: LongInput = "truncate",
         hidden_size: int = 256,
         heads: int = 4,
         layers: int = 3,
@@ -60,6 +63,7 @@ class Pegasus(SequenceToSequence):
         super().__init__(
             vocab_size, decoding or DecodingOptions(min_length=1, max_length=128, **penalty), val_summaries
         )
+        check_long_input("Pegasus", long_input, ["truncate"], "reads documents at once, up to data.max_source")
         self.set_label_smoothing(label_smoothing)
         self.learning_rate = learning_rate
         self.checkpoint = checkpoint
@@ -80,6 +84,16 @@ class Pegasus(SequenceToSequence):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return Adafactor, the optimizer of the paper."""
         return torch.optim.Adafactor(self.parameters(), lr=self.learning_rate)
+
+    def setup(self, stage: str) -> None:
+        """Set the tokenizer, and check that no document has more tokens than a pretrained model has positions.
+
+        Raises:
+            CorpusError: if the tokenizer does not fit, or `data.max_source` is too large.
+        """
+        super().setup(stage)
+        if isinstance(self.network, PretrainedEncoderDecoder):
+            check_truncation(getattr(self.trainer, "datamodule", None), self.network.max_positions)
 
     # Tokenizer ---------------------------------------------------------------------------------------------------
 

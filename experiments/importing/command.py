@@ -61,7 +61,7 @@ def run_config(
     vocab_size = next(size[0] for name, size in sizes.items() if name.endswith("word_embeddings.weight"))
     model: dict[str, Any] = {"vocab_size": vocab_size, "encoder": encoder}
     data: dict[str, Any] = {"vocab_size": vocab_size, "encoder": encoder, "batch_size": 6}
-    reading = {"reach": "extend", "positions": positions}
+    reading = {"long_input": "extend", "positions": positions}
     if kind == "presumm_ext":
         name, data_name = "BertSum", "ExtractiveData"
         model |= reading | {"activation": "gelu_tanh", "first_norm": False, "inter_heads": heads}

@@ -15,8 +15,9 @@ from lightning_modules.extractive.selection import Relations, SelectionOptions
 from lightning_modules.extractive.sentence_network import Encoding, ScoredSentences, SentenceNetwork
 from lightning_modules.extractive.summary import ExtractiveSummary, extract
 from lightning_modules.extractive.vector_cache import FROZEN_POOLINGS, VectorCache, pool_all
+from lightning_modules.long_input import LongInput
 from lightning_modules.networks.output_layer import upcast_half
-from lightning_modules.networks.passages import Reach, Reader
+from lightning_modules.networks.passages import Reader
 from lightning_modules.networks.transformer import Activation
 from lightning_modules.schedules import Schedule
 from lightning_modules.summarizer import evaluating
@@ -48,9 +49,9 @@ class BertSum(EncoderSummarizer):
             `pooling` is `cls`, `mean` or `max`.
         encoding: `joint` encodes the whole document, so that sentences attend to each other; `separate` encodes the
             document and each sentence separately.
-        reach: how a pretrained encoder reads documents beyond its positions: in overlapping `windows`, or with copies
-            of its last position (`extend`, the paper's).
-        positions: number of positions with `extend`.
+        long_input: how a pretrained encoder reads documents beyond its input limit: in overlapping `windows`, with
+            copies of its last position (`extend`, the paper's), or not at all (`truncate`, at `data.max_source`).
+        positions: number of positions with `extend`; longer documents are read in windows of as many tokens.
         pooling: `cls`, `mean`, `max` or `self_attention`.
         scoring: `classifier`, `document_cosine` or `centrality`.
         inter_layers: number of inter-sentence Transformer layers; 0 for `document_cosine`.
@@ -86,7 +87,7 @@ class BertSum(EncoderSummarizer):
         layers: int = 6,
         frozen_encoder: bool = False,
         encoding: Encoding = "joint",
-        reach: Reach = "windows",
+        long_input: LongInput = "windows",
         positions: int = 1024,
         pooling: Pooling = "cls",
         scoring: Scoring = "classifier",
@@ -119,7 +120,8 @@ class BertSum(EncoderSummarizer):
         self.loss, self.temperature = loss, temperature
         self.selection = selection or SelectionOptions()
         self.set_rates(encoder, encoder_learning_rate, learning_rate, schedule, warm_up, weight_decay)
-        extended = positions if reach == "extend" else 0
+        self.long_input = long_input
+        extended = positions if long_input == "extend" else 0
         self.network = SentenceNetwork(
             reader=self.make_reader(encoder, hidden_size, heads, layers, dropout, attention_dropout, extended),
             encoding=encoding,

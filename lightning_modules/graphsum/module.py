@@ -15,6 +15,7 @@ from lightning_modules.decoding.beam_search import State, Step
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.graphsum.encoder import Encoder, GraphSumNetwork, Memory, Source
 from lightning_modules.graphsum.graph_attention import GraphBias
+from lightning_modules.long_input import LongInput, check_long_input
 from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
 from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
 from lightning_modules.networks.pretrained import save_pretrained
@@ -46,6 +47,7 @@ class GraphSum(SequenceToSequence):
         freeze_checkpoint: do not train it.
         encoder_window: number of tokens of a window, special tokens included; by default its number of positions (512
             for MiniLM and BERT).
+        long_input: only `windows`: the pretrained encoder reads long documents in overlapping windows.
         encoder_learning_rate: its peak learning rate; by default that of the paper, 0.002 x 20,000^-0.5.
         encoder_warmup_steps: warm-up steps of its learning rate, which then decreases with step^-0.5.
         encoder: `graph`, `hierarchical` or `flat`.
@@ -82,6 +84,7 @@ class GraphSum(SequenceToSequence):
         checkpoint: str | None = None,
         freeze_checkpoint: bool = False,
         encoder_window: int | None = None,
+        long_input: LongInput = "windows",
         encoder_learning_rate: float = 1.4e-5,
         encoder_warmup_steps: int = 20_000,
         encoder: Encoder = "graph",
@@ -108,6 +111,7 @@ class GraphSum(SequenceToSequence):
     ) -> None:
         super().__init__(vocab_size, decoding or MULTI_NEWS, val_summaries)
         self.set_label_smoothing(label_smoothing)
+        check_long_input("GraphSum", long_input, ["windows"], "reads documents in windows of encoder_window tokens")
         if encoder_warmup_steps < 1:
             raise ValueError(f"encoder_warmup_steps is at least 1, got {encoder_warmup_steps}")
         self.learning_rate, self.warmup_steps = learning_rate, warmup_steps

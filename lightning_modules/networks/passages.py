@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from lightning_modules.networks.text_encoder import max_positions, plan_windows
 from lightning_modules.networks.transformer import EncoderLayer, ensure_nonempty, sinusoidal
 
-Reach = Literal["windows", "extend"]
 _CHUNK = 16_384  # tokens, including padding, of the passages that are encoded together
 
 
@@ -196,7 +195,7 @@ def extend_positions(model: nn.Module, additional: int) -> None:
         if isinstance(table, nn.Embedding):
             break
     else:
-        raise ValueError(f"{type(model).__name__} has no table of positions to extend; read it in windows")
+        raise ValueError(f"{type(model).__name__} has no table of positions to extend; set model.long_input to windows")
     weight = torch.cat([table.weight.data, table.weight.data[-1:].repeat(additional, 1)])
     padding = table.padding_idx
     module.position_embeddings = nn.Embedding.from_pretrained(weight, freeze=False, padding_idx=padding)

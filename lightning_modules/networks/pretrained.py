@@ -40,17 +40,20 @@ class PretrainedEncoderDecoder(nn.Module):
         """Token that decoding starts with."""
         return self.model.config.decoder_start_token_id
 
+    @property
+    def max_positions(self) -> int | None:
+        """Largest number of tokens of a document; None for T5, whose positions are relative."""
+        return getattr(self.model.config, "max_position_embeddings", None)
+
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Return the states of documents: ids [B, S] and mask [B, S] -> [B, S, D].
 
         Raises:
             ValueError: if a document is longer than the model's positions.
         """
-        # absent from T5, whose positions are relative
-        max_positions = getattr(self.model.config, "max_position_embeddings", None)
-        if max_positions is not None and source.shape[1] > max_positions:
+        if self.max_positions is not None and source.shape[1] > self.max_positions:
             raise ValueError(
-                f"a document of {source.shape[1]} tokens, {max_positions} positions in the model: lower max_source"
+                f"a document of {source.shape[1]} tokens, {self.max_positions} positions in the model: lower max_source"
             )
         mask = prepared_mask(self.model.config, mask, source.shape[1], self.model.dtype)
         return self.model.get_encoder()(input_ids=source, attention_mask=mask).last_hidden_state

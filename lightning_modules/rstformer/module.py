@@ -18,6 +18,7 @@ from datamodules.rstformer import RSTformerBatch
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from lightning_modules.decoding.hugging_face import ForbidTokens, generation_options
 from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.long_input import LongInput, check_long_input
 from lightning_modules.networks.prepared_masks import prepared_mask
 from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection, head_relations
@@ -48,6 +49,7 @@ class RSTformer(SequenceToSequence):
     Args:
         vocab_size: size of the vocabulary; at most that of a pretrained LED.
         checkpoint: name or folder of a pretrained LED, whose sizes replace the next arguments.
+        long_input: only `truncate`, see `long_input.py`: documents have at most as many tokens as the LED positions.
         hidden_size: D of a LED without pre-training.
         heads: number of attention heads of encoder and decoder.
         layers: number of encoder layers, and of decoder layers.
@@ -89,6 +91,7 @@ class RSTformer(SequenceToSequence):
         self,
         vocab_size: int = 16_000,
         checkpoint: str | None = None,
+        long_input: LongInput = "truncate",
         hidden_size: int = 256,
         heads: int = 4,
         layers: int = 2,
@@ -116,6 +119,7 @@ class RSTformer(SequenceToSequence):
         val_summaries: int = 256,
     ) -> None:
         super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
+        check_long_input("RSTformer", long_input, ["truncate"], "reads documents at once, up to data.max_source")
         generation_options(self.decoding)
         self.rates, self.schedule = (learning_rate, discourse_rate), schedule
         self.ablation, self.checkpoint = ablation, checkpoint

