@@ -95,6 +95,11 @@ def draw(results: Sequence[Result], path: Path) -> None:
             axis.set_title(MEASURES[name].title, fontsize=9, loc="left")
             axis.set_xlim(0, 103)
             axis.invert_yaxis()
+    save_figure(figure, path)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG or PNG, the same bytes each time."""
     canvas = FigureCanvasSVG(figure) if path.suffix == ".svg" else FigureCanvasAgg(figure)
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "controls"}):  # text as text: a third of the size
         canvas.print_figure(path, metadata={"Date": None} if path.suffix == ".svg" else None)

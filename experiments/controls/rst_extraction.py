@@ -208,10 +208,13 @@ def train_arm(
 
 
 def _fit(model: RSTformer, output: nn.Linear, split: Split, steps: int, seed: int) -> None:
+    """Train encoder and output layer; parameters of discourse have a rate of their own."""
     rate, factor = 1e-3, 10.0
-    own = [p for p in model.network.injections.parameters() if p.requires_grad]
-    rest = [p for p in model.network.led.parameters() if p.requires_grad] + list(output.parameters())
-    groups = [{"params": rest, "lr": rate}, *([{"params": own, "lr": rate * factor}] if own else [])]
+    injected = [p for p in model.network.injections.parameters() if p.requires_grad]
+    others = [p for p in model.network.led.parameters() if p.requires_grad] + list(output.parameters())
+    groups = [{"params": others, "lr": rate}]
+    if injected:
+        groups.append({"params": injected, "lr": rate * factor})
     optimizer = torch.optim.AdamW(groups)
     peaks = [group["lr"] for group in optimizer.param_groups]
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, peaks, total_steps=steps, pct_start=0.1)
@@ -221,7 +224,7 @@ def _fit(model: RSTformer, output: nn.Linear, split: Split, steps: int, seed: in
         loss = cross_entropy(scores(model, output, split, rows), split.targets[rows])
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_([*rest, *own], 2.0)
+        nn.utils.clip_grad_norm_([*others, *injected], 2.0)
         optimizer.step()
         schedule.step()
 
@@ -258,11 +261,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with TemporaryDirectory(prefix="precis-") as cache:
         for arm in [arm for arm in ARMS if not options.arms or arm.name in options.arms]:
             for seed in options.seeds:
-                if (known := results.setdefault(arm.name, {})).get(str(seed)) is None:
-                    known[str(seed)] = train_arm(arm, seed, Path(cache), options.steps)
+                by_seed = results.setdefault(arm.name, {})
+                if str(seed) not in by_seed:
+                    by_seed[str(seed)] = train_arm(arm, seed, Path(cache), options.steps)
                     out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-                    print(f"{arm.name}, seed {seed}: {known[str(seed)]}", file=sys.stderr)
-    print(table({name: [Outcome(*found) for found in seeds.values()] for name, seeds in results.items()}))
+                    print(f"{arm.name}, seed {seed}: {by_seed[str(seed)]}", file=sys.stderr)
+    outcomes = {name: [Outcome(*values) for values in by_seed.values()] for name, by_seed in results.items()}
+    print(table(outcomes))
 
 
 if __name__ == "__main__":

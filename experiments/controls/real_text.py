@@ -1,0 +1,85 @@
+"""Plot of effects on real text: `python -m experiments.controls.real_text`.
+
+The effects are those of the table under "Real text" in `experiments/results/mechanisms.md`: differences written as
+`ROUGE-1 +3.03 [+2.53, +3.53]`. Rows without an interval are left out.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jsonargparse import ArgumentParser
+from matplotlib.figure import Figure
+
+from experiments.controls.report import save_figure
+
+PAGE = Path(__file__).parents[1] / "results" / "mechanisms.md"
+_DIFFERENCE = re.compile(r"([^|;]*?) ([+-]\d+\.\d+) \[([+-]\d+\.\d+), ([+-]\d+\.\d+)\]")
+
+
+class Effect(NamedTuple):
+    """Difference between a mechanism and what it is compared with.
+
+    Attributes:
+        name: mechanism, comparison and corpus.
+        measure: name of the measure.
+        mean, low, high: difference and its 95 % interval.
+        visible: smallest true difference that the design could see.
+    """
+
+    name: str
+    measure: str
+    mean: float
+    low: float
+    high: float
+    visible: float
+
+
+def read_effects(page: str) -> list[Effect]:
+    """Return the effects of the table under the heading "Real text"."""
+    section = page.split("\n## Real text\n", 1)[1].split("\n## ", 1)[0]
+    effects = []
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        match = _DIFFERENCE.search(cells[3]) if len(cells) == 6 else None
+        visible = re.match(r"\d+\.\d+", cells[4]) if match else None
+        if match and visible:
+            name = re.sub(r"`", "", f"{cells[0]} against {cells[1]}: {cells[2].split(',')[0]}")
+            numbers = map(float, match.groups()[1:])
+            effects.append(Effect(name, match[1].strip(), *numbers, float(visible[0])))
+    return effects
+
+
+def draw(effects: Sequence[Effect], path: Path) -> None:
+    """Plot differences with intervals, ROUGE and other measures apart; what the design could not see is grey."""
+    rouge = [row for row in effects if row.measure.startswith("ROUGE")]
+    others = [row for row in effects if not row.measure.startswith("ROUGE")]
+    groups = [group for group in (rouge, others) if group]
+    figure = Figure(figsize=(10, 1.2 + 0.36 * len(effects)), layout="constrained")
+    panels = figure.subplots(len(groups), 1, squeeze=False, height_ratios=[len(group) + 1 for group in groups])[:, 0]
+    for axis, group in zip(panels, groups):
+        for row, effect in enumerate(group):
+            axis.barh(row, 2 * effect.visible, left=-effect.visible, color="#dddddd", height=0.6)
+            axis.plot([effect.low, effect.high], [row, row], color="#1f4e8c")
+            axis.plot(effect.mean, row, "o", color="#1f4e8c", markersize=4)
+        axis.axvline(0, color="black", linewidth=0.8)
+        labels = [f"{effect.name}, {effect.measure}" for effect in group]
+        axis.set_yticks(range(len(group)), labels, fontsize=7)
+        axis.tick_params(axis="x", labelsize=7)
+        axis.set_title("ROUGE, points" if group is rouge else "other measures", fontsize=9, loc="left")
+        axis.invert_yaxis()
+    save_figure(figure, path)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw the effects on real text that the page of results lists."""
+    parser = ArgumentParser(prog="python -m experiments.controls.real_text", description=main.__doc__)
+    parser.add_argument("--page", type=str, default=str(PAGE), help="Markdown page with the table")
+    parser.add_argument("--plot", type=str, default=str(PAGE.with_name("real_text.svg")), help="file of the plot")
+    options = parser.parse_args(arguments)
+    draw(read_effects(Path(options.page).read_text(encoding="utf-8")), Path(options.plot))
+
+
+if __name__ == "__main__":
+    main()

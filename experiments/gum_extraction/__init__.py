@@ -1,0 +1,1 @@
+"""Extraction on GUM: does attention with discourse rank the sentences of a document better?"""

@@ -1,0 +1,206 @@
+"""Documents of GUM for extraction: vectors and targets of sentences, and labelled discourse distributions over them.
+
+The distribution over sentences is the mean of that over their EDUs: p(s, t, l) is the mean over the EDUs a of s and b
+of t of p(a, b, l). Where two sentences are whole subtrees, all these pairs have the same value.
+"""
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from datamodules.discourse.distributions import encode, to_dense, tree_ldd
+from datamodules.discourse.parses import DiscourseParse, ParseRequest, align, nodes_of
+from datamodules.discourse.records import TreebankDocument
+from datamodules.discourse.relations import coarsened
+from datamodules.discourse.treebanks import read_treebank
+from datamodules.documents import CorpusError
+from datamodules.text.content_words import content_stems
+from datamodules.text.hashing import text_digest
+from datamodules.text.subwords import Subwords, encoder_path
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from lightning_modules.networks.text_encoder import TextEncoder
+
+Parser = Callable[[ParseRequest], DiscourseParse]
+STRUCTURES = ("gold", "parser", "parser, best tree")
+
+
+class SummarizedDocument(NamedTuple):
+    """A document of the treebank with its summaries by humans.
+
+    Attributes:
+        document: with a binary tree and coarse relations.
+        summaries: one or more.
+    """
+
+    document: TreebankDocument
+    summaries: list[str]
+
+    @property
+    def sentences(self) -> list[str]:
+        """Texts of the sentences."""
+        return [self.document.text[start:end] for start, end in self.document.sentences]
+
+
+class SentenceFeatures(NamedTuple):
+    """What a ranker reads of one document, and its target.
+
+    Attributes:
+        vectors: mean of the token vectors of each sentence, [S, H].
+        places: position and length of each sentence, see `places_of`, [S, 4].
+        target: how much each sentence has of the summaries, see `content_f1`, [S].
+        structures: distribution over sentences of each of `STRUCTURES`.
+    """
+
+    vectors: Tensor
+    places: Tensor
+    target: Tensor
+    structures: dict[str, DiscourseParse]
+
+
+def read_documents(files: Sequence[Path]) -> list[SummarizedDocument]:
+    """Return the documents of treebank files that have a tree, sentences and a summary by a human.
+
+    Raises:
+        CorpusError: if a document has no tree or no sentences, or no document has a summary by a human.
+    """
+    documents = []
+    for file in files:
+        summaries = {row["id"]: _human_summaries(row) for row in _records(file)}
+        for document in coarsened(read_treebank(file), where=str(file)):
+            if document.tree is None or not document.sentences:
+                raise CorpusError(f"{file}: {document.id} has no tree or no sentences, which extraction needs")
+            if summaries[document.id]:
+                binary = replace(document, tree=document.tree.binary())
+                documents.append(SummarizedDocument(binary, summaries[document.id]))
+    if not documents:
+        names = ", ".join(map(str, files))
+        raise CorpusError(f"{names}: no document has `summaries` with a source `human` in `summary_sources`")
+    return documents
+
+
+def _records(file: Path) -> list[dict]:
+    with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines if line.strip()]
+
+
+def _human_summaries(row: dict) -> list[str]:
+    pairs = zip(row.get("summaries", []), row.get("summary_sources", []))
+    return [summary for summary, source in pairs if source.startswith("human")]
+
+
+# Features of sentences -------------------------------------------------------------------------------------------
+
+
+def content_f1(sentence: str, summaries: Sequence[str]) -> float:
+    """Return the ROUGE-1 F of a sentence without function words, averaged over the summaries."""
+    words = Counter(content_stems(sentence))
+    scores = []
+    for summary in summaries:
+        reference = Counter(content_stems(summary))
+        scores.append(2 * (words & reference).total() / max(1, words.total() + reference.total()))
+    return sum(scores) / len(scores)
+
+
+def places_of(document: TreebankDocument) -> Tensor:
+    """Return relative position, log of position and of length in words, and whether a paragraph begins, [S, 4]."""
+    paragraphs = {start for start, _ in document.paragraphs}
+    rows = []
+    for number, (start, end) in enumerate(document.sentences):
+        words = torch.tensor(float(len(document.text[start:end].split())))
+        place = torch.tensor(float(number))
+        begins = torch.tensor(float(start in paragraphs))
+        rows.append(torch.stack([place / len(document.sentences), place.log1p() / 4, words.log1p() / 3, begins]))
+    return torch.stack(rows)
+
+
+@torch.no_grad()
+def sentence_vectors(documents: Sequence[SummarizedDocument], encoder: str) -> list[Tensor]:
+    """Return the mean token vector of each sentence, read alone by a frozen encoder, [S, H] of each document."""
+    subwords = Subwords(encoder)
+    network = TextEncoder.pretrained(encoder_path(encoder), subwords.special, pad_id=subwords.pad_id)
+    vectors = []
+    for document in documents:
+        tokens = [torch.tensor(subwords(sentence).ids) for sentence in document.sentences]
+        vectors.append(torch.stack([states.mean(0) for states in network(tokens)]))
+    return vectors
+
+
+# Structures over sentences ---------------------------------------------------------------------------------------
+
+
+def over_sentences(ldd: Tensor, edus: Tensor, sentences: Tensor) -> Tensor:
+    """Return the mean of a distribution over the EDUs of each pair of sentences.
+
+    Args:
+        ldd: p(a, b, l), [E, E, R].
+        edus: offsets of the EDUs, [E, 2].
+        sentences: offsets of the sentences, [S, 2]; an EDU belongs to the one in which it begins.
+
+    Returns:
+        p(s, t, l), zero on the diagonal and for sentences in which no EDU begins, [S, S, R].
+    """
+    owner = align(edus, sentences)                                                    # [E]
+    member = (owner == torch.arange(len(sentences))[:, None]).float()                 # [S, E]
+    member = member / member.sum(1, keepdim=True).clamp(min=1)
+    means = torch.einsum("sa,abl,tb->stl", member, ldd, member)
+    means[range(len(sentences)), range(len(sentences))] = 0
+    return means
+
+
+def sentence_parse(document: TreebankDocument, relations: Sequence[str], ldd: Tensor) -> DiscourseParse:
+    """Return the distribution over sentences in the form of a parse whose units are sentences; it has no tree.
+
+    Args:
+        document: whose sentences they are.
+        relations: names of the R relations.
+        ldd: p(a, b, l) over EDUs, [E, E, R].
+    """
+    units = torch.tensor(document.sentences)
+    dense = over_sentences(ldd, torch.tensor(document.edus), units)                   # [S, S, R]
+    size = len(units)
+    column = torch.arange(size)[:, None] + torch.arange(1 - size, size)               # [S, 2S - 1]
+    band = dense[torch.arange(size)[:, None], column.clamp(0, size - 1)]
+    band = band * ((column >= 0) & (column < size)).unsqueeze(-1)
+    return DiscourseParse(
+        id=document.id, text_digest=text_digest(document.text), edus=units, relations=tuple(relations), rows="side",
+        tree=torch.zeros(0, 5, dtype=torch.int32), ldd=encode(band), gamma=dense.sum((1, 2)) / size,
+    )  # fmt: skip
+
+
+def structures_of(document: TreebankDocument, parser: Parser, relations: Sequence[str]) -> dict[str, DiscourseParse]:
+    """Return the distributions of the gold tree, of a parser given the gold EDUs, and of the parser's best tree."""
+    request = ParseRequest(
+        document.id, document.text, tuple(document.sentences), tuple(document.paragraphs), tuple(document.edus)
+    )
+    parse = parser(request)
+    gold = tree_ldd(nodes_of(document.tree, relations), len(document.edus), len(relations))
+    dense = {
+        "gold": to_dense(gold),
+        "parser": parse.dense(),
+        "parser, best tree": parse.dense("one_best"),
+    }
+    return {name: sentence_parse(document, relations, ldd) for name, ldd in dense.items()}
+
+
+def out_of_fold(folders: Sequence[Path], held_out: Sequence[Sequence[str]], ids: Sequence[str]) -> dict[str, Path]:
+    """Return for each document a parser that was not trained on it.
+
+    Args:
+        folders: parsers of the folds, see `experiments.discourse.class_temperature`.
+        held_out: ids of the training documents that each of them has not seen.
+        ids: documents to parse; those in no fold were not used for training at all, and take turns.
+    """
+    fold_of = {id: folder for folder, fold in zip(folders, held_out) for id in fold}
+    return {id: fold_of.get(id, folders[number % len(folders)]) for number, id in enumerate(ids)}
+
+
+def load_parser(folder: Path) -> Parser:
+    """Return the `parse` of a trained parser whose distribution covers whole documents."""
+    return DiscourseParser.load(folder, band=512).parse

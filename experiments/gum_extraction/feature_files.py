@@ -1,0 +1,62 @@
+"""File of the features of documents: parsing and encoding take minutes, training seconds."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from datamodules.discourse.parses import DiscourseParse
+from datamodules.text.hashing import text_digest
+from experiments.gum_extraction.documents import STRUCTURES, SentenceFeatures, SummarizedDocument
+
+_FIELDS = ("vectors", "places", "target")
+_OF_PARSE = ("edus", "tree", "ldd", "gamma")
+
+
+def stored_features(
+    path: Path,
+    documents: Sequence[SummarizedDocument],
+    settings: Sequence[str],
+    compute: Callable[[], list[SentenceFeatures]],
+) -> list[SentenceFeatures]:
+    """Return the features of a file, which is written first if there is none for these documents and settings.
+
+    Args:
+        path: of the file.
+        documents: whose features they are.
+        settings: everything else that the features depend on.
+        compute: computes them.
+    """
+    texts = [[row.document.id, row.document.text, *row.summaries] for row in documents]
+    digest = hashlib.sha256(json.dumps([texts, *settings]).encode()).hexdigest()
+    if path.is_file():
+        with safe_open(path, "pt") as file:
+            if file.metadata()["digest"] == digest:
+                return [_read(file, number, row) for number, row in enumerate(documents)]
+    features = compute()
+    tensors = {}
+    for number, row in enumerate(features):
+        tensors |= {f"{number}.{field}": getattr(row, field) for field in _FIELDS}
+        for name, parse in row.structures.items():
+            tensors |= {f"{number}.{name}.{field}": getattr(parse, field) for field in _OF_PARSE}
+    relations = json.dumps(features[0].structures["gold"].relations)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    save_file(tensors, part, {"digest": digest, "relations": relations})
+    part.rename(path)
+    return features
+
+
+def _read(file: safe_open, number: int, row: SummarizedDocument) -> SentenceFeatures:
+    fields = {field: file.get_tensor(f"{number}.{field}") for field in _FIELDS}
+    relations = tuple(json.loads(file.metadata()["relations"]))
+    structures = {}
+    for name in STRUCTURES:
+        tensors = {field: file.get_tensor(f"{number}.{name}.{field}") for field in _OF_PARSE}
+        structures[name] = DiscourseParse(
+            id=row.document.id, text_digest=text_digest(row.document.text), relations=relations, rows="side", **tensors
+        )
+    return SentenceFeatures(**fields, structures=structures)

@@ -1,0 +1,140 @@
+"""Extraction on GUM: `python -m experiments.gum_extraction.run --train gum/train.jsonl.gz --val gum/val.jsonl.gz`.
+
+Sentences of documents that humans have summarized are ranked by one layer of attention over frozen sentence vectors, in
+ten folds, with and without discourse. PARSERS holds the parsers of the folds of
+`python -m experiments.discourse.class_temperature`, so that no document is parsed by a parser that was trained on it.
+Each combination of inputs, arm and seed has a file of its own in OUT/scores, so that the same command continues where
+it was stopped. At the end OUT/table.md has means, differences and intervals.
+"""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from jsonargparse import ArgumentParser, Namespace
+
+from datamodules.atomic_write import atomic_write
+from datamodules.documents import CorpusError
+from experiments.discourse.class_temperature import FoldData, read_recipe
+from experiments.evaluation.statistics import Array
+from experiments.gum_extraction.documents import (
+    SentenceFeatures,
+    SummarizedDocument,
+    content_f1,
+    load_parser,
+    out_of_fold,
+    places_of,
+    read_documents,
+    sentence_vectors,
+    structures_of,
+)
+from experiments.gum_extraction.feature_files import stored_features
+from experiments.gum_extraction.ranker import INPUTS
+from experiments.gum_extraction.report import table
+from experiments.gum_extraction.training import (
+    ARMS,
+    ARMS_BY_NAME,
+    Documents,
+    batches_of,
+    cross_validate,
+    in_folds,
+    measure,
+)
+
+RECIPE = Path(__file__).parents[1] / "configs" / "discourse_parser" / "minilm.yaml"
+
+
+def compute_features(options: Namespace, documents: Sequence[SummarizedDocument]) -> list[SentenceFeatures]:
+    """Parse all documents by parsers that have not seen them, and encode their sentences."""
+    folders = sorted(Path(options.parsers).glob("fold-*"), key=lambda folder: int(folder.name[5:]))
+    if len(folders) < 2:
+        raise CorpusError(f"{options.parsers}: no folders fold-0, fold-1, ... of parsers; train them as --help says")
+    recipe = read_recipe(Path(options.recipe), Path(options.train))
+    folds = [FoldData(number, len(folders), **recipe["data"]).documents("held_out") for number in range(len(folders))]
+    held_out = [[document.id for document in fold] for fold in folds]
+    folder_of = out_of_fold(folders, held_out, [row.document.id for row in documents])
+    parsers = {folder: load_parser(folder) for folder in folders}
+    relations = parsers[folders[0]].__self__.relations
+    features = []
+    for row, vectors in zip(documents, sentence_vectors(documents, options.encoder)):
+        target = torch.tensor([content_f1(sentence, row.summaries) for sentence in row.sentences])
+        structures = structures_of(row.document, parsers[folder_of[row.document.id]], relations)
+        features.append(SentenceFeatures(vectors, places_of(row.document), target, structures))
+        print(f"{row.document.id}: {len(target)} sentences", file=sys.stderr, flush=True)
+    return features
+
+
+def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Array]:
+    """Train and score what has no file yet; return the measures of all documents, by inputs and arm."""
+    folder = Path(options.out) / "scores"
+    folder.mkdir(parents=True, exist_ok=True)
+    scores = {}
+    for name in options.arms:
+        arm, batches = ARMS_BY_NAME[name], None
+        for inputs in options.inputs:
+            if arm.structure is None and inputs == "discourse alone":
+                continue  # there is nothing to tell sentences apart
+            prefix = "planted " * options.planted + f"{inputs} {name} {options.epochs}"
+            paths = [folder / f"{re.sub('[ ,]+', '-', prefix)}-{seed}.json" for seed in options.seeds]
+            missing = [seed for seed, path in zip(options.seeds, paths) if not path.is_file()]
+            if missing:
+                batches = batches or batches_of(arm, corpus, options.planted)
+                start = time.process_time()
+                ranked = cross_validate(arm, inputs, batches, corpus, missing, options.epochs)
+                for seed, of_seed in zip(missing, ranked):
+                    measured = zip(corpus.documents, measure(of_seed, corpus, options.planted))
+                    rows = {row.document.id: values for row, values in measured}
+                    atomic_write(paths[options.seeds.index(seed)], json.dumps(rows) + "\n")
+                print(f"{prefix}: {time.process_time() - start:.0f} s", file=sys.stderr, flush=True)
+            stored = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+            runs = [[rows[row.document.id] for row in corpus.documents] for rows in stored]
+            scores[inputs, name] = np.array(runs)                                     # [R, N, M]
+    return dict(sorted(scores.items(), key=lambda item: INPUTS.index(item[0][0])))
+
+
+def _described(corpus: Documents, count: int) -> str:
+    sentences = sum(len(row.target) for row in corpus.features)
+    left_out = f"; {count - len(corpus.features)} longer documents are left out\n\n"
+    return f"{len(corpus.features)} documents, {sentences:,} sentences" + left_out
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Rank sentences of GUM with and without discourse; combinations that are there already are kept."""
+    parser = ArgumentParser(prog="python -m experiments.gum_extraction.run", description=main.__doc__)
+    parser.add_argument("--train", type=str, required=True, help="treebank with summaries, of which parsers saw folds")
+    parser.add_argument("--val", type=str, required=True, help="treebank with summaries, unseen by all parsers")
+    parser.add_argument("--parsers", type=str, default="runs/class_temperature", help="folder of fold-0, fold-1, ...")
+    parser.add_argument("--recipe", type=str, default=str(RECIPE), help="config by which they were trained")
+    parser.add_argument("--encoder", type=str, default="minilm", help="encoder of sentences; stays frozen")
+    parser.add_argument("--out", type=str, default="runs/gum_extraction", help="folder of features, scores and table")
+    parser.add_argument("--arms", type=list[str], default=[arm.name for arm in ARMS])
+    parser.add_argument("--inputs", type=list[str], default=list(INPUTS))
+    parser.add_argument("--seeds", type=list[int], default=[1, 2, 3, 4, 5])
+    parser.add_argument("--epochs", type=int, default=5, help="passes over the documents of nine folds")
+    parser.add_argument("--max_sentences", type=int, default=100, help="longer documents are left out")
+    parser.add_argument("--planted", type=bool, default=False, help="rank by the gold tree: can the ranker read it?")
+    options = parser.parse_args(arguments)
+    for kind, names, known in (("arm", options.arms, ARMS_BY_NAME), ("inputs", options.inputs, INPUTS)):
+        if unknown := [name for name in names if name not in known]:
+            parser.error(f"no {kind} {unknown[0]!r}; there are {'; '.join(known)}")
+    try:
+        documents = read_documents([Path(options.train), Path(options.val)])
+        settings = [options.encoder, str(Path(options.parsers).resolve())]
+        path = Path(options.out) / "features.safetensors"
+        features = stored_features(path, documents, settings, lambda: compute_features(options, documents))
+        corpus = in_folds(documents, features, options.max_sentences)
+        page = _described(corpus, len(documents)) + table(scores_of(options, corpus))
+    except CorpusError as error:
+        raise SystemExit(f"error: {error}") from None
+    atomic_write(Path(options.out) / ("planted.md" if options.planted else "table.md"), page)
+    print(page)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()

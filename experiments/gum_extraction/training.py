@@ -1,0 +1,232 @@
+"""Arms of extraction on GUM, and their training and scoring by cross-validation."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from datamodules.discourse.controls import OtherDocuments, document_seed, permute_pairs
+from datamodules.discourse.distributions import decode
+from experiments.evaluation.statistics import spearman
+from experiments.gum_extraction.documents import SentenceFeatures, SummarizedDocument
+from experiments.gum_extraction.ranker import Inputs, RankingBatch, SentenceRanker, collate
+from lightning_modules.metrics.rouge import score_many
+from lightning_modules.rstformer.injection import DiscourseInjection
+
+FOLDS, BATCH, HEADS = 10, 16, 2
+CHOSEN = 3  # sentences, about as many words as a summary has
+RATE, INJECTION_FACTOR = 2e-3, 10.0
+TEMPERATURE = 0.1
+MEASURES = ("rank correlation", "ROUGE-1", "ROUGE-2")
+
+
+class Arm(NamedTuple):
+    """What a ranker is told about the discourse of a document.
+
+    Attributes:
+        name: of the arm.
+        structure: one of `documents.STRUCTURES`; None for no discourse.
+        control: `permuted` (over pairs of sentences), `other` (another document's), or none.
+        sums: whether `band_sums` are inputs instead of attention with discourse.
+    """
+
+    name: str
+    structure: str | None = None
+    control: str | None = None
+    sums: bool = False
+
+
+ARMS = (
+    Arm("none"),
+    *(Arm(f"{structure}, {control}", structure, control)
+      for structure in ("gold", "parser") for control in ("permuted", "other")),
+    Arm("gold", "gold"),
+    Arm("parser", "parser"),
+    Arm("parser, best tree", "parser, best tree"),
+    Arm("gold, sums as inputs", "gold", sums=True),
+    Arm("parser, sums as inputs", "parser", sums=True),
+)  # fmt: skip
+ARMS_BY_NAME = {arm.name: arm for arm in ARMS}
+
+
+class Documents(NamedTuple):
+    """Documents sorted by their number of sentences, and their features.
+
+    Attributes:
+        documents: with texts and summaries.
+        features: in the same order.
+        folds: fold in which each is held out.
+    """
+
+    documents: list[SummarizedDocument]
+    features: list[SentenceFeatures]
+    folds: list[int]
+
+
+def in_folds(
+    documents: Sequence[SummarizedDocument], features: Sequence[SentenceFeatures], max_sentences: int
+) -> Documents:
+    """Assign every tenth document to the same fold, as treebanks list genres together, and sort by length.
+
+    Documents of more than `max_sentences` are left out: a batch takes time and memory by their square.
+    """
+    kept = [number for number, row in enumerate(features) if len(row.target) <= max_sentences]
+    fold_of = {number: place % FOLDS for place, number in enumerate(kept)}
+    order = sorted(kept, key=lambda number: len(features[number].target))
+    return Documents([documents[i] for i in order], [features[i] for i in order], [fold_of[i] for i in order])
+
+
+def bands_of(arm: Arm, features: Sequence[SentenceFeatures], half_width: int, others: OtherDocuments) -> list[Tensor]:
+    """Return the distribution that an arm gives for each document, [S, 2 half_width + 1, R]."""
+    bands = []
+    for document in features:
+        parse = document.structures[arm.structure]
+        if arm.control == "other":
+            codes = others.codes(parse, parse.size, half_width)
+        else:
+            codes = parse.code(half_width)
+        if arm.control == "permuted":
+            codes = permute_pairs(codes, document_seed(0, parse.text_digest))
+        bands.append(decode(codes))
+    return bands
+
+
+def batches_of(arm: Arm, corpus: Documents, planted: bool = False) -> list[RankingBatch]:
+    """Return all documents, `BATCH` of like length together.
+
+    Args:
+        arm: whose discourse they have.
+        corpus: documents sorted by length.
+        planted: whether the target is how much of a nucleus a sentence is in the gold tree instead of how much of the
+            summaries it has: a task that the gold tree solves, which shows whether the ranker can read it.
+    """
+    others = None
+    if arm.control == "other":
+        others = OtherDocuments([document.structures[arm.structure] for document in corpus.features])
+    batches = []
+    for start in range(0, len(corpus.features), BATCH):
+        rows = corpus.features[start : start + BATCH]
+        half_width = max(len(row.target) for row in rows) - 1
+        bands = None if arm.structure is None else bands_of(arm, rows, half_width, others)
+        targets = [row.structures["gold"].gamma if planted else row.target for row in rows]
+        batches.append(collate([row.vectors for row in rows], [row.places for row in rows], targets, bands))
+    return batches
+
+
+def make_ranker(arm: Arm, inputs: Inputs, batch: RankingBatch) -> SentenceRanker:
+    """Return a new ranker for documents like those of a batch."""
+    injection = None
+    if arm.structure is not None and not arm.sums:
+        # every head begins with the sum over all relations and learns what each is worth
+        injection = DiscourseInjection(torch.ones(HEADS, batch.band.shape[-1]), "log_bias", learn_weights=True)
+    return SentenceRanker(inputs, injection, batch.vectors.shape[-1], with_sums=arm.sums, heads=HEADS)
+
+
+def train_fold(
+    arm: Arm, inputs: Inputs, batches: Sequence[RankingBatch], held_out: Tensor, seeds: Sequence[int], epochs: int
+) -> Callable[[RankingBatch], Tensor]:
+    """Train a ranker for each seed on the documents that are not held out.
+
+    The loss is that of BertSum with soft labels: cross-entropy with the softmax of target / temperature. Documents that
+    are held out stay in their batch without a share in the loss, so that all folds have the same batches. The rankers
+    differ in weights and dropout, and read the batches in the same order: they are trained as one stack, which takes a
+    third of the time.
+
+    Args:
+        arm: what is known of discourse.
+        inputs: what a sentence is represented by.
+        batches: all documents.
+        held_out: which documents are held out, bool [N].
+        seeds: R of them.
+        epochs: passes over the documents.
+
+    Returns:
+        Function from a batch to the scores of its sentences by each ranker, [R, B, S].
+    """
+    models = []
+    for seed in seeds:
+        torch.manual_seed(seed)
+        models.append(make_ranker(arm, inputs, batches[0]))
+    skeleton = models[0]
+    weights, buffers = torch.func.stack_module_state(models)                          # [R, ...] each
+
+    def score(weights: dict[str, Tensor], buffers: dict[str, Tensor], batch: RankingBatch) -> Tensor:
+        return torch.func.functional_call(skeleton, (weights, buffers), (batch,))
+
+    def score_all(batch: RankingBatch) -> Tensor:
+        stacked = torch.vmap(lambda w, b: score(w, b, batch), randomness="different")
+        return stacked(weights, buffers)                                              # [R, B, S]
+
+    injected = [value for name, value in weights.items() if name.startswith("injection.")]
+    others = [value for name, value in weights.items() if not name.startswith("injection.")]
+    groups = [{"params": others, "lr": RATE}]
+    if injected:
+        groups.append({"params": injected, "lr": INJECTION_FACTOR * RATE})
+    optimizer = torch.optim.AdamW(groups, weight_decay=0.01)
+    peaks = [group["lr"] for group in groups]
+    steps = epochs * len(batches)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, peaks, total_steps=steps, pct_start=0.1)
+    shares = (~held_out).float().split(BATCH)
+    generator = torch.Generator().manual_seed(seeds[0])
+    for _ in range(epochs):
+        for number in torch.randperm(len(batches), generator=generator).tolist():
+            batch, share = batches[number], shares[number]
+            target = (batch.target / TEMPERATURE).masked_fill(~batch.mask, -1e4).softmax(1)
+            log_probs = score_all(batch).masked_fill(~batch.mask, -1e4).log_softmax(-1)
+            losses = -(target * log_probs).sum(-1)                                    # [R, B]
+            optimizer.zero_grad()
+            # the sum over rankers, so that each has the gradient of its own mean
+            ((losses * share).sum() / share.sum().clamp(min=1)).backward()
+            clip_each([*others, *injected], 1.0)
+            optimizer.step()
+            schedule.step()
+    skeleton.eval()
+    return torch.no_grad()(score_all)
+
+
+def clip_each(stacked: Sequence[Tensor], largest: float) -> None:
+    """Clip the norm of the gradient of each model of a stack; the first dimension is that of the models."""
+    squares = sum(parameter.grad.reshape(len(parameter), -1).square().sum(1) for parameter in stacked)  # [R]
+    factor = largest / squares.sqrt().clamp(min=largest)                             # [R]
+    for parameter in stacked:
+        parameter.grad.mul_(factor.view(-1, *[1] * (parameter.dim() - 1)))
+
+
+def cross_validate(
+    arm: Arm, inputs: Inputs, batches: Sequence[RankingBatch], corpus: Documents, seeds: Sequence[int], epochs: int
+) -> list[list[Tensor]]:
+    """Return for each seed the scores of the sentences of each document, [S], by the ranker that has not seen it."""
+    scores: list[list[Tensor]] = [[torch.empty(0)] * len(corpus.folds) for _ in seeds]
+    folds = torch.tensor(corpus.folds)
+    for fold in range(FOLDS):
+        score = train_fold(arm, inputs, batches, folds == fold, seeds, epochs)
+        for start, batch in zip(range(0, len(folds), BATCH), batches):
+            predicted = score(batch)                                                  # [R, B, S]
+            for row in (folds[start : start + BATCH] == fold).nonzero().flatten().tolist():
+                for of_seed, values in zip(scores, predicted[:, row]):
+                    of_seed[start + row] = values[: len(corpus.features[start + row].target)]
+    return scores
+
+
+def measure(scores: Sequence[Tensor], corpus: Documents, planted: bool = False) -> list[list[float]]:
+    """Return the `MEASURES` of each document.
+
+    They are Spearman's correlation of scores and target (0 where all scores are equal), and ROUGE-1 and ROUGE-2 F x 100
+    of the best sentences, in the order of the text, averaged over the summaries.
+    """
+    correlations, summaries = [], []
+    for row, document, features in zip(scores, corpus.documents, corpus.features):
+        target = features.structures["gold"].gamma if planted else features.target
+        # scores that are equal but for rounding have no rank
+        rho = float(spearman(row.double().round(decimals=5), target.double()))
+        correlations.append(0.0 if rho != rho else rho)
+        best = row.argsort(descending=True, stable=True)[:CHOSEN].sort().values
+        sentences = document.sentences
+        summaries.append([sentences[place] for place in best.tolist()])
+    references = [[[summary] for summary in document.summaries] for document in corpus.documents]
+    rouge = score_many(summaries, references, ("rouge1", "rouge2"), multi_reference="mean")
+    return [
+        [rho, 100 * score["rouge1"].fmeasure, 100 * score["rouge2"].fmeasure]
+        for rho, score in zip(correlations, rouge)
+    ]

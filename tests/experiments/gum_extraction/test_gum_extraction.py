@@ -1,0 +1,218 @@
+"""Extraction on GUM: what an arm is told, what is held out, and the command on a small made-up treebank."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from conftest import write_lines
+from made_up_treebank import made_up_row
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from datamodules.discourse.controls import OtherDocuments
+from datamodules.discourse.distributions import decode
+from datamodules.discourse.records import TreebankDocument
+from experiments.gum_extraction import run
+from experiments.gum_extraction.documents import (
+    SentenceFeatures,
+    SummarizedDocument,
+    content_f1,
+    out_of_fold,
+    over_sentences,
+    sentence_parse,
+)
+from experiments.gum_extraction.report import difference, table
+from experiments.gum_extraction.training import (
+    ARMS,
+    ARMS_BY_NAME,
+    FOLDS,
+    bands_of,
+    batches_of,
+    clip_each,
+    cross_validate,
+    in_folds,
+    measure,
+    train_fold,
+)
+from lightning_modules.discourse_parser.parser import DiscourseParser
+
+RELATIONS = ("cause", "joint")
+
+
+def features_of(number: int, sentences: int) -> tuple[SummarizedDocument, SentenceFeatures]:
+    """A document whose sentence i is the nucleus of the others with a random probability p_i, its planted target."""
+    generator = torch.Generator().manual_seed(number)
+    units = [(2 * i, 2 * i + 1) for i in range(sentences)]
+    text = " ".join("abcdefghijklmnopqrstuvwxyz"[i % 26] for i in range(sentences)) + f" {number}"
+    units[-1] = (units[-1][0], len(text))
+    document = TreebankDocument(id=str(number), text=text, edus=units, sentences=units)
+    probability = torch.rand(sentences, 1, 1, generator=generator).expand(-1, sentences, len(RELATIONS)) / 2
+    parse = sentence_parse(document, RELATIONS, probability * (1 - torch.eye(sentences)).unsqueeze(-1))
+    structures = dict.fromkeys(("gold", "parser", "parser, best tree"), parse)
+    vectors = torch.randn(sentences, 6, generator=generator)
+    features = SentenceFeatures(vectors, torch.zeros(sentences, 4), torch.rand(sentences), structures)
+    return SummarizedDocument(document, ["a b c"]), features
+
+
+def corpus_of(count: int, sentences: int = 6):
+    rows = [features_of(number, sentences + number % 3) for number in range(count)]
+    return in_folds(*zip(*rows), max_sentences=100)
+
+
+def test_a_pair_of_sentences_has_the_mean_of_its_edus():
+    ldd = torch.rand(5, 5, 2, generator=torch.Generator().manual_seed(1))
+    edus, sentences = torch.tensor([[0, 2], [2, 4], [4, 6], [6, 8], [8, 9]]), torch.tensor([[0, 4], [4, 5], [5, 9]])
+    owner = [0, 0, 1, 2, 2]  # the third one begins in the second sentence and ends in the third
+    result = over_sentences(ldd, edus, sentences)
+    for s in range(3):
+        for t in range(3):
+            pairs = [ldd[a, b] for a in range(5) for b in range(5) if owner[a] == s != t == owner[b]]
+            expected = sum(pairs) / len(pairs) if pairs else torch.zeros(2)
+            assert torch.allclose(result[s, t], expected, atol=1e-6)
+
+
+def test_targets_ignore_function_words_and_average_summaries():
+    # "otters swim" is stemmed to two words, of which the first summary has both and the second none
+    assert content_f1("The otters swim in the river.", ["An otter swims.", "A fox."]) == pytest.approx((0.8 + 0) / 2)
+
+
+def test_controls_keep_values_or_take_another_document():
+    rows = [features_of(number, 6)[1] for number in range(4)]
+    others = OtherDocuments([row.structures["gold"] for row in rows])
+    bands = {name: bands_of(ARMS_BY_NAME[name], rows, 5, others) for name in ("gold", "gold, permuted", "gold, other")}
+    for number, row in enumerate(rows):
+        own, permuted, other = (values[number] for values in bands.values())
+        assert torch.equal(own, decode(row.structures["gold"].ldd))
+        assert not torch.equal(permuted, own) and torch.equal(permuted.flatten().sort()[0], own.flatten().sort()[0])
+        assert any(torch.equal(other, bands["gold"][k]) for k in range(4) if k != number)
+
+
+def test_each_document_is_parsed_by_a_parser_that_has_not_seen_it(tmp_path):
+    folders = [tmp_path / "fold-0", tmp_path / "fold-1"]
+    parser_of = out_of_fold(folders, [["a", "c"], ["b"]], ["a", "b", "c", "unseen", "unseen too"])
+    assert [parser_of[id].name for id in ("a", "b", "c")] == ["fold-0", "fold-1", "fold-0"]
+    assert {parser_of["unseen"], parser_of["unseen too"]} == set(folders)
+
+
+def test_documents_that_are_held_out_change_no_ranker():
+    corpus = corpus_of(2 * FOLDS)
+    held_out = torch.tensor(corpus.folds) == 3
+    arm, scores = ARMS_BY_NAME["gold"], []
+    for factor in (0.0, 1.0):
+        batches = batches_of(arm, corpus)
+        for batch, rows in zip(batches, held_out.split(16)):
+            batch.target[rows] = factor
+        score = train_fold(arm, "vectors", batches, held_out, [1, 2], epochs=1)
+        scores.append(torch.cat([score(batch).flatten() for batch in batches]))
+    assert torch.equal(*scores)
+
+
+def test_the_ranker_reads_a_planted_tree_and_not_another_document_s():
+    torch.set_num_threads(1)
+    corpus = corpus_of(64, sentences=10)
+    means = {}
+    for name in ("gold", "gold, other", "gold, sums as inputs"):
+        arm = ARMS_BY_NAME[name]
+        batches = batches_of(arm, corpus, planted=True)
+        score = train_fold(arm, "discourse alone", batches, torch.tensor(corpus.folds) == 0, [1], epochs=25)
+        rows = [row[: int(mask.sum())] for batch in batches for row, mask in zip(score(batch)[0], batch.mask)]
+        held_out = [values[0] for values, fold in zip(measure(rows, corpus, planted=True), corpus.folds) if fold == 0]
+        means[name] = np.mean(held_out)
+    assert min(means["gold"], means["gold, sums as inputs"]) > 0.6 and abs(means["gold, other"]) < 0.4
+
+
+def test_folds_are_even_and_long_documents_are_left_out():
+    rows = [features_of(number, 4 + number % 3) for number in range(3 * FOLDS)]
+    corpus = in_folds(*zip(*rows), max_sentences=5)
+    assert sorted({len(row.target) for row in corpus.features}) == [4, 5]
+    assert [corpus.folds.count(fold) for fold in range(FOLDS)] == [2] * FOLDS
+    assert [len(row.target) for row in corpus.features] == [len(row.document.sentences) for row in corpus.documents]
+
+
+def test_every_document_is_ranked_once_by_the_fold_that_leaves_it_out(monkeypatch):
+    corpus = corpus_of(FOLDS + 3)
+    seen = []
+
+    def ranker(arm, inputs, batches, held_out, seeds, epochs):
+        fold = int(torch.tensor(corpus.folds)[held_out][0])
+        seen.append(fold)
+        return lambda batch: torch.tensor(seeds)[:, None, None] * 100.0 + torch.full(batch.mask.shape, float(fold))
+
+    monkeypatch.setattr("experiments.gum_extraction.training.train_fold", ranker)
+    arm = ARMS_BY_NAME["none"]
+    scores = cross_validate(arm, "vectors", batches_of(arm, corpus), corpus, [1, 2], 1)
+    assert seen == list(range(FOLDS))
+    for seed, of_seed in zip((1, 2), scores):
+        for row, fold, features in zip(of_seed, corpus.folds, corpus.features):
+            assert row.tolist() == [100 * seed + fold] * len(features.target)
+
+
+def test_a_stack_is_clipped_model_by_model():
+    parameters = [torch.zeros(2, 3, requires_grad=True), torch.zeros(2, requires_grad=True)]
+    parameters[0].grad, parameters[1].grad = torch.tensor([[3.0, 0, 0], [0.3, 0, 0]]), torch.tensor([4.0, 0.4])
+    clip_each(parameters, 1.0)
+    assert torch.allclose(parameters[0].grad, torch.tensor([[0.6, 0, 0], [0.3, 0, 0]]))
+    assert torch.allclose(parameters[1].grad, torch.tensor([0.8, 0.4]))
+
+
+def test_differences_have_intervals_at_both_levels():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(5, 60, 3))
+    better, worse = noise + np.array([1.0, 1.0, 0.0]), noise + rng.normal(size=(5, 1, 3)) / 10
+    worse += rng.normal(size=(60, 3)) / 20
+    rows = difference(better, worse)
+    assert all(row.low < row.mean < row.high and row.documents_low < row.mean < row.documents_high for row in rows)
+    # the noise of the seeds is 0.1, which the interval over documents does not see
+    assert all(row.high - row.low > row.documents_high - row.documents_low for row in rows)
+    assert rows[0].p < 0.01 < rows[2].p and rows[0].mean == pytest.approx((better - worse).mean((0, 1))[0])
+    page = table({("vectors", "gold"): better, ("vectors", "none"): worse})
+    assert "| vectors | gold - none | ROUGE-1 | " in page
+
+
+@pytest.fixture(scope="module")
+def arguments(tmp_path_factory):
+    """Arguments of the command for two files of documents with summaries, tiny parsers and a tiny encoder."""
+    folder, rng = tmp_path_factory.mktemp("gum"), random.Random(0)
+    for split, numbers in (("train", range(9)), ("val", range(9, 12))):
+        rows = [made_up_row(number, 4 + number % 3) for number in numbers]
+        for row in rows:
+            start, end = rng.choice(row["sentences"])
+            row |= {"summaries": [row["text"][start:end], "A machine wrote this."], "summary_sources": ["human", "llm"]}
+        write_lines(folder / f"{split}.jsonl", [json.dumps(row) for row in rows])
+    torch.manual_seed(0)
+    for number in range(2):
+        DiscourseParser(hidden_size=8, fit_size=2).save(folder / f"parsers/fold-{number}")
+    words = sorted({word for number in range(12) for word in made_up_row(number, 6)["text"].split()})
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+    BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=256).save_pretrained(folder / "encoder")
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    BertModel(BertConfig(vocab_size=5 + len(words), max_position_embeddings=256, **sizes)).save_pretrained(
+        folder / "encoder"
+    )
+    paths = {"train": "train.jsonl", "val": "val.jsonl", "parsers": "parsers", "encoder": "encoder", "out": "out"}
+    options = [f"--{name}={folder / path}" for name, path in paths.items()]
+    return [*options, "--seeds=[1, 2]", "--epochs=1"]
+
+
+def test_the_command_ranks_by_all_arms_and_goes_on_where_it_stopped(arguments, capsys, monkeypatch):
+    run.main([*arguments, "--inputs=[vectors]"])
+    page = capsys.readouterr().out
+    assert all(f"| vectors | {arm.name} | 2 | " in page for arm in ARMS)
+    monkeypatch.setattr(run, "cross_validate", None)  # would raise
+    monkeypatch.setattr(run, "compute_features", None)
+    run.main([*arguments, "--inputs=[vectors]"])
+    assert capsys.readouterr().out == page
+    with pytest.raises(TypeError):
+        run.main([*arguments, "--inputs=[vectors]", "--planted=true"])
+
+
+def test_what_is_wrong_is_named(arguments, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        run.main([*arguments, "--arms=[golden]"])
+    assert "no arm 'golden'" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="no folders fold-0"):
+        run.main([*arguments, f"--parsers={tmp_path}", f"--out={tmp_path}"])
+    bare = write_lines(tmp_path / "bare.jsonl", [json.dumps(made_up_row(1, 3))])
+    with pytest.raises(SystemExit, match="no document has `summaries`"):
+        run.main([*arguments, f"--train={bare}", f"--val={bare}", f"--out={tmp_path}"])
