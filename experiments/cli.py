@@ -26,7 +26,16 @@ def main(arguments: list[str] | None = None) -> int:
     Args:
         arguments: command line arguments; those of the process by default.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        status = _run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # of `precis ... | head`: nobody reads the rest
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _run(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP.format(commands=list_commands()))
         return 0

@@ -76,6 +76,8 @@ def run_command(arguments: list[str]) -> int:
         arguments = with_absolute_files(arguments)
         with import_policy(arguments):
             run(arguments)
+    except BrokenPipeError:
+        raise
     except (ArgumentError, ValueError, OSError, *_errors_of_lightning()) as error:
         if os.environ.get("PRECIS_DEBUG"):
             raise

@@ -1,5 +1,7 @@
 """Ctrl-C, and a full disk, in commands that do not train: one line, a status, no traceback."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +47,17 @@ def test_ctrl_c_while_modules_are_imported():
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "precis: interrupted\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["corpus", "--help"]])
+def test_output_that_nobody_reads_is_no_error(arguments):
+    """As of `precis --help | head -1`."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "experiments.cli", *arguments]
+    done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
