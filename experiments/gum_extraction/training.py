@@ -1,7 +1,7 @@
 """Arms of extraction on GUM, and their training and scoring by cross-validation."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -123,15 +123,41 @@ def make_ranker(arm: Arm, inputs: Inputs, batch: RankingBatch) -> SentenceRanker
     return SentenceRanker(inputs, injection, batch.vectors.shape[-1], with_sums=arm.sums, heads=HEADS)
 
 
+class RankerStack:
+    """Rankers that differ in their seed, computed together.
+
+    Args:
+        models: R of them, of the same kind.
+    """
+
+    def __init__(self, models: Sequence[SentenceRanker]) -> None:
+        self.model = models[0]
+        self.weights, self.buffers = torch.func.stack_module_state(list(models))      # [R, ...] each
+
+    def __call__(self, batch: RankingBatch) -> Tensor:
+        """Return the scores of the sentences by each ranker, [R, B, S]."""
+
+        def score(weights: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
+            return torch.func.functional_call(self.model, (weights, buffers), (batch,))
+
+        return torch.vmap(score, randomness="different")(self.weights, self.buffers)
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Return parameters with their peak learning rates: those of the injection learn faster."""
+        injected = [value for name, value in self.weights.items() if name.startswith("injection.")]
+        others = [value for name, value in self.weights.items() if not name.startswith("injection.")]
+        groups = [{"params": others, "lr": RATE}, {"params": injected, "lr": INJECTION_FACTOR * RATE}]
+        return [group for group in groups if group["params"]]
+
+
 def train_fold(
     arm: Arm, inputs: Inputs, batches: Sequence[RankingBatch], held_out: Tensor, seeds: Sequence[int], epochs: int
-) -> Callable[[RankingBatch], Tensor]:
+) -> RankerStack:
     """Train a ranker for each seed on the documents that are not held out.
 
     The loss is that of BertSum with soft labels: cross-entropy with the softmax of target / temperature. Documents that
     are held out stay in their batch without a share in the loss, so that all folds have the same batches. The rankers
-    differ in weights and dropout, and read the batches in the same order: they are trained as one stack, which takes a
-    third of the time.
+    differ in weights and dropout, and read the batches in the same order.
 
     Args:
         arm: what is known of discourse.
@@ -140,49 +166,42 @@ def train_fold(
         held_out: which documents are held out, bool [N].
         seeds: R of them.
         epochs: passes over the documents.
-
-    Returns:
-        Function from a batch to the scores of its sentences by each ranker, [R, B, S].
     """
     models = []
     for seed in seeds:
         torch.manual_seed(seed)
         models.append(make_ranker(arm, inputs, batches[0]))
-    skeleton = models[0]
-    weights, buffers = torch.func.stack_module_state(models)                          # [R, ...] each
-
-    def score(weights: dict[str, Tensor], buffers: dict[str, Tensor], batch: RankingBatch) -> Tensor:
-        return torch.func.functional_call(skeleton, (weights, buffers), (batch,))
-
-    def score_all(batch: RankingBatch) -> Tensor:
-        stacked = torch.vmap(lambda w, b: score(w, b, batch), randomness="different")
-        return stacked(weights, buffers)                                              # [R, B, S]
-
-    injected = [value for name, value in weights.items() if name.startswith("injection.")]
-    others = [value for name, value in weights.items() if not name.startswith("injection.")]
-    groups = [{"params": others, "lr": RATE}]
-    if injected:
-        groups.append({"params": injected, "lr": INJECTION_FACTOR * RATE})
+    rankers = RankerStack(models)
+    groups = rankers.groups()
     optimizer = torch.optim.AdamW(groups, weight_decay=0.01)
-    peaks = [group["lr"] for group in groups]
-    steps = epochs * len(batches)
+    peaks, steps = [group["lr"] for group in groups], epochs * len(batches)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, peaks, total_steps=steps, pct_start=0.1)
     shares = (~held_out).float().split(BATCH)
     generator = torch.Generator().manual_seed(seeds[0])
     for _ in range(epochs):
         for number in torch.randperm(len(batches), generator=generator).tolist():
-            batch, share = batches[number], shares[number]
-            target = (batch.target / TEMPERATURE).masked_fill(~batch.mask, -1e4).softmax(1)
-            log_probs = score_all(batch).masked_fill(~batch.mask, -1e4).log_softmax(-1)
-            losses = -(target * log_probs).sum(-1)                                    # [R, B]
             optimizer.zero_grad()
             # the sum over rankers, so that each has the gradient of its own mean
-            ((losses * share).sum() / share.sum().clamp(min=1)).backward()
-            clip_each([*others, *injected], 1.0)
+            mean_loss(rankers(batches[number]), batches[number], shares[number]).sum().backward()
+            clip_each(list(rankers.weights.values()), 1.0)
             optimizer.step()
             schedule.step()
-    skeleton.eval()
-    return torch.no_grad()(score_all)
+    rankers.model.eval()
+    return rankers
+
+
+def mean_loss(scores: Tensor, batch: RankingBatch, share: Tensor) -> Tensor:
+    """Return the loss of each ranker, [R].
+
+    Args:
+        scores: of sentences, [R, B, S].
+        batch: the documents.
+        share: 1 for documents of the training folds, 0 for others, [B].
+    """
+    target = (batch.target / TEMPERATURE).masked_fill(~batch.mask, -1e4).softmax(1)   # [B, S]
+    log_probs = scores.masked_fill(~batch.mask, -1e4).log_softmax(-1)                 # [R, B, S]
+    losses = -(target * log_probs).sum(-1)                                            # [R, B]
+    return (losses * share).sum(1) / share.sum().clamp(min=1)
 
 
 def clip_each(stacked: Sequence[Tensor], largest: float) -> None:
@@ -200,9 +219,10 @@ def cross_validate(
     scores: list[list[Tensor]] = [[torch.empty(0)] * len(corpus.folds) for _ in seeds]
     folds = torch.tensor(corpus.folds)
     for fold in range(FOLDS):
-        score = train_fold(arm, inputs, batches, folds == fold, seeds, epochs)
+        rankers = train_fold(arm, inputs, batches, folds == fold, seeds, epochs)
         for start, batch in zip(range(0, len(folds), BATCH), batches):
-            predicted = score(batch)                                                  # [R, B, S]
+            with torch.no_grad():
+                predicted = rankers(batch)                                            # [R, B, S]
             for row in (folds[start : start + BATCH] == fold).nonzero().flatten().tolist():
                 for of_seed, values in zip(scores, predicted[:, row]):
                     of_seed[start + row] = values[: len(corpus.features[start + row].target)]

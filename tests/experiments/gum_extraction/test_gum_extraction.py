@@ -27,11 +27,13 @@ from experiments.gum_extraction.training import (
     ARMS,
     ARMS_BY_NAME,
     FOLDS,
+    RankerStack,
     bands_of,
     batches_of,
     clip_each,
     cross_validate,
     in_folds,
+    make_ranker,
     measure,
     train_fold,
 )
@@ -103,8 +105,8 @@ def test_documents_that_are_held_out_change_no_ranker():
         batches = batches_of(arm, corpus)
         for batch, rows in zip(batches, held_out.split(16)):
             batch.target[rows] = factor
-        score = train_fold(arm, "vectors", batches, held_out, [1, 2], epochs=1)
-        scores.append(torch.cat([score(batch).flatten() for batch in batches]))
+        rankers = train_fold(arm, "vectors", batches, held_out, [1, 2], epochs=1)
+        scores.append(torch.cat([rankers(batch).detach().flatten() for batch in batches]))
     assert torch.equal(*scores)
 
 
@@ -115,10 +117,11 @@ def test_the_ranker_reads_a_planted_tree_and_not_another_document_s():
     for name in ("gold", "gold, other", "gold, sums as inputs"):
         arm = ARMS_BY_NAME[name]
         batches = batches_of(arm, corpus, planted=True)
-        score = train_fold(arm, "discourse alone", batches, torch.tensor(corpus.folds) == 0, [1], epochs=25)
-        rows = [row[: int(mask.sum())] for batch in batches for row, mask in zip(score(batch)[0], batch.mask)]
-        held_out = [values[0] for values, fold in zip(measure(rows, corpus, planted=True), corpus.folds) if fold == 0]
-        means[name] = np.mean(held_out)
+        rankers = train_fold(arm, "discourse alone", batches, torch.tensor(corpus.folds) == 0, [1], epochs=25)
+        pairs = [pair for batch in batches for pair in zip(rankers(batch)[0].detach(), batch.mask)]
+        rows = [row[: int(mask.sum())] for row, mask in pairs]
+        measured = zip(measure(rows, corpus, planted=True), corpus.folds)
+        means[name] = np.mean([correlation for (correlation, *_), fold in measured if fold == 0])
     assert min(means["gold"], means["gold, sums as inputs"]) > 0.6 and abs(means["gold, other"]) < 0.4
 
 
@@ -146,6 +149,15 @@ def test_every_document_is_ranked_once_by_the_fold_that_leaves_it_out(monkeypatc
     for seed, of_seed in zip((1, 2), scores):
         for row, fold, features in zip(of_seed, corpus.folds, corpus.features):
             assert row.tolist() == [100 * seed + fold] * len(features.target)
+
+
+def test_a_stack_scores_as_its_models_do():
+    batch = batches_of(ARMS_BY_NAME["gold"], corpus_of(4))[0]
+    models = [make_ranker(ARMS_BY_NAME["gold"], "vectors", batch).eval() for _ in range(2)]
+    models[1].injection.beta.data.fill_(0.5)
+    scores = RankerStack(models)(batch)
+    assert not torch.allclose(*scores)
+    assert all(torch.allclose(row, model(batch), atol=1e-5) for row, model in zip(scores, models))
 
 
 def test_a_stack_is_clipped_model_by_model():
