@@ -1,0 +1,138 @@
+"""Kills local sweeps at random moments, launches them again, and compares their runs with those of an unkilled sweep.
+
+    make harden        (or: python tests/hardening/sweep_kills.py --kills 10)
+
+Each second kill hits the launcher alone, whose runs continue; the others hit the launcher and its runs. The sweep has
+survived if a later launch finishes every point, no point was trained by two processes at a time, and the checkpoints,
+metrics and predictions of each point are those of a sweep that was not killed.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
+
+import yaml
+from crash_points import write_corpus
+from processes import differences
+
+SECONDS = 600  # after which a launch that does not end counts as hanging
+RESUMED = {"log.txt", "status.json", ".lock"}  # files that tell of more than one launch
+
+
+class KilledSweep:
+    """A sweep over two seeds of a tiny pointer-generator, trained and tested one after the other.
+
+    Args:
+        folder: working folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.out, self.whole, self.log = folder / "out", folder / "whole", folder / "log.txt"
+        model = {"vocab_size": 40, "embedding_size": 8, "hidden_size": 8, "decoding": {"beam_size": 2, "max_length": 6}}
+        corpus = {"class_path": "datamodules.corpora.Files", "init_args": write_corpus(folder / "corpus")}
+        trainer = {"max_steps": 6, "max_epochs": -1, "val_check_interval": 2, "log_every_n_steps": 1}
+        quiet = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
+        config = {
+            "model": {"class_path": "lightning_modules.PointerGenerator", "init_args": model},
+            "data": {"class_path": "datamodules.PointerGeneratorData", "init_args": {"corpus": corpus}},
+            "trainer": trainer | quiet | {"check_val_every_n_epoch": None, "num_sanity_val_steps": 0},
+            "save_every": 3,
+            "wandb": "off",
+            "previews": 0,
+        }
+        base, sweep = folder / "base.yaml", folder / "sweep.yaml"
+        base.write_text(yaml.safe_dump(config), encoding="utf-8")
+        sweep.write_text(yaml.safe_dump({"base": str(base), "seeds": [1, 2]}), encoding="utf-8")
+        self.command = [sys.executable, "-m", "experiments.cli", "sweep", str(sweep), "--out", str(self.out)]
+        started = time.monotonic()
+        if self._launch().wait(SECONDS):
+            raise RuntimeError(f"the sweep failed:\n{self.log.read_text()}")
+        self.seconds = time.monotonic() - started
+        self.out.rename(self.whole)
+
+    def _launch(self) -> subprocess.Popen:
+        with self.log.open("w") as log:
+            return subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
+
+    def kill(self, share: float, with_runs: bool) -> str:
+        """Kill the sweep after a share of its duration, launch it until it ends; return what is lost, or nothing.
+
+        Args:
+            share: moment, as a share of the duration of an unkilled sweep.
+            with_runs: whether to kill the runs that the launcher has started, too.
+        """
+        shutil.rmtree(self.out, ignore_errors=True)
+        launcher = self._launch()
+        time.sleep(share * self.seconds)
+        runs = _children(launcher.pid) if with_runs else []
+        for process in [launcher.pid, *runs]:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        launcher.wait()
+        return self._launch_to_the_end() or self._differences()
+
+    def _launch_to_the_end(self) -> str:
+        """Launch until the sweep succeeds; a run that has survived its launcher is waited for."""
+        until = time.monotonic() + SECONDS
+        while status := self._launch().wait(SECONDS):
+            text = self.log.read_text(errors="replace")
+            if "another launch is running" not in text or "Traceback" in text or time.monotonic() > until:
+                return f"launched again, it ends with status {status}: {text[-1000:]}"
+            time.sleep(1)
+        return ""
+
+    def _differences(self) -> str:
+        points = sorted(path for path in self.whole.iterdir() if path.is_dir())
+        problems = []
+        for point in points:
+            ours = self.out / point.name
+            for folder in (ours, point):
+                for name in RESUMED:
+                    (folder / name).unlink(missing_ok=True)
+            problems.append(differences(ours, point))
+        return "; ".join(filter(None, problems))
+
+
+def _children(process: int) -> list[int]:
+    """Return the processes that a process has started, and those that these have started."""
+    listed = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True).stdout
+    children = [int(line) for line in listed.split()]
+    return [*children, *(grandchild for child in children for grandchild in _children(child))]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=10, help="kills, half of them of the launcher alone")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the moments")
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    lost = {True: 0, False: 0}
+    with tempfile.TemporaryDirectory(prefix="precis-sweeps-") as place:
+        root = str(Path(__file__).parents[2])
+        os.environ |= {"PRECIS_CACHE": str(Path(place) / "cache"), "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+        sweep = KilledSweep(Path(place))
+        for number in range(options.kills):
+            if problem := sweep.kill(rng.uniform(0, 0.97), with_runs=number % 2 == 1):
+                lost[number % 2 == 1] += 1
+                print(problem, file=sys.stderr, flush=True)
+    print("| killed | kills | finished as if unkilled | lost |\n|---|---|---|---|")
+    for with_runs, count in lost.items():
+        kills = options.kills // 2 if with_runs else (options.kills + 1) // 2
+        name = "launcher and its runs" if with_runs else "launcher alone"
+        print(f"| {name} | {kills} | {kills - count} | {count} |")
+    return int(any(lost.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
