@@ -39,7 +39,8 @@ class KilledSweep:
 
     def __init__(self, folder: Path) -> None:
         self.out, self.whole, self.log = folder / "out", folder / "whole", folder / "log.txt"
-        model = {"vocab_size": 40, "embedding_size": 8, "hidden_size": 8, "decoding": {"beam_size": 2, "max_length": 6}}
+        decoding = {"beam_size": 2, "min_length": 2, "max_length": 6}
+        model = {"vocab_size": 40, "embedding_size": 8, "hidden_size": 8, "decoding": decoding}
         corpus = {"class_path": "datamodules.corpora.Files", "init_args": write_corpus(folder / "corpus")}
         trainer = {"max_steps": 6, "max_epochs": -1, "val_check_interval": 2, "log_every_n_steps": 1}
         quiet = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}

@@ -184,6 +184,11 @@ def test_the_page_works_in_a_browser_and_fetches_nothing_from_elsewhere(address,
     assert set(source.evaluate_all(colours)) == {"rgba(0, 0, 0, 0)"}
     word.hover()
     assert any(colour.startswith("rgb") and "255, 140, 0" in colour for colour in source.evaluate_all(colours))
+    # Markup in the text stays text
+    page.fill("#text textarea", f"<img src=x onerror=\"document.title='taken'\"><b class=hostile>bold</b> {TEXT}")
+    page.click("#summarize")
+    page.wait_for_function("document.querySelector('.precis-card .source')?.innerText.includes('hostile')")
+    assert page.title() != "taken" and page.locator(".hostile").count() == 0
     page.fill("#text textarea", " ")
     page.click("#summarize")
     page.wait_for_selector("[role=alert]:has-text('There is no text')")
