@@ -56,7 +56,8 @@ def sweep(arguments: list[str]) -> None:
 
     The local launcher lets its runs save on Ctrl-C or SIGTERM; the same command continues them. With --launcher slurm,
     the command submits one job array and returns; --detach returns too, with local runs in the background.
-    `precis sweep status FOLDER` shows the state of the points; `logs`, `cancel` and `retry` FOLDER also exist."""
+    `precis sweep status FOLDER` shows the state of the points; `logs`, `cancel` and `retry` FOLDER also exist;
+    `render FILE` writes it for other schedulers."""
     name = arguments[0] if arguments else ""
     if name in COMMANDS:
         COMMANDS[name](arguments[1:])

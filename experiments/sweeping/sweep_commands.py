@@ -17,7 +17,9 @@ from datamodules.documents import CorpusError
 from datamodules.text.printable import printable, printable_line
 from experiments.sweeping import slurm
 from experiments.sweeping.job import is_locked
+from experiments.sweeping.point import run_point
 from experiments.sweeping.progress import STYLES
+from experiments.sweeping.rendering import render
 from experiments.sweeping.sweep_folder import LOCK, PointState, read_launch, states
 
 
@@ -107,4 +109,10 @@ def _stop_launcher(folder: Path, launched: dict, points: Sequence[str]) -> None:
     print(f"told process {launched['pid']} to save its runs and to exit")
 
 
-COMMANDS: dict[str, Callable[[list[str]], None]] = {"status": status, "logs": logs, "cancel": cancel}
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "status": status,
+    "logs": logs,
+    "cancel": cancel,
+    "render": render,
+    "point": run_point,
+}

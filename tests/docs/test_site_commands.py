@@ -89,6 +89,7 @@ NOT_EXECUTED = {
     "precis corpus --corpus Hub": "downloads a dataset; test_hub reads local ones",
     "precis clean .*--delete": "deletes caches; the same without --delete is run above",
     "precis compare .*--latex": "as above, with tables and plots; test_compare_tables writes them",
+    "precis dashboards --draw": "needs a run that was recorded for W&B; test_dashboards draws one of every model",
     "precis (push|dashboards --entity)": "sends to a server; their tests replace it",
     "precis demo": "serves until Ctrl-C; test_playground opens the page in a browser",
     "precis attention runs/NAME|precis graph --run runs/NAME": "as above, of other models than the runs/NAME here",
