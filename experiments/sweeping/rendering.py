@@ -22,6 +22,7 @@ from experiments.command_table import TRAINING
 from experiments.shipped import SWEEPS, find_shipped
 from experiments.sweeping.grid import read_sweep
 from experiments.sweeping.job import Job
+from experiments.sweeping.sweep_folder import jobs_of, record
 
 TEMPLATES = Path(__file__).parent / "templates"
 _LONGEST_NAME = 50  # of a Kubernetes Job, which adds the index to the names of pods of at most 63 characters
@@ -48,7 +49,6 @@ def render(arguments: list[str]) -> None:
         raise CorpusError(f"--template {template}: would be overwritten by its result; move it out of {out}")
     from experiments.sweeping.buildable import check_buildable  # these import torch and Lightning
     from experiments.sweeping.composition import compose
-    from experiments.sweeping.sweep import jobs_of, record
 
     points = compose(sweep)
     jobs = jobs_of(sweep, points, out)

@@ -1,5 +1,4 @@
 """`precis sweep FILE`: check every point of a grid, then run those that are not finished."""
-import json
 import os
 import shlex
 import subprocess
@@ -10,7 +9,6 @@ from typing import Any, Literal
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 
-from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.printable import printable_line
 from experiments.shipped import SWEEPS, find_shipped
@@ -19,24 +17,7 @@ from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite, take
 from experiments.sweeping.launch import launch
 from experiments.sweeping.slurm import Profile, check_devices, check_directives, submit
 from experiments.sweeping.sweep_commands import COMMANDS
-from experiments.sweeping.sweep_folder import LOCK, TO_RETRY, read_launch, states, write_launch
-
-
-def jobs_of(sweep: Sweep, points: list[Point], out: Path) -> list[Job]:
-    """Return the job of each point."""
-    return [Job(point.label, out / point.name, point.config, tuple(sweep.after)) for point in points]
-
-
-def record(sweep: Sweep, points: list[Point], out: Path) -> None:
-    """Write sweep.yaml, a copy of the sweep file, and points.json with its points."""
-    out.mkdir(parents=True, exist_ok=True)
-    rows = [
-        {"run": point.name, "label": point.label, "overrides": point.overrides, "config": point.config}
-        for point in points
-    ]
-    described = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": sweep.after, "points": rows}
-    atomic_write(out / "points.json", json.dumps(described, ensure_ascii=False, indent=1) + "\n")
-    atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
+from experiments.sweeping.sweep_folder import LOCK, TO_RETRY, jobs_of, read_launch, record, states, write_launch
 
 
 def dry_run(sweep: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from typing import Any
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from experiments.json_files import read_json
+from experiments.sweeping.grid import Point, Sweep
 from experiments.sweeping.job import Job, is_finished, is_locked, read_status
 from experiments.sweeping.progress import last_line, last_metrics
 from experiments.sweeping.slurm import Queued, queue
@@ -41,6 +42,23 @@ class PointState:
     state: str
     detail: str = ""
     slurm: str = ""
+
+
+def jobs_of(sweep: Sweep, points: list[Point], out: Path) -> list[Job]:
+    """Return the job of each point."""
+    return [Job(point.label, out / point.name, point.config, tuple(sweep.after)) for point in points]
+
+
+def record(sweep: Sweep, points: list[Point], out: Path) -> None:
+    """Write sweep.yaml, a copy of the sweep file, and points.json with its points."""
+    out.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"run": point.name, "label": point.label, "overrides": point.overrides, "config": point.config}
+        for point in points
+    ]
+    described = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": sweep.after, "points": rows}
+    atomic_write(out / "points.json", json.dumps(described, ensure_ascii=False, indent=1) + "\n")
+    atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
 
 
 def read_points(out: Path) -> list[Job]:
