@@ -1,0 +1,155 @@
+"""The page of `precis compare --html`, by its text and in a real browser."""
+
+import json
+import re
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_folders import make_run
+from test_compare import ROUGE, SCORES, rows_of
+
+
+class Outside(HTMLParser):
+    """Parser that collects the external resources of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag, attributes):
+        places = [value for name, value in attributes if name in ("src", "href")]
+        self.found += [place for place in places if not place.startswith(("#", "data:"))]
+
+
+HOSTILE = '</script><script>document.title="taken"</script><b id=bold>&amp;'
+
+
+@pytest.fixture
+def page(tmp_path, precis) -> Path:
+    curve = {"val/rouge1": [1.0, 5.0, 7.5], "train/loss": [3.0, 2.0, 1.5]}
+    rows = [rows_of(run) for run in range(4)]
+    rows[0][0] |= {"summary": [HOSTILE], "references": [[HOSTILE]]}
+    rows[1][0]["references"] = rows[2][0]["references"] = rows[3][0]["references"] = [[HOSTILE]]
+    rows[3][5] |= {"words": ["run", "3", "says", "5"], "copied": [True, True, False, True]}
+    runs = [
+        make_run(tmp_path / "a1", rows[0], seed=1, curve=curve, coverage=False),
+        make_run(tmp_path / "a2", rows[1], seed=2, curve=curve, coverage=False),
+        make_run(tmp_path / "b1", rows[2], seed=1, curve=curve),
+        make_run(tmp_path / "c1", rows[3], seed=1, pointer=False),
+    ]
+    path = tmp_path / "page.html"
+    done = precis("compare", *runs, ROUGE, "--html", path, "--baseline", runs[0])
+    assert done.status == 0, done.err
+    return path
+
+
+def test_the_page_fetches_nothing(page):
+    text, outside = page.read_text(encoding="utf-8"), Outside()
+    outside.feed(text)
+    assert outside.found == [] and "@import" not in text and not re.search(r"url\(|fetch\(|XMLHttp|import\(", text)
+    assert text.count("</script>") == 2
+
+
+def test_a_real_browser_shows_table_curves_and_documents(page, tmp_path, browse):
+    # What a reader would do, after the page's own script: search for a document, move on with a key.
+    acts = """<script>
+    const list = document.getElementById("document-list");
+    const text = document.getElementById("document-text");
+    const before = document.querySelector("#document > h3").textContent;
+    document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "j", bubbles: true}));
+    const after = document.querySelector("#document > h3").textContent;
+    const search = (words) => { text.value = words; text.dispatchEvent(new Event("input")); };
+    search("ID=BOLD");
+    const reference = document.querySelector(".reference p").textContent;
+    search("");
+    // Two systems neither of which is the baseline.
+    const choose = (id, value) => {
+      document.getElementById(id).value = value;
+      document.getElementById(id).dispatchEvent(new Event("input"));
+    };
+    choose("document-system", "1");
+    choose("document-other", "2");
+    const farthest = list.children[0].textContent;
+    search("says 5");
+    const bold = document.getElementById("bold") !== null;
+    const found = list.children.length;
+    document.body.dataset.acts = JSON.stringify({moved: before !== after, found, reference, bold, farthest});
+    document.getElementById("distribution-kind").value = "differences";
+    document.getElementById("distribution-kind").dispatchEvent(new Event("input"));
+    </script></body>"""
+    acted = tmp_path / "acted.html"
+    acted.write_text(page.read_text(encoding="utf-8").replace("</body>", acts), encoding="utf-8")
+    plain = browse(page, "--dump-dom")
+    dom, done = plain.stdout, browse(acted, "--dump-dom")
+    assert "CONSOLE" not in plain.stderr + done.stderr
+    table = re.search(r'<table id="score-table">(.*?)</table>', dom, re.S)[1]
+    assert table.count("<tr>") == 4 and table.count('class="number"') == 3 * 3
+    averaged = (SCORES[0] + SCORES[1]).mean(0) / 2
+    assert f"<strong>{averaged[0]:.2f} ± " in table and f"<strong>{SCORES[3, :, 1].mean():.2f}</strong>" in table
+    plot = re.search(r'<div id="curve-plot">(.*?)</div>', dom, re.S)[1]
+    assert plot.count("<path") == 3 and "coverage=true pointer=true, seed 1" in plot
+    assert '<option value="train/loss">' in dom and dom.count("<rect") > 3
+    assert "<title>Précis" in dom and "<title>Précis" in done.stdout
+    assert dom.count('class="text output"') == 3 and dom.count('class="text reference"') == 1
+    assert dom.count('role="option"') == 12 and dom.count('aria-selected="true"') == 1
+    acts = json.loads(unescape(re.search(r'data-acts="([^"]*)"', done.stdout)[1]))
+    minus = SCORES[2, :, 0] - SCORES[3, :, 0]
+    place = int(np.abs(minus).argmax())
+    value, name = acts.pop("farthest").split()
+    assert name == f"doc-{place}" and float(value.replace("−", "-")) == pytest.approx(minus[place], abs=0.011)
+    assert acts == {"moved": True, "found": 1, "reference": HOSTILE, "bold": False}
+    assert "<mark>run 3</mark> says <mark>5</mark>" in done.stdout
+    assert done.stdout.count("<rect") < dom.count("<rect")  # the baseline has no difference to itself
+
+
+def test_a_single_run_without_curves_can_be_shown(tmp_path, precis, browse):
+    path = tmp_path / "single.html"
+    assert precis("compare", make_run(tmp_path / "run", rows_of(0)), ROUGE, "--html", path, "--documents=5").status == 0
+    shown = browse(path, "--dump-dom")
+    assert "CONSOLE" not in shown.stderr
+    assert "No run has a metrics.csv" in shown.stdout and "5 of 5 documents (of 12 compared)" in shown.stdout
+
+
+def test_the_page_has_the_documents_of_the_run(run_folder, tmp_path, precis, corpus_files):
+    assert precis("test", "--run", run_folder).status == 0
+    shown = tmp_path / "page.html"
+    done = precis("compare", run_folder, ROUGE, "--html", shown)
+    assert done.status == 0, done.err
+    data = json.loads(re.search(r'id="data">(.*?)</script>', shown.read_text(encoding="utf-8"), re.S)[1])
+    lines = Path(corpus_files["test"]).read_text(encoding="utf-8").split("\n")[:-1]
+    texts = {row["id"]: row["document"] for row in map(json.loads, lines)}
+    assert {row["id"]: row["source"] for row in data["documents"]} == texts
+    Path(corpus_files["test"]).rename(tmp_path / "gone")
+    try:
+        done = precis("compare", run_folder, ROUGE, "--html", shown)
+    finally:
+        (tmp_path / "gone").rename(corpus_files["test"])
+    assert done.status == 0 and "its documents are not shown in the page" in done.err
+    assert '"source"' not in shown.read_text(encoding="utf-8")
+
+
+def test_nothing_is_cut_in_a_window_of_600_pixels(tmp_path, precis, browse):
+    rows = [rows_of(run) for run in range(2)]
+    for row in (*rows[0], *rows[1]):
+        row["id"] = f"{row['id']}-{'long' * 40}"
+    curve = {"val/rouge1": [1.0, 5.0, 7.5]}
+    runs = [make_run(tmp_path / "a", rows[0], curve=curve), make_run(tmp_path / "b", rows[1], pointer=False)]
+    path = tmp_path / "page.html"
+    assert precis("compare", *runs, ROUGE, "--html", path).status == 0
+    measure = """<script>
+    const shown = [...document.querySelectorAll("svg text, svg path, svg rect, #document-list div, h3, header p")];
+    const cut = shown.filter((element) => element.getBoundingClientRect().right > window.innerWidth
+      || (element.tagName === "DIV" && element.scrollWidth > element.clientWidth + 1));
+    document.body.dataset.seen = JSON.stringify({
+      cut: cut.length, width: window.innerWidth, page: document.documentElement.scrollWidth,
+      charts: document.querySelectorAll("svg").length,
+      first: document.querySelector("#document-list div").textContent});
+    </script></body>"""
+    path.write_text(path.read_text(encoding="utf-8").replace("</body>", measure), encoding="utf-8")
+    shown = browse(path, "--window-size=600,1600", "--dump-dom")
+    seen = json.loads(unescape(re.search(r'data-seen="([^"]*)"', shown.stdout)[1]))
+    assert seen["cut"] == 0 and seen["charts"] == 2 and seen["page"] <= seen["width"] == 600
+    assert seen["first"].endswith("long" * 40)
