@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +10,18 @@ from lightning_modules.metrics.oracle import greedy_oracle, sentence_scores, tex
 WORDS = ["storm", "storms", "coast", "night", "town", "rescue", "1990", "the"]
 TEXT = st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), max_size=6)
 REFERENCES = st.lists(TEXT.filter(any), min_size=1, max_size=2)
+
+
+def greedily(score: Callable[[list[int]], float], count: int, k: int | None) -> list[int]:
+    """Add the item that raises the score most, the first of equals, until none raises it or there are k."""
+    chosen, best = [], 0.0
+    while k is None or len(chosen) < k:
+        scores = {i: score([*chosen, i]) for i in range(count) if i not in chosen}
+        if not scores or max(scores.values()) <= best + 1e-12:
+            break
+        best = max(scores.values())
+        chosen.append(next(i for i, value in scores.items() if value >= best - 1e-12))
+    return sorted(chosen)
 
 
 def brute_force(sentences: list[str], references: list[list[str]], k: int | None) -> list[int]:
@@ -21,14 +35,7 @@ def brute_force(sentences: list[str], references: list[list[str]], k: int | None
             for reference in references
         )
 
-    chosen, best = [], 0.0
-    while k is None or len(chosen) < k:
-        gains = {i: score([*chosen, i]) for i in range(len(sentences)) if i not in chosen}
-        if not gains or max(gains.values()) <= best + 1e-12:
-            break
-        best = max(gains.values())
-        chosen.append(next(i for i, gain in gains.items() if gain >= best - 1e-12))
-    return sorted(chosen)
+    return greedily(score, len(sentences), k)
 
 
 @given(TEXT, REFERENCES, st.none() | st.integers(1, 3))
@@ -77,14 +84,7 @@ def set_oracle(sentences: list[str], references: list[list[str]], k: int | None)
         wholes = [grams(" ".join(reference).split()) for reference in references]
         return max(sum(f1(union, gold) for union, gold in zip(unions, whole)) for whole in wholes)
 
-    chosen, best = [], 0.0
-    while k is None or len(chosen) < k:
-        gains = {i: score([*chosen, i]) for i in range(len(sentences)) if i not in chosen}
-        if not gains or max(gains.values()) <= best + 1e-12:
-            break
-        best = max(gains.values())
-        chosen.append(next(i for i, gain in gains.items() if gain >= best - 1e-12))
-    return sorted(chosen)
+    return greedily(score, len(sentences), k)
 
 
 @given(TEXT, REFERENCES, st.none() | st.integers(1, 3))
