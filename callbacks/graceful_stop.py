@@ -14,7 +14,7 @@ from pytorch_lightning.loops.evaluation_loop import RestartStage
 from pytorch_lightning.utilities import rank_zero_info
 
 OUTSTANDING = "validation_outstanding"  # of a checkpoint: whether the validation of its step has yet to be done
-ENDED_EARLY = "early_stopping"  # of a checkpoint: why EarlyStopping ended training with it; None if it did not
+ENDED_EARLY = "early_stopping"  # of a checkpoint: why training was ended early with it; None if it was not
 
 
 def validation_follows(trainer: Trainer) -> bool:
@@ -24,10 +24,14 @@ def validation_follows(trainer: Trainer) -> bool:
 
 
 def early_stopping_reason(trainer: Trainer) -> str | None:
-    """Return why `EarlyStopping` ends training; None if it does not, or has to wait for `min_epochs`."""
+    """Return why `EarlyStopping`, or the pruner of a search, ends training.
+
+    Returns:
+        The reason; None if training goes on, or has to wait for `min_epochs`.
+    """
     if not (trainer.should_stop and trainer.fit_loop._can_stop_early):
         return None
-    reasons = [callback.stopping_reason_message for callback in trainer.early_stopping_callbacks]
+    reasons = [getattr(callback, "stopping_reason_message", None) for callback in trainer.callbacks]
     return next((reason.removesuffix(" Signaling Trainer to stop.") for reason in reasons if reason), None)
 
 

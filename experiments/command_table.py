@@ -127,6 +127,12 @@ COMMANDS = {
         "experiments.sweeping.sweep:sweep",
     ),
     "sync": Command("launch", "upload offline runs to W&B", "precis sync runs/NAME", "experiments.sync:sync"),
+    "dashboard": Command(
+        "launch",
+        "show run folders in the browser, live, without an account",
+        "precis dashboard runs/pointer_generator_rows",
+        "experiments.dashboards.local:dashboard",
+    ),
     "dashboards": Command(
         "launch",
         "make workspaces at W&B",

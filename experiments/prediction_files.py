@@ -106,3 +106,15 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not rows:
         raise CorpusError(f"{path}: no prediction in it; run `precis test` again")
     return list(rows.values())
+
+
+def table_of_predictions(predictions: Path, limit: int) -> tuple[list[str], list[list[Any]]]:
+    """Return columns (id, reference, summary, scores) and rows of the first predictions of a file."""
+    rows = read_rows(predictions)[:limit]
+    names = list(dict.fromkeys(name for row in rows for name in row["scores"]))
+    table = []
+    for row in rows:
+        reference = " ".join(row["references"][0]) if row["references"] else ""
+        scores = [row["scores"].get(name) for name in names]
+        table.append([str(row["id"]), reference, " ".join(row["summary"]), *scores])
+    return ["id", "reference", "summary", *names], table

@@ -27,13 +27,14 @@ def state_of_job(job: str) -> str:
     return match[1] if reply.returncode == 0 and match else ""
 
 
-def requeue(run: Path) -> bool:
+def requeue(run: Path, progress_file: Path | None = None) -> bool:
     """Requeue this SLURM job once, and print the outcome.
 
     Jobs that are cancelled or requeued by SLURM are no longer RUNNING and are left alone.
 
     Args:
         run: the run folder, whose requeued.json has the number of attempts.
+        progress_file: file that is written when the job makes progress; the last checkpoint of the run by default.
 
     Returns:
         Whether the job will run again, as far as this process can tell.
@@ -45,7 +46,7 @@ def requeue(run: Path) -> bool:
     if state != "RUNNING":
         print(f"job {job} is {state or 'unknown'}, no longer RUNNING: SLURM decides whether it comes back", flush=True)
         return state in ("COMPLETING", "PENDING", "REQUEUED", "PREEMPTED")
-    counted = _count(run)
+    counted = _count(run, progress_file or Path(run) / "checkpoints" / "last.ckpt")
     if counted >= AFTER:
         print(
             f"job {job}: stopped {counted} times without a new checkpoint, it is not put back into the queue",
@@ -59,13 +60,13 @@ def requeue(run: Path) -> bool:
     return accepted
 
 
-def _count(run: Path) -> int:
-    """Count this requeue, and return the number of earlier ones since the last checkpoint was written."""
-    path, last = Path(run) / "requeued.json", Path(run) / "checkpoints" / "last.ckpt"
+def _count(run: Path, progress_file: Path) -> int:
+    """Count this requeue, and return the number of earlier ones since the file of progress was written."""
+    path = Path(run) / "requeued.json"
     counts = {"requeued": 0, "without_progress": 0}
     if path.is_file():
         counts = read_json(path, "requeued", "without_progress")
-    saved_at = last.stat().st_mtime_ns if last.is_file() else 0
+    saved_at = progress_file.stat().st_mtime_ns if progress_file.is_file() else 0
     no_progress = counts.get("checkpoint") == saved_at
     counts = {
         "requeued": counts["requeued"] + 1,

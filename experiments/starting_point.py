@@ -33,11 +33,11 @@ def source_checkpoint(config: Namespace) -> Path:
 
 
 def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
-    """End the command with status 0 if `EarlyStopping` ended the run, which only `--resume true` continues."""
+    """End the command with status 0 if the run was ended early, which only `--resume true` continues."""
     state = read_checkpoint(checkpoint, verify=False)
     if reason := state.get(ENDED_EARLY):
         rank_zero_info(
-            f"{folder}: EarlyStopping ended this run after step {state['global_step']:,} ({reason}); there is "
+            f"{folder}: this run was ended early after step {state['global_step']:,} ({reason}); there is "
             f"nothing to do. To continue training anyway: precis fit --run {folder} --resume true"
         )
         raise SystemExit(0)

@@ -13,7 +13,8 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from callbacks import PredictionWriter
 from experiments.json_files import read_json
-from experiments.prediction_files import read_rows
+from experiments.labels import sweep_and_label
+from experiments.prediction_files import table_of_predictions
 from experiments.wandb_login import logged_in
 from lightning_modules.checkpoints import best_checkpoint
 
@@ -37,17 +38,6 @@ def run_id(folder: Path) -> str | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(secrets.token_hex(6) + "\n", encoding="utf-8")
     return path.read_text(encoding="utf-8").strip()
-
-
-def sweep_and_label(folder: Path) -> tuple[str, str]:
-    """Return the name of the sweep of a run, and the label of its point without the seed; empty outside sweeps."""
-    path = Path(folder).parent / "points.json"
-    if not path.is_file():
-        return "", ""
-    described = read_json(path, "sweep", "points")
-    labels = {row["run"]: row["label"] for row in described["points"]}
-    words = labels.get(Path(folder).name, "").split(" ")
-    return described["sweep"], " ".join(word for word in words if not word.startswith("seed="))
 
 
 def grouping(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
@@ -130,7 +120,7 @@ class WandbRecord(Callback):
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         # A checkpoint is saved after each validation, the best one first. W&B's own summary is the last value by then.
-        best = _best_score(trainer)
+        best = best_score(trainer)
         if best is not None and best != self._best_scores.get("score"):
             metrics = trainer.callback_metrics.items()
             values = {name: value.item() for name, value in metrics if name.startswith("val/")}
@@ -167,7 +157,7 @@ class WandbRecord(Callback):
             run.log_artifact(artifact)
 
 
-def _best_score(trainer: Trainer) -> float | None:
+def best_score(trainer: Trainer) -> float | None:
     """Return the score of the best checkpoint so far, None if there is none."""
     scores = [c.best_model_score for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint)]
     return next((float(score) for score in scores if score is not None), None)
@@ -175,11 +165,5 @@ def _best_score(trainer: Trainer) -> float | None:
 
 def prediction_table(predictions: Path) -> wandb.Table:
     """Return a table of the first predictions of a file: id, reference, summary, and a column for each score."""
-    rows = read_rows(predictions)[:MAX_TABLE_ROWS]
-    names = list(dict.fromkeys(name for row in rows for name in row["scores"]))
-    table = wandb.Table(columns=["id", "reference", "summary", *names])
-    for row in rows:
-        reference = " ".join(row["references"][0]) if row["references"] else ""
-        scores = [row["scores"].get(name) for name in names]
-        table.add_data(str(row["id"]), reference, " ".join(row["summary"]), *scores)
-    return table
+    columns, rows = table_of_predictions(predictions, MAX_TABLE_ROWS)
+    return wandb.Table(columns=columns, data=rows)

@@ -50,6 +50,7 @@ from experiments.run_folder import RunRecord, TruncationTable, read_checkpoint
 from experiments.run_lock import lock_run
 from experiments.run_state import write_state
 from experiments.starting_point import end_if_stopped_early, source_checkpoint
+from experiments.sweeping.trial_report import TrialReport, is_trial
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
 from experiments.trust import FLAG, check_checkpoint, check_permitted_names, needs_trust
@@ -203,6 +204,8 @@ class PrecisCLI(LightningCLI):
             extra.append(MetricsRecord(loggers[0]))
             if config.start_from:
                 extra.append(StartFrom(self.source))
+            if is_trial(folder):
+                extra.append(TrialReport(folder))
         tracked = fitting or (self.subcommand == "test" and (folder / "wandb" / "run_id").is_file())
         if config.wandb != "off" and tracked:
             record = yaml.safe_load(self.record) if fitting else read_config(folder)
@@ -282,7 +285,7 @@ class PrecisCLI(LightningCLI):
             self.trainer.fit(model, **arguments)
             self._write_state("finished")
             if reason := early_stopping_reason(self.trainer):
-                rank_zero_info(f"EarlyStopping ended training after step {self.trainer.global_step:,}: {reason}")
+                rank_zero_info(f"training ended early after step {self.trainer.global_step:,}: {reason}")
         except BaseException as end:
             self._write_state("stopped" if isinstance(end, SystemExit | KeyboardInterrupt) else "failed")
             if isinstance(end, SystemExit) and isinstance(end.__context__, KeyboardInterrupt):

@@ -223,7 +223,7 @@ def read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
     recorded = read_json(signatures) if signatures.is_file() else {}
     return RunRecord(
         path=path,
-        config=dict(_flat(config)) if config else {},
+        config=dict(flat_config(config)) if config else {},
         environment=read_json(environment) if config and environment.is_file() else {},
         rows=rows,
         signatures=_add_evaluated(predictions, rows, recorded),
@@ -261,11 +261,11 @@ def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, s
     return evaluated | recorded
 
 
-def _flat(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat_config(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Return nested values with dotted keys; lists are not flattened."""
     if isinstance(config, dict) and config:
         for key, value in config.items():
-            yield from _flat(value, f"{prefix}.{key}" if prefix else key)
+            yield from flat_config(value, f"{prefix}.{key}" if prefix else key)
     else:
         yield prefix, config
 

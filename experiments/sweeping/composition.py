@@ -6,6 +6,7 @@ This needs the parser of `precis fit`, which imports torch and Lightning; `grid.
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,8 @@ def compose(sweep: Sweep) -> list[Point]:
     for point in points_of(sweep):
         seed = {SEED: point.overrides[SEED]} if sweep.seeds else {}
         without_seed = json.dumps({key: value for key, value in point.overrides.items() if key not in seed})
-        try:
-            if without_seed not in parsed:
-                parsed[without_seed] = _parse(parser, sweep.base, point.overrides)
-        except ArgumentError as error:
-            raise CorpusError(_explain_first_error(parser, sweep, point, error)) from None
-        except CorpusError as error:
-            raise CorpusError(f"{sweep.path}: point {point.label!r}: {error}") from None
+        if without_seed not in parsed:
+            parsed[without_seed] = _compose_point(parser, sweep, point)
         config = parsed[without_seed] | seed
         # The digest has no values that equal their defaults, so that a new option in a later version renames no run.
         chosen = json.dumps(_without(config, defaults), sort_keys=True)
@@ -47,6 +43,25 @@ def compose(sweep: Sweep) -> list[Point]:
             raise CorpusError(f"{sweep.path}: {_same_run(by_digest[digest], point)}; remove one of them")
         by_digest[digest] = Point(point.label, point.overrides, config, f"{_slug(point.label)}_{digest}")
     return list(by_digest.values())
+
+
+def compose_configs(sweep: Sweep, points: Iterable[Point]) -> list[dict[str, Any]]:
+    """Return the configs of any points over the base of a sweep, as parsed by `precis fit`.
+
+    Raises:
+        CorpusError: if a key or value is wrong; the message names the point.
+    """
+    parser = fit_parser()
+    return [_compose_point(parser, sweep, point) for point in points]
+
+
+def _compose_point(parser: ArgumentParser, sweep: Sweep, point: Point) -> dict[str, Any]:
+    try:
+        return _parse(parser, sweep.base, point.overrides)
+    except ArgumentError as error:
+        raise CorpusError(_explain_first_error(parser, sweep, point, error)) from None
+    except CorpusError as error:
+        raise CorpusError(f"{sweep.path}: point {point.label!r}: {error}") from None
 
 
 def _same_run(first: Point, second: Point) -> str:

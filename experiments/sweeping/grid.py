@@ -7,10 +7,12 @@
     points:                                                       # explicit points, with or without a name
       - {name: attention, model.pointer: false, trainer.callbacks: null}
     random: {budget: 20, keys: {model.dropout: {uniform: [0, 0.5]}}}  # random search, see random_search.py
+    search: {trials: 20, keys: {model.dropout: {uniform: [0, 0.5]}}}  # adaptive search, see search_space.py
     seeds: [1, 2, 3]                                              # values of seed_everything
     after: [test]                                                 # commands after fit; {run} is the run folder
 
-The points are the product of grid, zip, points, random and seeds. Keys are those of the command line.
+The points are the product of grid, zip, points, random and seeds. Keys are those of the command line. A file with
+search has none of these: its points are drawn while it runs.
 """
 
 import itertools
@@ -25,6 +27,7 @@ from experiments.earlier_configs import upgrade_flags
 from experiments.labels import as_flag, format_value, short_key
 from experiments.shipped import CONFIGS, find_shipped
 from experiments.sweeping.random_search import check_random, draws
+from experiments.sweeping.search_space import check_search
 from experiments.yaml_files import read_yaml
 
 RESERVED_KEYS = ("run_dir", "resume", "ckpt_path")  # set by the sweep for each run
@@ -39,6 +42,7 @@ class Sweep:
         path: path of the file.
         rows: `points` of the file, each a name (may be empty) and its overrides.
         random: section `random` of the file; empty without one.
+        search: section `search` of the file; empty without one.
     """
 
     path: Path
@@ -50,6 +54,7 @@ class Sweep:
     random: dict[str, Any]
     seeds: list[int]
     after: list[str]
+    search: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def read_sweep(path: Path) -> Sweep:
             lengths in `zip`, or a key in two places.
     """
     content = _load(path)
-    types = {"base": str, "set": dict, "grid": dict, "zip": dict, "points": list, "random": dict}
+    types = {"base": str, "set": dict, "grid": dict, "zip": dict, "points": list, "random": dict, "search": dict}
     types |= {"seeds": list, "after": list}
     for key, value in content.items():
         if key not in types:
@@ -105,10 +110,15 @@ def read_sweep(path: Path) -> Sweep:
         rows=[_row(path, number, row) for number, row in enumerate(content.get("points", []), 1)],
         random=content.get("random", {}),
         seeds=seeds,
-        after=[str(command) for command in content.get("after", ["test"])],
+        after=[str(command) for command in content.get("after", [] if "search" in content else ["test"])],
+        search=content.get("search", {}),
     )
     if sweep.random:
         check_random(path, sweep.random)
+    if sweep.search:
+        check_search(path, sweep.search)
+        if others := content.keys() - {"base", "set", "search"}:
+            raise CorpusError(f"{path}: {min(others)} beside search; a search only has base, set and search")
     _check_keys(sweep)
     return sweep
 
@@ -145,11 +155,13 @@ def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
 
 def _check_keys(sweep: Sweep) -> None:
     in_rows = set().union(*(overrides for _, overrides in sweep.rows))
-    drawn = sweep.random.get("keys", {})
+    drawn = {**sweep.random.get("keys", {}), **sweep.search.get("keys", {})}
     varying = [*sweep.grid, *sweep.zipped, *in_rows, *drawn, *([SEED] if sweep.seeds else [])]
     for key in [*varying, *sweep.fixed]:
         if key in RESERVED_KEYS:
             raise CorpusError(f"{sweep.path}: {key} is set by the sweep for each run; leave it out")
+        if key in sweep.search.get("keys", {}) and key in sweep.fixed:
+            raise CorpusError(f"{sweep.path}: {key} is in set and in search; keep one of them")
         if varying.count(key) > 1:
             raise CorpusError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, random, seeds")
     for command in sweep.after:

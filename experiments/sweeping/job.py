@@ -11,19 +11,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
 from datamodules.atomic_write import atomic_write
 from experiments.json_files import read_json
 
+JOURNAL = "search.journal"  # of a sweep folder with a search
 COMMAND = (sys.executable, "-m", "experiments.cli")
 
 
 @dataclass(frozen=True)
 class Job:
     """A run and its commands.
+
+    `KIND` is the word for jobs of a class in messages.
 
     Attributes:
         label: readable name.
@@ -32,6 +35,7 @@ class Job:
         after: commands after `fit`; `{run}` is replaced by the run folder, or `--run FOLDER` is appended.
     """
 
+    KIND: ClassVar[str] = "points"
     label: str
     folder: Path
     config: dict[str, Any]
@@ -52,6 +56,11 @@ class Job:
         """Log file of the commands."""
         return self.folder / "log.txt"
 
+    @property
+    def progress_file(self) -> Path:
+        """File that is written when the job makes progress."""
+        return self.folder / "checkpoints" / "last.ckpt"
+
     def prepare(self) -> None:
         """Create the run folder with point.yaml.
 
@@ -60,6 +69,31 @@ class Job:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         atomic_write(self.folder / "point.yaml", yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True))
+
+
+@dataclass(frozen=True)
+class WorkerJob(Job):
+    """A worker of a search, in a folder worker-N of the sweep folder; its config is that of all trials.
+
+    It is not finished once the number of trials has been increased.
+    """
+
+    KIND: ClassVar[str] = "workers"
+    trials: int = 0
+
+    def stages(self) -> list[tuple[str, list[str]]]:
+        """Return the command that runs trials until there are no more."""
+        number = self.folder.name.rpartition("-")[2]
+        return [(f"{self.trials} trials", ["sweep", "work", str(self.folder.parent), f"--worker={number}"])]
+
+    @property
+    def progress_file(self) -> Path:
+        """The journal of the search."""
+        return self.folder.parent / JOURNAL
+
+    def prepare(self) -> None:
+        """Create the folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
 
 
 # State of a run --------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from datamodules.documents import CorpusError
-from experiments.sweeping.job import COMMAND, Job, Running, is_finished, same_suite
+from experiments.sweeping.job import COMMAND, Job, Running, WorkerJob, is_finished, same_suite
 from experiments.sweeping.progress import Progress, last_line, last_metrics
 
 
@@ -92,6 +92,8 @@ def _describe(run: Running) -> tuple[str, str]:
     if run.state == "failed":
         return "failed", f"{last_line(run.job.log)} ({run.job.log})"
     if run.state == "running":
+        if isinstance(run.job, WorkerJob):
+            return "running", last_line(run.job.log)
         return run.stage, last_metrics(run.job.folder) if run.stage == "fit" else ""
     return run.state, ""
 
@@ -103,14 +105,15 @@ def _conclude(finished_jobs: list[tuple[Job, str]], jobs: Sequence[Job], stopped
     if len(finished_jobs) < len(jobs):
         by_state["waiting"] = [job for job in jobs if all(job is not ended_job for ended_job, _ in finished_jobs)]
     counts = ", ".join(f"{len(jobs_in_state)} {state}" for state, jobs_in_state in by_state.items())
-    print(f"{len(jobs)} points: {counts}")
+    kind = jobs[0].KIND if jobs else Job.KIND
+    print(f"{len(jobs)} {kind}: {counts}")
     if stopped:
         print("stopped; the same command continues")
         raise SystemExit(130)
     if failed := by_state.get("failed"):
         raise CorpusError(
-            f"{len(failed)} of {len(jobs)} points failed; the first is {failed[0].label!r}, see {failed[0].log}; "
-            "the same command runs the missing points"
+            f"{len(failed)} of {len(jobs)} {kind} failed; the first is {failed[0].label!r}, see {failed[0].log}; "
+            f"the same command runs the missing {kind}"
         )
     if elsewhere := by_state.get("elsewhere"):
         raise CorpusError(f"{elsewhere[0].folder}: another launch is running this point; wait until it has ended")

@@ -46,10 +46,19 @@ def check_random(path: Path, section: dict[str, Any]) -> None:
     if not isinstance(keys := section.get("keys"), dict) or not keys:
         raise CorpusError(f"{where}: keys must map config keys to distributions; got {keys!r}")
     for key, space in keys.items():
-        _check_space(f"{where}: {key}", space)
+        check_distribution(f"{where}: {key}", space)
 
 
-def _check_space(where: str, space: Any) -> None:
+def check_distribution(where: str, space: Any) -> None:
+    """Check a list of values, or a distribution with its limits.
+
+    Args:
+        where: start of the message: file, section and key.
+        space: value of the key in the sweep file.
+
+    Raises:
+        CorpusError: for an empty list, an unknown distribution, or invalid limits.
+    """
     if isinstance(space, list):
         if not space:
             raise CorpusError(f"{where} must be a list with a value at least, or {', '.join(KINDS)} with two limits")

@@ -43,6 +43,8 @@ def render(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     template = find_template(options.template)
     sweep = read_sweep(find_shipped(str(options.file), SWEEPS))
+    if sweep.search:
+        raise CorpusError(f"{sweep.path}: a search has no points before it runs; its workers are `precis sweep work`")
     out = Path(str(options.out)) if options.out else Path("runs") / sweep.path.stem
     target = out / f"{template.stem}{template.suffix}"
     if target.resolve() == template.resolve():

@@ -61,7 +61,7 @@ def _run_first_task(job: Job, received: list[int]) -> str:
         run.poll()
         time.sleep(0.1)
     if run.state == "stopped":
-        return "requeued" if requeue(job.folder) else "stopped"
+        return "requeued" if requeue(job.folder, job.progress_file) else "stopped"
     if run.state != "finished":
         where = job.folder / f"log.{failed_task}.txt" if failed_task else job.log
         raise RuntimeError(f"{job.label}: {run.stage or 'the run'} {run.state}, see {where}")

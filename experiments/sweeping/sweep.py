@@ -3,20 +3,25 @@ import os
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import yaml
 from jsonargparse import ArgumentParser, Namespace
 from jsonargparse.typing import PositiveInt
 
+from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.printable import printable_line
 from experiments.shipped import SWEEPS, find_shipped
 from experiments.sweeping.grid import Point, Sweep, flags, read_sweep
 from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite, take_lock
 from experiments.sweeping.launch import launch
+from experiments.sweeping.search import compose_search, record_search, work
+from experiments.sweeping.search_folder import is_search, read_search, worker_jobs
 from experiments.sweeping.slurm import Profile, check_devices, check_directives, submit
-from experiments.sweeping.sweep_commands import COMMANDS
+from experiments.sweeping.sweep_commands import COMMANDS, show_search
 from experiments.sweeping.sweep_folder import LOCK, TO_RETRY, jobs_of, read_launch, record, states, write_launch
 
 
@@ -37,13 +42,13 @@ def sweep(arguments: list[str]) -> None:
 
     The local launcher lets its runs save on Ctrl-C or SIGTERM; the same command continues them. With --launcher slurm,
     the command submits one job array and returns; --detach returns too, with local runs in the background.
-    `precis sweep status FOLDER` shows the state of the points; `logs`, `cancel` and `retry` FOLDER also exist;
-    `render FILE` writes it for other schedulers."""
+    `precis sweep status FOLDER` shows the state of the points; `logs`, `cancel` and `retry` FOLDER also exist, and
+    `best` and `work` for searches; `render FILE` writes a sweep for other schedulers."""
     name = arguments[0] if arguments else ""
     if name in COMMANDS:
         COMMANDS[name](arguments[1:])
-    elif name == "retry":
-        retry(arguments[1:])
+    elif name in (own := {"retry": retry, "work": work, "best": best}):
+        own[name](arguments[1:])
     else:
         start(arguments)
 
@@ -59,6 +64,16 @@ def start(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     file = read_sweep(find_shipped(str(options.file), SWEEPS))
     out = Path(str(options.out)) if options.out else Path("runs") / file.path.stem
+    start_sweep(file, out, options)
+
+
+def start_sweep(file: Sweep, out: Path, options: Namespace) -> None:
+    """Check all points of a sweep, and launch those that are not finished; or the workers of a search."""
+    if file.search:
+        start_search(file, out, options)
+        return
+    if is_search(out):
+        raise CorpusError(f"{out}: has a search; pass another --out")
     from experiments.sweeping.buildable import check_buildable  # these import torch and Lightning
     from experiments.sweeping.composition import compose
 
@@ -74,6 +89,39 @@ def start(arguments: list[str]) -> None:
     _launch(out, jobs, options)
 
 
+def start_search(file: Sweep, out: Path, options: Namespace) -> None:
+    """Check the limits of all keys of a search, and launch its workers.
+
+    Raises:
+        CorpusError: if a value is refused, Optuna is not installed, or the folder has another search.
+    """
+    from experiments.sweeping.buildable import check_buildable
+
+    points = compose_search(file)
+    base = points[0].config
+    if options.launcher == "slurm":
+        _check_single_task(_profile(options), base)
+    check_buildable((point.label, point.config) for point in points)
+    if options.dry_run:
+        print(shlex.join(["precis", "fit", f"--config={file.base}", *flags(file.fixed)]))
+        print(f"{file.search['trials']} trials by {file.search['sampler']} over {', '.join(file.search['keys'])}")
+        return
+    search = record_search(file, base, out)
+    _launch(out, worker_jobs(out, _num_workers(options)), options)
+    if options.launcher == "local" and not options.detach:
+        show_search(search)
+
+
+def _check_single_task(profile: Profile, base: dict[str, Any]) -> None:
+    if profile.nodes * profile.tasks_per_node > 1:
+        raise CorpusError("a worker of a search is one task; give --profile.nodes 1 --profile.tasks_per_node 1")
+    check_devices(profile, [Job("base of the search", Path(), base)])
+
+
+def _num_workers(options: Namespace) -> int:
+    return options.profile.concurrency if options.launcher == "slurm" else options.jobs
+
+
 def retry(arguments: list[str]) -> None:
     """`precis sweep retry FOLDER`: run the points that failed, were interrupted or were never started.
 
@@ -83,17 +131,45 @@ def retry(arguments: list[str]) -> None:
     _add_launcher(parser, None)
     options = parser.parse_args(arguments)
     out = Path(str(options.folder))
-    points, last_launch = states(out), read_launch(out)
-    chosen = [point.job for point in points if point.state in TO_RETRY]
-    labels = [f"  {printable_line(job.label)}" for job in chosen]
-    print("\n".join([f"{len(points)} points, {len(chosen)} to run", *labels]), flush=True)
+    last_launch = read_launch(out)
     options.launcher = options.launcher or last_launch["launcher"] or "local"
     if not any(word.startswith("--profile") for word in arguments) and "profile" in last_launch:
         options.profile = Namespace(last_launch["profile"])
+    points = states(out, worker_jobs(out, _num_workers(options)) if is_search(out) else None)
+    chosen = [point.job for point in points if point.state in TO_RETRY]
+    labels = [f"  {printable_line(job.label)}" for job in chosen]
+    kind = points[0].job.KIND if points else Job.KIND
+    print("\n".join([f"{len(points)} {kind}, {len(chosen)} to run", *labels]), flush=True)
     if options.launcher == "slurm":
         check_devices(_profile(options), chosen)
     if chosen:
         _launch(out, chosen, options)
+
+
+def best(arguments: list[str]) -> None:
+    """`precis sweep best FOLDER`: show the best trial of a search; with --seeds, train its config under them.
+
+    The runs are a sweep in FOLDER/best: validated, then tested. With --default, the base of the search is trained and
+    validated too, in FOLDER/default."""
+    parser = ArgumentParser(prog="precis sweep best", description=best.__doc__, exit_on_error=False)
+    parser.add_argument("folder", type=Path, help="the sweep folder of a search")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[], help="seeds to train the best config under")
+    parser.add_argument("--default", action="store_true", help="also train the base config, without testing it")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands, start nothing")
+    _add_launcher(parser, "local")
+    options = parser.parse_args(arguments)
+    out = Path(str(options.folder))
+    search = read_search(out)
+    if search.best is None:
+        raise CorpusError(f"{out}: no trial is complete yet; precis sweep status {out} shows them")
+    show_search(search)
+    chosen = {"best": ["validate", "test"], "default": ["validate"]}
+    for name, after in chosen.items() if options.seeds else ():
+        if name == "best" or options.default:
+            file = out / f"{name}_seeds.yaml"
+            base = str((out / f"{'base' if name == 'default' else name}.yaml").resolve())
+            atomic_write(file, yaml.safe_dump({"base": base, "seeds": list(options.seeds), "after": after}))
+            start_sweep(read_sweep(file), out / name, options)
 
 
 def _add_launcher(parser: ArgumentParser, default: str | None) -> None:
@@ -121,14 +197,14 @@ def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
 
 def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
     """Submit one array of the points that are neither finished nor in the queue."""
-    names = {job.folder.name for job in jobs}
-    missing = [p for p in states(out) if p.job.folder.name in names and p.state in TO_RETRY]
+    missing = [p for p in states(out, jobs) if p.state in TO_RETRY]
+    kind = jobs[0].KIND
     if missing:
-        absolute = [Job(p.job.label, p.job.folder.resolve(), p.job.config, p.job.after) for p in missing]
+        absolute = [replace(p.job, folder=p.job.folder.resolve()) for p in missing]
         numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)
         write_launch(out, "slurm", numbers, profile=_as_dict(profile))
-        print(f"submitted {len(missing)} points as job {_first(numbers)}, {profile.concurrency} at a time")
-    print(f"{len(jobs)} points, {len(missing)} submitted; precis sweep status {out} shows their state")
+        print(f"submitted {len(missing)} {kind} as job {_first(numbers)}, {profile.concurrency} at a time")
+    print(f"{len(jobs)} {kind}, {len(missing)} submitted; precis sweep status {out} shows their state")
 
 
 def _as_dict(profile: Profile) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser
 from jsonargparse.typing import NonNegativeInt, PositiveInt
@@ -20,16 +21,27 @@ from experiments.sweeping.job import is_locked
 from experiments.sweeping.point import run_point
 from experiments.sweeping.progress import STYLES
 from experiments.sweeping.rendering import render
+from experiments.sweeping.search_folder import is_search, read_search, worker_jobs
 from experiments.sweeping.sweep_folder import LOCK, PointState, read_launch, states
+
+if TYPE_CHECKING:
+    from experiments.sweeping.study import Search
 
 
 def status(arguments: list[str]) -> None:
-    """`precis sweep status FOLDER`: show the state of each point."""
+    """`precis sweep status FOLDER`: show the state of each point, or of each trial of a search and the best one."""
     parser = ArgumentParser(prog="precis sweep status", description=status.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    parser.add_argument("--html", type=Path | None, default=None, help="of a search: write a page with plots")
     options = parser.parse_args(arguments)
-    points = states(Path(str(options.folder)))
+    folder = Path(str(options.folder))
+    if is_search(folder):
+        show_search(read_search(folder), options.json, Path(str(options.html)) if options.html else None)
+        return
+    if options.html:
+        raise CorpusError(f"{folder}: not a search, to which --html belongs; use precis compare {folder} --html PAGE")
+    points = states(folder)
     counts = Counter(point.state for point in points)
     if options.json:
         rows = [
@@ -48,6 +60,21 @@ def status(arguments: list[str]) -> None:
     console = Console()
     console.print(table)
     console.print(f"{len(points)} points: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
+
+
+def show_search(search: "Search", as_json: bool = False, page: Path | None = None) -> None:
+    """Print the status of a search, and write its page."""
+    from experiments.sweeping.search_report import show_status, trial_rows, write_search_page
+
+    if page is not None:
+        write_search_page(page, search)
+    if not as_json:
+        show_status(search, Console())
+        return
+    rows, best = trial_rows(search), search.best
+    counts = Counter(row["state"] for row in rows)
+    chosen = {"trial": best.number, "score": best.value} if best is not None else None
+    print(json.dumps({"counts": counts, "best": chosen, "trials": rows}, ensure_ascii=False, indent=1))
 
 
 def matching_points(points: Sequence[PointState], names: Sequence[str], folder: Path) -> list[PointState]:
@@ -71,7 +98,8 @@ def logs(arguments: list[str]) -> None:
     parser.add_argument("--rank", type=NonNegativeInt, default=0, help="the process whose log is shown")
     options = parser.parse_args(arguments)
     folder = Path(str(options.folder))
-    for point in matching_points(states(folder), options.points, folder):
+    workers = states(folder, worker_jobs(folder, 1)) if is_search(folder) else []
+    for point in matching_points([*states(folder), *workers], options.points, folder):
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
         if not path.is_file() and point.slurm:  # it failed before its log was created
             path = folder / "slurm" / f"{point.slurm}_{options.rank}_log.out"
@@ -88,7 +116,8 @@ def cancel(arguments: list[str]) -> None:
     parser.add_argument("points", nargs="*", type=str, help="words in labels of points; all points by default")
     options = parser.parse_args(arguments)
     folder = Path(str(options.folder))
-    points = matching_points(states(folder), options.points, folder)
+    jobs = worker_jobs(folder, 1) if is_search(folder) else None
+    points = matching_points(states(folder, jobs), options.points, folder)
     numbers = [point.slurm for point in points if point.slurm and point.state in ("queued", "running")]
     if numbers:
         slurm.cancel(numbers)

@@ -6,10 +6,19 @@ launch.json      last launch of points: launcher, and SLURM job id of each
 slurm/           batch scripts and output of SLURM
 launcher.log     output of a local launcher in the background
 NAME_DIGEST/     run folder of each point (see run_folder.py), with point.yaml, status.json and log.txt
+
+A search has more, and other run folders:
+
+base.yaml        config that the trials are made from
+search.journal   the trials: values, scores, states (see study.py)
+best.yaml        config of the best trial so far
+trial-NNN/       run folder of each trial, with trial.json
+worker-N/        log.txt and status.json of each worker
 """
 
 import json
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,13 +101,17 @@ def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) ->
     atomic_write(Path(out) / "launch.json", json.dumps(content, indent=1) + "\n")
 
 
-def states(out: Path) -> list[PointState]:
+def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
     """Return the state of each point from the folder and, for SLURM jobs, from the queue.
+
+    Args:
+        out: the sweep folder.
+        jobs: jobs to look at instead of the points: the workers of a search.
 
     Raises:
         CorpusError: if it is not a sweep folder, or SLURM does not answer.
     """
-    jobs, launched = read_points(out), read_launch(out)
+    jobs, launched = read_points(out) if jobs is None else jobs, read_launch(out)
     numbers = launched["jobs"]
     # Query the queue first: jobs that leave it in the meantime have their final state in the folder.
     queued = queue(numbers.get(job.folder.name, "") for job in jobs if not is_finished(job))

@@ -81,6 +81,8 @@ NOT_EXECUTED = {
     "precis test --run runs/(pegasus|modules|rstformer)": "the command of other runs, which are tested above",
     "precis sweep .*yaml": "trains, or checks tens of points for a minute; tests/experiments/sweeping has small ones",
     r"precis sweep (logs|retry)|srun|sbatch": "needs SLURM or a sweep that ran, see tests/cluster",
+    r"precis (sweep|compare) .*runs/pointer_generator_search": "needs a search that ran; tests of searches run one",
+    "precis dashboard runs": "serves until Ctrl-C; test_local_dashboard opens the page in a browser",
     "precis (corpus --corpus Docstrings|parse Docstrings|truncation)": "reads all installed packages for a minute",
     "precis baseline zero_shot --run .*--encoder minilm": "needs the pretrained encoder of the extra minilm",
     "precis baseline hf --checkpoint facebook": "downloads a large model; a tiny one of its kind is run above",

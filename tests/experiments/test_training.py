@@ -101,7 +101,7 @@ def test_the_run_folder_and_the_reason_of_early_stopping_are_printed(tiny_config
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *flags)
     assert done.status == 0, done.err
     assert f"run folder: {tmp_path}/run" in caplog.text
-    assert "EarlyStopping ended training after step 7: Stopping threshold reached: val/loss = " in caplog.text
+    assert "training ended early after step 7: Stopping threshold reached: val/loss = " in caplog.text
     assert "nothing to do" not in caplog.text
 
 
@@ -120,7 +120,7 @@ def test_a_run_that_ended_early_is_trained_on_only_if_that_is_asked_for(
     caplog.clear()
     done = precis("fit", *(argument.format(config=tiny_config) for argument in again), run)
     assert done.status == 0, done.err
-    assert f"{run}: EarlyStopping ended this run after step 7 (Stopping threshold reached: {monitor} = " in caplog.text
+    assert f"{run}: this run was ended early after step 7 (Stopping threshold reached: {monitor} = " in caplog.text
     assert f"To continue training anyway: precis fit --run {run} --resume true" in caplog.text
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert precis("fit", "--run", run, "--resume", "true").status == 0

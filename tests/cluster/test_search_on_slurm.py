@@ -1,0 +1,47 @@
+"""A search on a real SLURM: one array of workers, one of which is told to save and is requeued."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("optuna")
+
+
+def read_status(precis, out: Path) -> dict:
+    """Return what `precis sweep status` says of a search."""
+    done = precis("sweep", "status", out, "--json")
+    assert done.status == 0, done.err
+    return json.loads(done.out)
+
+
+def test_workers_share_the_trials_and_a_requeued_one_continues_its_own(slurm, tiny_config, tmp_path, precis):
+    held, out = tmp_path / "held", tmp_path / "out"
+    callback = {"class_path": "interrupting.Hold", "init_args": {"folder": str(held), "batch": 3}}
+    content = {
+        "base": str(tiny_config),
+        "set": {"trainer.callbacks": [callback], "trainer.max_epochs": 1},
+        "search": {"trials": 3, "sampler": "random", "keys": {"model.dropout": {"uniform": [0.0, 0.5]}}},
+    }
+    path = tmp_path / "search.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    asked = ["--launcher", "slurm", "--profile.concurrency", 2, "--trust"]
+    done = precis("sweep", path, "--out", out, *asked)
+    assert done.status == 0 and "submitted 2 workers as job" in done.out, done.err
+    slurm.wait_for((held / "holding").exists)
+    counts = read_status(precis, out)["counts"]
+    assert counts.get("running", 0) >= 1 and "interrupted" not in counts
+    running = read_status(precis, out)["trials"][0]
+    job = json.loads((out / "launch.json").read_text())["jobs"][f"worker-{running['worker']}"]
+    slurm.ask("scancel", "--signal=USR1", job)
+    slurm.wait_for(lambda: "SIGUSR1: finishing this step" in (out / "trial-000" / "log.txt").read_text())
+    (held / "go").touch()
+    slurm.wait_until_empty()
+    logs = "".join(log.read_text()[-2000:] for log in [*out.glob("*/log.txt"), *(out / "slurm").glob("*_log.out")])
+    told = read_status(precis, out)
+    assert told["counts"] == {"complete": 3} and slurm.restarts(job) == 1, logs
+    assert told["trials"][0]["values"] == running["values"] and told["trials"][0]["worker"] == running["worker"]
+    log = (out / "trial-000" / "log.txt").read_text()
+    assert log.count("$ precis fit") == 2 and "stopped after step" in log
+    assert precis("sweep", "retry", out, "--trust").out.startswith("2 workers, 0 to run")
