@@ -68,6 +68,7 @@ def draw(effects: Sequence[Effect], path: Path) -> None:
         axis.set_yticks(range(len(group)), labels, fontsize=7)
         axis.tick_params(axis="x", labelsize=7)
         axis.set_title("ROUGE, points" if group is rouge else "other measures", fontsize=9, loc="left")
+        axis.use_sticky_edges = False
         axis.invert_yaxis()
     save_figure(figure, path)
 

@@ -51,13 +51,16 @@ class Difference(NamedTuple):
 def difference(scores: Array, baseline: Array) -> list[Difference]:
     """Return the difference of two arms by each measure.
 
+    Runs with the same seed have the same initial weights, dropout and order, so that seeds are paired like documents.
+
     Args:
         scores, baseline: of R runs on the same N documents by M measures, [R, N, M].
     """
-    draws = resampled_system_means(scores, stream=1) - resampled_system_means(baseline, stream=2)
+    paired = scores - baseline
+    draws = resampled_system_means(paired)                                            # [resamples, M]
     low, high = np.quantile(draws, (0.025, 0.975), axis=0)
-    means, low_documents, high_documents = bootstrap_interval(scores.mean(0) - baseline.mean(0))
-    p_values = hierarchical_bootstrap(scores, baseline)
+    means, low_documents, high_documents = bootstrap_interval(paired.mean(0))
+    p_values = hierarchical_bootstrap(paired, np.zeros_like(paired[:1]))
     columns = (means, low, high, low_documents, high_documents, POWER * draws.std(0), p_values)
     return [Difference(*map(float, row)) for row in zip(*columns)]
 
@@ -86,4 +89,4 @@ def table(scores: dict[tuple[str, str], Array]) -> str:
 def _format(row: Difference, digits: int) -> str:
     both = f"[{row.low:+.{digits}f}, {row.high:+.{digits}f}]"
     documents = f"[{row.documents_low:+.{digits}f}, {row.documents_high:+.{digits}f}]"
-    return f"{row.mean:+.{digits}f} | {both} | {documents} | {row.visible:.{digits}f} | {row.p:.3f}"
+    return f"{row.mean:+.{digits}f} | {both} | {documents} | {row.visible:.{digits}f} | {row.p:.4f}"

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -34,6 +35,7 @@ from experiments.gum_extraction.documents import (
     structures_of,
 )
 from experiments.gum_extraction.feature_files import stored_features
+from experiments.gum_extraction.linear import ridge_scores
 from experiments.gum_extraction.ranker import INPUTS
 from experiments.gum_extraction.report import table
 from experiments.gum_extraction.training import (
@@ -79,13 +81,17 @@ def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Ar
         for inputs in options.inputs:
             if arm.structure is None and inputs == "discourse alone":
                 continue  # there is nothing to tell sentences apart
-            prefix = "planted " * options.planted + f"{inputs} {name} {options.epochs}"
+            kind = "linear" if options.ranker == "linear" else f"{options.epochs}"
+            prefix = "planted " * options.planted + f"{inputs} {name} {kind}"
             paths = [folder / f"{re.sub('[ ,]+', '-', prefix)}-{seed}.json" for seed in options.seeds]
             missing = [seed for seed, path in zip(options.seeds, paths) if not path.is_file()]
             if missing:
                 batches = batches or batches_of(arm, corpus, options.planted)
                 start = time.process_time()
-                ranked = cross_validate(arm, inputs, batches, corpus, missing, options.epochs)
+                if options.ranker == "linear":
+                    ranked = [ridge_scores(inputs, batches, corpus)]
+                else:
+                    ranked = cross_validate(arm, inputs, batches, corpus, missing, options.epochs)
                 for seed, of_seed in zip(missing, ranked):
                     measured = zip(corpus.documents, measure(of_seed, corpus, options.planted))
                     rows = {row.document.id: values for row, values in measured}
@@ -117,11 +123,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=list[int], default=[1, 2, 3, 4, 5])
     parser.add_argument("--epochs", type=int, default=5, help="passes over the documents of nine folds")
     parser.add_argument("--max_sentences", type=int, default=100, help="longer documents are left out")
+    parser.add_argument("--ranker", type=Literal["attention", "linear"], default="attention", help="linear: no seeds")
     parser.add_argument("--planted", type=bool, default=False, help="rank by the gold tree: can the ranker read it?")
     options = parser.parse_args(arguments)
     for kind, names, known in (("arm", options.arms, ARMS_BY_NAME), ("inputs", options.inputs, INPUTS)):
         if unknown := [name for name in names if name not in known]:
             parser.error(f"no {kind} {unknown[0]!r}; there are {'; '.join(known)}")
+    name = "planted.md" if options.planted else "table.md"
+    if options.ranker == "linear":
+        # sums are what a linear ranker reads anyway
+        options.arms = [arm for arm in options.arms if not ARMS_BY_NAME[arm].sums]
+        options.seeds, name = [0], f"linear_{name}"
     try:
         documents = read_documents([Path(options.train), Path(options.val)])
         settings = [options.encoder, str(Path(options.parsers).resolve())]
@@ -131,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         page = _described(corpus, len(documents)) + table(scores_of(options, corpus))
     except CorpusError as error:
         raise SystemExit(f"error: {error}") from None
-    atomic_write(Path(options.out) / ("planted.md" if options.planted else "table.md"), page)
+    atomic_write(Path(options.out) / name, page)
     print(page)
 
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 from conftest import write_lines
 from made_up_treebank import made_up_row
+from sklearn.linear_model import Ridge
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from datamodules.discourse.controls import OtherDocuments
-from datamodules.discourse.distributions import decode
+from datamodules.discourse.distributions import decode, to_dense
 from datamodules.discourse.records import TreebankDocument
 from experiments.gum_extraction import run
 from experiments.gum_extraction.documents import (
@@ -22,6 +23,7 @@ from experiments.gum_extraction.documents import (
     over_sentences,
     sentence_parse,
 )
+from experiments.gum_extraction.linear import ridge_scores
 from experiments.gum_extraction.report import difference, table
 from experiments.gum_extraction.training import (
     ARMS,
@@ -125,6 +127,26 @@ def test_the_ranker_reads_a_planted_tree_and_not_another_document_s():
     assert min(means["gold"], means["gold, sums as inputs"]) > 0.6 and abs(means["gold, other"]) < 0.4
 
 
+def test_the_linear_ranker_is_ridge_regression_on_the_other_folds():
+    corpus = corpus_of(2 * FOLDS)
+    batches = batches_of(ARMS_BY_NAME["gold"], corpus)
+    scores = ridge_scores("discourse alone", batches, corpus)
+    rows, targets = [], []
+    for row in corpus.features:
+        ldd = to_dense(decode(row.structures["gold"].ldd)).sum(-1).numpy()
+        sums = np.stack([ldd.mean(1), ldd.mean(0)], 1)
+        values = np.hstack([sums, np.log(sums + 0.01)])
+        rows.append(values - values.mean(0))
+        targets.append((row.target - row.target.mean()).numpy())
+    for fold in (0, 7):
+        others = [number for number, of_document in enumerate(corpus.folds) if of_document != fold]
+        x, y = np.vstack([rows[n] for n in others]), np.hstack([targets[n] for n in others])
+        scale = np.sqrt((x**2).mean(0))
+        model = Ridge(alpha=100.0, fit_intercept=False).fit(x / scale, y)
+        for number in set(range(len(rows))) - set(others):
+            assert np.allclose(scores[number], model.predict(rows[number] / scale), atol=1e-5)
+
+
 def test_folds_are_even_and_long_documents_are_left_out():
     rows = [features_of(number, 4 + number % 3) for number in range(3 * FOLDS)]
     corpus = in_folds(*zip(*rows), max_sentences=5)
@@ -149,6 +171,20 @@ def test_every_document_is_ranked_once_by_the_fold_that_leaves_it_out(monkeypatc
     for seed, of_seed in zip((1, 2), scores):
         for row, fold, features in zip(of_seed, corpus.folds, corpus.features):
             assert row.tolist() == [100 * seed + fold] * len(features.target)
+
+
+def test_runs_of_one_seed_differ_by_discourse_alone():
+    """Without an effect of discourse, an arm has the scores of the arm without it: differences are paired by seed."""
+    corpus, scores = corpus_of(20), []
+    for name in ("none", "gold"):
+        arm = ARMS_BY_NAME[name]
+        batches = batches_of(arm, corpus)
+        for batch in batches:
+            if batch.band is not None:
+                batch.band.fill_((1 - 1e-3) / len(RELATIONS))  # log(eps + p) is 0 as long as weights are 1
+        rankers = train_fold(arm, "vectors", batches, torch.tensor(corpus.folds) == 0, [1, 2], epochs=2)
+        scores.append(torch.cat([rankers(batch).detach()[:, batch.mask] for batch in batches], 1))
+    assert torch.allclose(*scores, atol=1e-3)
 
 
 def test_a_stack_scores_as_its_models_do():
@@ -217,6 +253,12 @@ def test_the_command_ranks_by_all_arms_and_goes_on_where_it_stopped(arguments, c
     assert capsys.readouterr().out == page
     with pytest.raises(TypeError):
         run.main([*arguments, "--inputs=[vectors]", "--planted=true"])
+
+
+def test_the_command_has_a_linear_ranker(arguments, capsys):
+    run.main([*arguments, "--ranker=linear", "--inputs=[discourse alone, vectors]"])
+    page = capsys.readouterr().out
+    assert "| discourse alone | gold | 1 | " in page and "sums as inputs" not in page
 
 
 def test_what_is_wrong_is_named(arguments, tmp_path, capsys):
