@@ -1,12 +1,13 @@
 """What DataModules with subword tokenizers share: a pretrained tokenizer, or one that is trained on the corpus."""
 
-from typing import Any, ClassVar
-
-import datasets
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from datamodules.corpora.corpus import Corpus
 from datamodules.summarization import SavableTokenizer, SummarizationData, all_texts
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
+
+if TYPE_CHECKING:
+    import datasets  # imported when documents are read: models only need the types of batches
 
 
 class TokenizerData(SummarizationData):
@@ -22,7 +23,7 @@ class TokenizerData(SummarizationData):
         name = self.checkpoint_argument
         return {"kind": self.text_kind, "size": self.vocab_size, name: getattr(self, name)}
 
-    def build_tokenizer(self, train: datasets.Dataset) -> SavableTokenizer:
+    def build_tokenizer(self, train: "datasets.Dataset") -> SavableTokenizer:
         checkpoint = getattr(self, self.checkpoint_argument)
         if checkpoint is not None:
             return self.tokenizer_type.of_checkpoint(checkpoint)

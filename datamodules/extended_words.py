@@ -5,9 +5,8 @@ Ids below V are words of the vocabulary; V + k is the k-th OOV word of a documen
 
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import datasets
 from torch import Tensor
 
 from datamodules.batch import Batch, on_host, pad, target_fields
@@ -17,6 +16,9 @@ from datamodules.summarization import SummarizationData, all_texts
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
 from datamodules.text.words import WordTokenization
 from datamodules.truncation import COLUMN, count_source, text_limits, whole_units
+
+if TYPE_CHECKING:
+    import datasets  # imported when documents are read: models only need the types of batches
 
 
 @dataclass
@@ -81,7 +83,7 @@ class WordsData(SummarizationData):
     def tokenizer_settings(self) -> dict[str, Any]:
         return {"size": self.vocab_size, "tokenizer": self.tokenization, "lowercase": self.lowercase}
 
-    def build_tokenizer(self, train: datasets.Dataset) -> Vocabulary:
+    def build_tokenizer(self, train: "datasets.Dataset") -> Vocabulary:
         return Vocabulary.build(all_texts(train), self.vocab_size, self.tokenization, self.lowercase)
 
     def truncation_limits(self) -> dict[str, str]:

@@ -6,9 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from functools import partial
 from itertools import groupby, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import datasets
 import numpy as np
 
 from datamodules.corpora.corpus import Corpus, as_document
@@ -16,6 +15,9 @@ from datamodules.documents import CorpusError, Document
 from datamodules.pegasus import PegasusData
 from datamodules.summarization import TEST
 from datamodules.text.gap_selection import Selection, select
+
+if TYPE_CHECKING:
+    import datasets  # imported when documents are read: models only need the types of batches
 
 
 def piece_boundaries(sizes: list[int], max_tokens: int) -> list[int]:
@@ -111,7 +113,7 @@ class GapSentenceData(PegasusData):
 
     # Features ----------------------------------------------------------------------------------------------------
 
-    def features(self, split: str) -> datasets.Dataset:
+    def features(self, split: str) -> "datasets.Dataset":
         """Return the encoded pieces of a split, from the cache if possible.
 
         Raises:
@@ -122,7 +124,7 @@ class GapSentenceData(PegasusData):
             self._features[split] = pieces if split == TEST else with_gaps(pieces, split)
         return self._features[split]
 
-    def encode_all(self, documents: datasets.Dataset, **caching: Any) -> datasets.Dataset:
+    def encode_all(self, documents: "datasets.Dataset", **caching: Any) -> "datasets.Dataset":
         """Return the features of documents, with a row for each piece.
 
         Raises:
@@ -179,7 +181,7 @@ def _encode_rows(data: GapSentenceData, rows: dict[str, list]) -> dict[str, list
     return {name: [row[name] for row in encoded] for name in encoded[0]}
 
 
-def with_gaps(pieces: datasets.Dataset, split: str) -> datasets.Dataset:
+def with_gaps(pieces: "datasets.Dataset", split: str) -> "datasets.Dataset":
     """Return the pieces with a gap, and warn about the others.
 
     Raises:

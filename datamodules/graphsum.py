@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
-import datasets
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -22,6 +21,9 @@ from datamodules.summarization import SummarizationData
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from datamodules.text.subwords import encoder_path
 from datamodules.truncation import COLUMN, Counts, sentences_read, truncate_target
+
+if TYPE_CHECKING:
+    import datasets  # imported when documents are read: models only need the types of batches
 
 
 @dataclass
@@ -95,7 +97,7 @@ class GraphTokenizer(SubwordTokenizer):
 class _Documents(Sequence[Document]):
     """Sequence of the documents of a table, converted on access."""
 
-    def __init__(self, table: datasets.Dataset) -> None:
+    def __init__(self, table: "datasets.Dataset") -> None:
         self.table = table
 
     def __len__(self) -> int:
@@ -171,7 +173,7 @@ class GraphSumData(NeedsParser, SummarizationData):
         graph = [self.graph.name, self.graph.settings(), asdict(self.paragraphs)]
         return {"kind": "paragraphs", "size": self.vocab_size, "checkpoint": self.checkpoint, "graph": graph}
 
-    def build_tokenizer(self, train: datasets.Dataset) -> GraphTokenizer:
+    def build_tokenizer(self, train: "datasets.Dataset") -> GraphTokenizer:
         if self.checkpoint is not None:
             text = GraphTokenizer.of_checkpoint(encoder_path(self.checkpoint), separators=True)
         else:

@@ -5,9 +5,8 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import datasets
 import torch
 from torch import Tensor
 
@@ -18,6 +17,9 @@ from datamodules.encoder_data import EncoderData
 from datamodules.summarization import _digest
 from datamodules.truncation import COLUMN, count_source, text_limits
 from lightning_modules.metrics.oracle import text_scores
+
+if TYPE_CHECKING:
+    import datasets  # imported when documents are read: models only need the types of batches
 
 
 class SentenceScorer(Protocol):
@@ -127,7 +129,7 @@ class MatchSumData(EncoderData):
             "scorer": self.scorer.fingerprint,
         }  # fmt: skip
 
-    def features(self, split: str) -> datasets.Dataset:
+    def features(self, split: str) -> "datasets.Dataset":
         if split not in self._features:
             self._scores = self.proposals(split)
         return super().features(split)

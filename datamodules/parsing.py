@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import datasets
 import torch
 from pytorch_lightning import LightningDataModule
 from torch import nn
@@ -16,6 +15,9 @@ from datamodules.discourse.cache import ParseCache, parse_key
 from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
+
+if TYPE_CHECKING:
+    import datasets  # imported when documents are read: models only need the types of batches
 
 
 class Parser(Protocol):

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import datasets
 import torch
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
@@ -21,6 +20,9 @@ from datamodules.encoder_data import TokenizerData
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
+
+if TYPE_CHECKING:
+    import datasets  # imported when documents are read: models only need the types of batches
 
 Ablation = Literal["none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse"]
 _BAND = 128  # half-width of the LDD of a parser named by a string, as in `precis parse`
@@ -180,7 +182,7 @@ class RSTformerData(NeedsParser, TokenizerData):
         data._cache = data._random = data._other_documents = None
         return data
 
-    def features(self, split: str) -> datasets.Dataset:
+    def features(self, split: str) -> "datasets.Dataset":
         """Return the features as `SummarizationData` does, after parsing missing documents."""
         fresh = split not in self._features
         features = super().features(split)

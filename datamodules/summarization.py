@@ -7,9 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
-import datasets
 from pytorch_lightning import LightningDataModule
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
@@ -20,6 +19,9 @@ from datamodules.corpora.corpus import Corpus, as_document, build_documents, rea
 from datamodules.documents import CorpusError, Document
 from datamodules.loading import BatchSampler, ResumableLoader, order_seed
 from datamodules.truncation import TruncationRow, truncation_line, truncation_rows
+
+if TYPE_CHECKING:
+    import datasets  # imported when documents are read: models only need the types of batches
 
 TRAIN, VAL, TEST = "train", "val", "test"
 FEATURES_VERSION = 3  # raised whenever features change; 2: counts of truncation, 3: `oov_words`
@@ -95,7 +97,7 @@ class SummarizationData(LightningDataModule, ABC):
     # Defined by each paper ---------------------------------------------------------------------------------------
 
     @abstractmethod
-    def build_tokenizer(self, train: datasets.Dataset) -> SavableTokenizer:
+    def build_tokenizer(self, train: "datasets.Dataset") -> SavableTokenizer:
         """Build the vocabulary or tokenizer from the training documents."""
 
     def load_tokenizer(self, folder: Path) -> SavableTokenizer:
@@ -128,7 +130,7 @@ class SummarizationData(LightningDataModule, ABC):
 
     # Preparation -------------------------------------------------------------------------------------------------
 
-    def documents(self, split: str) -> datasets.Dataset:
+    def documents(self, split: str) -> "datasets.Dataset":
         """Return the documents of a split, from the cache if possible."""
         if split not in self._documents:
             data = build_documents(
@@ -147,7 +149,7 @@ class SummarizationData(LightningDataModule, ABC):
         """Return a digest of the documents of a split."""
         return _digest(read_manifest(self.documents(split))["digest"], self.limits[split])
 
-    def features(self, split: str) -> datasets.Dataset:
+    def features(self, split: str) -> "datasets.Dataset":
         """Return the encoded documents of a split, from the cache if possible."""
         if split not in self._features:
             documents = self.documents(split)
@@ -157,7 +159,7 @@ class SummarizationData(LightningDataModule, ABC):
             self._report_truncation(split)
         return self._features[split]
 
-    def _cached_features(self, documents: datasets.Dataset, key: str, title: str) -> datasets.Dataset:
+    def _cached_features(self, documents: "datasets.Dataset", key: str, title: str) -> "datasets.Dataset":
         """Return features from the cache; missing ones are built in a temporary folder and moved there."""
         folder = self.cache_dir / "features"
         processes = min(self.num_proc, len(documents))
@@ -181,7 +183,7 @@ class SummarizationData(LightningDataModule, ABC):
         if line := truncation_line(self.truncation[split]):
             rank_zero_info(line)
 
-    def encode_all(self, documents: datasets.Dataset, **caching: Any) -> datasets.Dataset:
+    def encode_all(self, documents: "datasets.Dataset", **caching: Any) -> "datasets.Dataset":
         """Encode documents to rows of a table; `caching` are arguments of `Dataset.map`."""
         return documents.map(partial(_encode_row, self._for_workers()), remove_columns=["parts"], **caching)
 
@@ -270,7 +272,7 @@ class SummarizationData(LightningDataModule, ABC):
         return self.test_dataloader()
 
 
-def all_texts(train: datasets.Dataset) -> Iterator[str]:
+def all_texts(train: "datasets.Dataset") -> Iterator[str]:
     """Yield the paragraphs and references of documents, from which vocabularies and tokenizers are built."""
     return (" ".join(sentences) for row in train for sentences in (*row["parts"], *row["references"]))
 

@@ -10,13 +10,16 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from datamodules.documents import Document
+
+if TYPE_CHECKING:
+    import datasets  # imported when documents are read: models only need the types of batches
 
 COLUMN = "truncation"  # of the features
 Counts = dict[str, list[int]]  # counts of a document: name -> [read, total]
@@ -101,7 +104,7 @@ def sentences_read(document: Document, offsets: Sequence[tuple[int, int]], token
     return bisect_right(document.sentence_ends, reached)
 
 
-def truncation_rows(split: str, features: datasets.Dataset, limits: Mapping[str, str]) -> list[TruncationRow]:
+def truncation_rows(split: str, features: "datasets.Dataset", limits: Mapping[str, str]) -> list[TruncationRow]:
     """Return sums of counts over the encoded documents of a split, a row for each limit.
 
     Args:

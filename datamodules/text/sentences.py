@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-import sentencex
-
 Splitter = Literal["auto", "sentencex", "tokenized"]
 
 # A stop that is a separate token, and closing marks after it.
@@ -34,6 +32,8 @@ def split_sentences(text: str, splitter: Splitter = "auto") -> list[str]:
     if splitter == "tokenized":
         pieces = _split_at(text, [match.end() for match in _TOKEN_END.finditer(text)])
     elif splitter == "sentencex":
+        import sentencex  # only where texts are split
+
         pieces = _rejoined(sentencex.segment("en", text))
     else:
         raise ValueError(f"no sentence splitter {splitter!r}; choose auto, sentencex or tokenized")
