@@ -5,7 +5,7 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 DEMO := runs/demo
 
-.PHONY: help setup demo test test-slow test-processors test-cluster harden controls lint docs audit bench clean
+.PHONY: help setup demo test test-gpu gpu test-slow test-processors test-cluster harden controls lint docs audit bench clean
 .DEFAULT_GOAL := help
 
 help: ## explain every target
@@ -28,6 +28,12 @@ demo: $(SETUP) ## train the pointer-generator on docstrings, score it beside lea
 
 test: $(SETUP) ## run all tests (under 10 minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-gpu: $(SETUP) ## run the tests that need a GPU; without one they are skipped
+	$(BIN)/python -m pytest -m cuda -rs
+
+gpu: $(SETUP) ## measure everything that only a GPU can show, in half an hour (DRY=--dry-run prints the plan); continues where it stopped
+	$(BIN)/python -m benchmarks.gpu --minutes 30 --out runs/gpu $(DRY)
 
 test-slow: $(SETUP) ## run the tests that take a minute each: small trainings that show what a mechanism does
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow

@@ -68,6 +68,15 @@ def cache(tmp_path_factory) -> Path:
     return folder
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `cuda` where there is no GPU."""
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("cuda"):
+            item.add_marker(pytest.mark.skip(reason="needs a GPU: torch.cuda.is_available() is False"))
+
+
 @pytest.fixture(autouse=True)
 def same_number_of_threads():
     """A test that leaves another number of threads would change the rounding of those after it."""

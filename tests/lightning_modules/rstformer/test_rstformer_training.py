@@ -7,7 +7,6 @@ from test_rstformer import SMALL, data_of, model_of, randomized, ready, trainer
 from callbacks.self_critical import without_dropout
 from lightning_modules.rstformer.module import RSTformer
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable. is deprecated")
 
 
@@ -118,7 +117,7 @@ def test_rst_lora_trains_adapters_and_writes(corpus_files, folder, tmp_path):
             model_of(lora_rank=2, ablation=ablation)
 
 
-@needs_cuda
+@pytest.mark.cuda
 @pytest.mark.parametrize("strategy", ["auto", "fsdp"])
 def test_trains_and_writes_on_a_gpu(strategy, corpus_files, folder):
     model = model_of(injection="log_bias", checkpoint_activations=True, heads=3, hidden_size=48)
@@ -127,7 +126,7 @@ def test_trains_and_writes_on_a_gpu(strategy, corpus_files, folder):
     assert fitting.callback_metrics["val/loss"].isfinite()
 
 
-@needs_cuda
+@pytest.mark.cuda
 def test_compiled_layers_train_on_a_gpu(corpus_files, folder):
     model = model_of(injection="log_bias", compile_layers=True, heads=3, hidden_size=48)
     trainer(max_steps=2, accelerator="gpu", devices=1, limit_val_batches=0).fit(model, data_of(corpus_files, folder))

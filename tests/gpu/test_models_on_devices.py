@@ -1,0 +1,144 @@
+"""Every model on a GPU: training, resuming, bf16, decoding, callbacks, distributed training; without waiting in a step.
+
+The same tests run on the CPU with some of the models, so that the tests themselves are tested.
+"""
+
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from cases import CASES
+from devices import trainer_arguments
+from half_precision import skip_without_half_precision_lstm
+from pytorch_lightning import Callback, Trainer, seed_everything
+
+from callbacks import Previews, SelfCritical
+from lightning_modules.summarizer import weighted_sum
+
+ON_CPU = ("pointer-coverage", "matchsum", "rstformer")  # the others are trained on CPUs by test_harness
+RUNS = [pytest.param(case, "cpu", id=f"{case.name}-cpu") for case in CASES if case.name in ON_CPU]
+RUNS += [pytest.param(case, "cuda", marks=pytest.mark.cuda, id=f"{case.name}-cuda") for case in CASES]
+every_run = pytest.mark.parametrize("case, device", RUNS)
+ACCELERATORS = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+
+
+class Losses(Callback):
+    """Losses of all training batches, and a checkpoint after the second one.
+
+    Args:
+        path: path of the checkpoint; None for none.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.values: list[float] = []
+        self.path = path
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.values.append(outputs["loss"].item())
+        if self.path is not None and len(self.values) == 2:
+            trainer.save_checkpoint(self.path)
+
+
+def make_trainer(device: str, *callbacks: Callback, **arguments) -> Trainer:
+    usual = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    usual |= {"logger": False, "use_distributed_sampler": False, "num_sanity_val_steps": 0, "limit_val_batches": 1}
+    return Trainer(**usual | trainer_arguments(device) | arguments, callbacks=list(callbacks))
+
+
+def fit(case, files, device: str, *callbacks: Callback, ckpt_path=None, **arguments):
+    """Return model, data and trainer after training."""
+    seed_everything(5, verbose=False)
+    model, data = case.build_model(), case.build_data(files)
+    trainer = make_trainer(device, *callbacks, **arguments)
+    trainer.fit(model, data, ckpt_path=ckpt_path)
+    return model, data, trainer
+
+
+@every_run
+def test_trains_resumes_and_writes(case, device, corpus_files, tmp_path):
+    path = tmp_path / "two.ckpt"
+    whole, rest = Losses(path), Losses()
+    fit(case, corpus_files, device, whole, max_steps=4)
+    model, data, trainer = fit(case, corpus_files, device, rest, max_steps=4, ckpt_path=path)
+    assert whole.values[2:] == pytest.approx(rest.values, rel=1e-3)  # a GPU adds in any order
+    (scores,) = trainer.test(model, data, verbose=False)
+    assert 0 <= scores["test/rouge1"] <= 100
+
+
+@every_run
+def test_trains_in_half_precision(case, device, corpus_files):
+    if device == "cpu":
+        skip_without_half_precision_lstm(case.build_model())
+    exact, half = Losses(), Losses()
+    fit(case, corpus_files, device, exact, max_steps=2)
+    model, *_ = fit(case, corpus_files, device, half, max_steps=2, precision="bf16-mixed")
+    assert half.values[0] == pytest.approx(exact.values[0], rel=0.05)
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+@contextmanager
+def waiting_is_an_error(device: str):
+    """Let operations that wait for the GPU raise an error; on a CPU, see tests/test_synchronization.py."""
+    if device == "cpu":
+        yield
+        return
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@every_run
+def test_nothing_waits_for_the_gpu_in_a_training_step(case, device, corpus_files):
+    model, data = case.build_model(), case.build_data(corpus_files)
+    data.prepare_data()
+    data.setup("fit")
+    model.set_tokenizer(data.tokenizer)
+    model = model.to(device).train()
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained)
+    batch = next(iter(data.train_dataloader()))
+
+    def step():
+        optimizer.zero_grad()
+        weighted_sum(model.loss_terms(batch.to(device)), model.loss_weights).backward()
+        torch.nn.utils.clip_grad_norm_(trained, 2.0)
+        optimizer.step()
+
+    for _ in range(3):  # the first steps compile, and fill caches
+        step()
+    with waiting_is_an_error(device):
+        step()
+    assert all(p.isfinite().all() for p in trained)
+
+
+@pytest.mark.parametrize("device", ACCELERATORS)
+def test_previews_and_self_critical_training(device, corpus_files, tmp_path):
+    case = next(case for case in CASES if case.name == "pointer-coverage")
+    callbacks = [SelfCritical(), Previews(tmp_path, documents=2, heat_maps=1)]
+    model, *_ = fit(case, corpus_files, device, *callbacks, max_steps=2, val_check_interval=2)
+    assert all(p.isfinite().all() for p in model.parameters())
+    assert len(list(tmp_path.rglob("*.png"))) == 1
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_trains_with_one_process_of_a_strategy(case, strategy, corpus_files):
+    model, _, trainer = fit(case, corpus_files, "cuda", max_steps=2, strategy=strategy)
+    assert trainer.callback_metrics["val/loss"].isfinite()
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_compiled_loss_equals_an_eager_one(case, corpus_files):
+    model, data = case.build_model(**case.repeatable).cuda().eval(), case.build_data(corpus_files)
+    data.prepare_data()
+    data.setup("fit")
+    model.set_tokenizer(data.tokenizer)
+    batch = next(iter(data.val_dataloader())).to("cuda")
+    compiled = torch.compile(model.loss_terms)(batch)
+    for name, value in model.loss_terms(batch).items():
+        torch.testing.assert_close(compiled[name], value, rtol=1e-3, atol=1e-4)
