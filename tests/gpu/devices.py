@@ -1,10 +1,9 @@
-"""Devices of tests that run on the CPU here and on a GPU where there is one: the same code, so that it is tested here."""
+"""Devices of tests that run on the CPU, and on a GPU where there is one."""
 
 import pytest
 import torch
 
 CUDA = pytest.param("cuda", marks=pytest.mark.cuda)
-every_device = pytest.mark.parametrize("device", ["cpu", CUDA])
 two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
 
