@@ -35,7 +35,7 @@ from transformers.models.led.modeling_led import LEDEncoderLayer, LEDEncoderSelf
 
 from benchmarks.measuring import machine, options, print_table
 from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations, reach
-from lightning_modules.rstformer.led import BatchView, LayerView, LEDWindowAttention
+from lightning_modules.rstformer.led import AttentionPath, BatchView, LayerView, LEDWindowAttention
 
 HEADS = 16 if torch.cuda.is_available() else 12  # of LED-large and LED-base
 WIDTH, INNER, RELATIONS, EDU = 64 * HEADS, 256 * HEADS, 15, 8.4
@@ -62,8 +62,19 @@ def token_level(band: Tensor, edu: Tensor, window: int) -> Tensor:
     return (1 + p * inside)[None, :, None].float()
 
 
-def make_run(way: str, part: str, length: int, window: int, device: str) -> Callable[[], tuple[float, float]]:
-    """Return a function that runs an implementation once and returns the seconds of the forward pass and of both."""
+def make_run(
+    way: str, part: str, length: int, window: int, device: str, path: AttentionPath = "auto"
+) -> Callable[[], tuple[float, float]]:
+    """Return a function that runs an implementation once and returns the seconds of the forward pass and of both.
+
+    Args:
+        way: implementation, see `WAYS`.
+        part: `attention` or `layer`.
+        length: number of tokens T.
+        window: size of the window w, both sides together.
+        device: `cpu` (fp32) or `cuda` (bf16).
+        path: path of our attention.
+    """
     torch.manual_seed(0)
     config = LEDConfig(
         d_model=WIDTH, encoder_attention_heads=HEADS, decoder_attention_heads=HEADS, encoder_ffn_dim=INNER,
@@ -86,7 +97,9 @@ def make_run(way: str, part: str, length: int, window: int, device: str) -> Call
         inputs = {"attention_mask": mask, "is_index_masked": mask < 0, "is_index_global_attn": is_global}
         inputs["is_global_attn"] = True
     else:
-        layer.self_attn.longformer_self_attn = LEDWindowAttention(layer.self_attn.longformer_self_attn)
+        layer.self_attn.longformer_self_attn = LEDWindowAttention(
+            layer.self_attn.longformer_self_attn, path
+        )
         weights = head_relations(HEADS, RELATIONS, range(RELATIONS))
         injection = None if way == "plain" else DiscourseInjection(weights, way).to(device)
         inputs = {"attention_mask": LayerView(view, injection and (lambda: injection(band)))}
