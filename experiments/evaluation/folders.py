@@ -68,7 +68,7 @@ def uneven_systems(predictions: Iterable[Prediction]) -> str | None:
     for prediction in predictions:
         ids.setdefault(prediction.system, set()).add(prediction.id)
     documents = set().union(*ids.values())
-    lacking = [f"{system} {len(own):,}" for system, own in ids.items() if own != documents]
+    lacking = [f"{system} {len(present):,}" for system, present in ids.items() if present != documents]
     if not lacking:
         return None
     return f"means are over different documents: of {len(documents):,} documents, {', '.join(lacking)}"
