@@ -154,6 +154,11 @@ def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis,
         assert done.status == 1 and done.err.count("\n") == 1, done.err
         assert all(part in done.err for part in parts), done.err
         assert not out.exists()
+    keys = {"model.dropout": {"uniform": [0, 0.5]}}
+    search = {"base": str(tiny_config), "search": {"trials": 2, "metric": "val/rouge1", "keys": keys}}
+    (tmp_path / "search.yaml").write_text(yaml.safe_dump(search))
+    done = precis("sweep", "render", tmp_path / "search.yaml", "--out", out, "--template", "torchrun")
+    assert done.status == 1 and "its workers are `precis sweep work`" in done.err, done.err
     monkeypatch.delenv("JOB_COMPLETION_INDEX", raising=False)
     assert precis("sweep", "render", sweep, "--out", out, "--template", "kubernetes").status == 0
     assert "--index is missing" in precis("sweep", "point", out).err
