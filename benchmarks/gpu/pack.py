@@ -138,7 +138,7 @@ def main() -> int:
     fit = fit_parser()
     config = json.loads(fit.dump(fit.parse_args(resolve_configs(of_fit)), skip_none=False, format="json"))
     _, data = build(config)
-    data.prepare_data()
+    data.prepare_splits(["train", "val"])
     data.setup("fit")
     loaders = {"train": data.train_dataloader(), "val": data.val_dataloader()}
     batches = {split: first_batches(loader, getattr(arguments, split)) for split, loader in loaders.items()}
