@@ -133,11 +133,11 @@ COMMANDS = {
         "precis dashboard runs/pointer_generator_rows",
         "experiments.dashboards.local:dashboard",
     ),
-    "dashboards": Command(
+    "workspaces": Command(
         "launch",
         "make workspaces at W&B",
-        "precis dashboards --entity NAME",
-        "experiments.dashboards.command:dashboards",
+        "precis workspaces --entity NAME",
+        "experiments.dashboards.command:workspaces",
     ),
     "parse": Command(
         "discourse",

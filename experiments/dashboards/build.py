@@ -16,7 +16,7 @@ def _library() -> tuple[Any, Any, Any]:
         from wandb_workspaces import expr
     except ImportError:
         raise CorpusError(
-            "dashboards need wandb-workspaces; pip install 'precis-suite[dashboards]', or compare without an account "
+            "dashboards need wandb-workspaces; pip install 'precis-suite[workspaces]', or compare without an account "
             "by precis compare FOLDER --html page.html"
         ) from None
     return reports, workspaces, expr

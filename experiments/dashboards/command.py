@@ -1,4 +1,4 @@
-"""`precis dashboards`: makes the workspaces and reports at Weights & Biases."""
+"""`precis workspaces`: makes the workspaces and reports at Weights & Biases."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from experiments.sync import find_runs
 from experiments.wandb_login import logged_in
 
 
-def dashboards(arguments: list[str]) -> None:
-    """`precis dashboards --entity NAME`: create workspaces and reports at W&B for each paper and RSTformer's ablations.
+def workspaces(arguments: list[str]) -> None:
+    """`precis workspaces --entity NAME`: create workspaces and reports at W&B for each paper and RSTformer's ablations.
 
     Runs are uploaded by `precis sync`, or during training if you are logged in. Without an account, --draw FOLDER draws
     the workspaces from the offline records of a run or of the runs of a sweep."""
-    parser = ArgumentParser(prog="precis dashboards", description=dashboards.__doc__, exit_on_error=False)
+    parser = ArgumentParser(prog="precis workspaces", description=workspaces.__doc__, exit_on_error=False)
     parser.add_argument("--entity", type=str, default="", help="user or team at W&B")
     parser.add_argument("--project", type=str, default="precis", help="project at W&B")
     parser.add_argument("--paper", type=str | None, default=None, help="only this model, such as RSTformer")

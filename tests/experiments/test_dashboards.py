@@ -137,7 +137,7 @@ def test_the_picture_of_a_workspace_has_every_panel(recorded, tmp_path, precis, 
     kind, run = recorded
     figures = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, path, **_: figures.append((figure, path)))
-    done = precis("dashboards", "--draw", run, "--out", tmp_path / "pictures")
+    done = precis("workspaces", "--draw", run, "--out", tmp_path / "pictures")
     assert done.status == 0, done.err
     dashboard = dashboard_of(kind.model)
     ((figure, path),) = figures
@@ -151,7 +151,7 @@ def test_the_picture_of_a_workspace_has_every_panel(recorded, tmp_path, precis, 
 
 def test_a_folder_without_records_is_one_line(tmp_path, precis):
     make_run(tmp_path / "run", [prediction(0, "a", {"rouge1": 1.0})], seed=1)
-    done = precis("dashboards", "--draw", tmp_path / "run")
+    done = precis("workspaces", "--draw", tmp_path / "run")
     assert done.status == 1 and "train with --wandb offline" in done.err and done.err.count("\n") == 1
 
 
@@ -209,9 +209,9 @@ def test_reports_have_the_panels_and_the_rows_of_the_ablation():
 
 
 def test_dashboards_without_an_account(precis):
-    done = precis("dashboards", "--dry-run", "--paper", "RSTformer")
+    done = precis("workspaces", "--dry-run", "--paper", "RSTformer")
     assert done.status == 0 and "WAC and RIA" in done.out and "test/rougeLsum" in done.out
-    assert "--entity is missing" in precis("dashboards").err
-    assert "not logged in" in precis("dashboards", "--entity", "me").err
-    assert "no dashboard for 'Other'" in precis("dashboards", "--entity", "me", "--paper", "Other").err
+    assert "--entity is missing" in precis("workspaces").err
+    assert "not logged in" in precis("workspaces", "--entity", "me").err
+    assert "no dashboard for 'Other'" in precis("workspaces", "--entity", "me", "--paper", "Other").err
     assert os.environ.get("WANDB_API_KEY") is None

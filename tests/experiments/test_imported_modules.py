@@ -34,7 +34,7 @@ FORBIDDEN = {
     ("sync", "FOLDER"): HEAVY,
     ("runs", "FOLDER"): HEAVY,
     ("clean", "--cache_dir", "FOLDER"): HEAVY,
-    ("dashboards", "--dry-run"): HEAVY,
+    ("workspaces", "--dry-run"): HEAVY,
     ("corpus", "--help"): HEAVY,
     ("corpus", "--corpsu", "Files"): HEAVY,
     ("corpus", "--corpus", "Files"): HEAVY,
