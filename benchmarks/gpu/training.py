@@ -1,7 +1,8 @@
 """Part `training`: models trained on packed data (`--data FOLDER`), the same number of steps for each arm.
 
 A packed file NAME.safetensors gives one arm, the model of its config; one of RSTformer gives an arm without discourse
-and one for each of two injections. Every arm is trained with three seeds, the first seed of all arms first; validation
+and one for each of two injections (pack the data a second time with `--model.ablation permuted` for matched controls).
+Every arm is trained with three seeds, the first seed of all arms first; validation
 NLL and ROUGE are those of the packed validation documents.
 """
 
