@@ -102,7 +102,7 @@ class Parsed:
 
 def differences(run: Path, whole: Path) -> str:
     """Return the differences between a run folder and that of an uninterrupted run; empty if there are none."""
-    ours, theirs = ({str(path.relative_to(f)) for path in f.rglob("*") if path.is_file()} for f in (run, whole))
+    ours, theirs = (_files(folder) for folder in (run, whole))
     found = [f"additional {name}" for name in sorted(ours - theirs)] + [f"no {name}" for name in sorted(theirs - ours)]
     for name in sorted(ours & theirs - IGNORED):
         if name.endswith(".ckpt"):
@@ -112,6 +112,12 @@ def differences(run: Path, whole: Path) -> str:
         elif (run / name).read_bytes() != (whole / name).read_bytes():
             found.append(f"another {name}")
     return "; ".join(found)
+
+
+def _files(folder: Path) -> set[str]:
+    """Return the paths of all files within a run folder but the records of W&B, of which each start has its own."""
+    paths = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    return {str(path) for path in paths if path.parts[0] != "wandb"}
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -53,15 +53,16 @@ class InterruptedRun:
     Args:
         case: model, DataModule and their arguments.
         folder: working folder.
+        wandb: value of --wandb.
     """
 
-    def __init__(self, case: Any, folder: Path) -> None:
+    def __init__(self, case: Any, folder: Path, wandb: str) -> None:
         self.name, self.folder = case.name, folder
         self.run, self.whole, self.cache = folder / "run", folder / "whole", folder / "cache"
         self.output = folder / "output.txt"
         files = write_corpus(folder / "corpus")
         arguments = [*case.arguments(files), *(f"--trainer.{name}={value}" for name, value in TRAINER.items())]
-        arguments += ["--seed_everything=3", "--save_every=3", "--wandb=off", "--previews=0", "--resume=auto"]
+        arguments += ["--seed_everything=3", "--save_every=3", f"--wandb={wandb}", "--previews=0", "--resume=auto"]
         self.command = Parsed("fit", *arguments, f"--run_dir={self.run}")
         self.seconds = {True: self._whole_run(), False: self._whole_run()}  # by whether the cache is empty
 
@@ -123,6 +124,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=10, help="SIGKILLs of each model; two fifths of each other signal")
     parser.add_argument("--cases", nargs="*", default=CASES, help="names of models; see tests/cases.py")
+    parser.add_argument("--wandb", choices=["off", "offline"], default="off", help="whether runs write offline records")
     parser.add_argument("--seed", type=int, default=1, help="seed of the moments")
     parser.add_argument("--out", type=Path, default=None, help="JSON file with every outcome")
     options = parser.parse_args()
@@ -142,7 +144,7 @@ def main() -> int:
         for case in (case for case in ALL_CASES if case.name in options.cases):
             folder = Path(place) / case.name
             folder.mkdir()
-            interrupted, started = InterruptedRun(case, folder), time.monotonic()
+            interrupted, started = InterruptedRun(case, folder, options.wandb), time.monotonic()
             for step in plan(options.kills, random.Random(f"{options.seed} {case.name}")):
                 outcomes.append(interrupted.interrupt(*step))
                 if outcomes[-1].problem:
