@@ -98,6 +98,19 @@ def corpus_files(tmp_path_factory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
+def documents(corpus_files) -> list[dict]:
+    """The records of the test split."""
+    lines = Path(corpus_files["test"]).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="session")
+def source(corpus_files) -> list[str]:
+    """Options that name these records, as of `precis baseline`."""
+    return ["--corpus", "Files", f"--corpus.test={corpus_files['test']}"]
+
+
+@pytest.fixture(scope="session")
 def tiny_config(tmp_path_factory, corpus_files) -> Path:
     """A config that trains the pointer-generator for two epochs of seven steps."""
     model = {
