@@ -6,6 +6,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,15 @@ def best_checkpoint(run: Path) -> Path:
     if best.is_symlink():
         raise CorpusError(f"{best}: a link to {best.readlink()}, which is not there; restore that file, or name {last}")
     if last.is_file():
-        warnings.warn(f"{best}: not there; {last} is taken in its place", stacklevel=1)  # once in a command
+        _warn_of_last(best, last)
         return last
     raise CorpusError(f"{best.parent}: no checkpoint there; let the run train until its first validation")
+
+
+@cache
+def _warn_of_last(best: Path, last: Path) -> None:
+    """Warn once in a process that a run has no best checkpoint."""
+    warnings.warn(f"{best}: not there; {last} is taken in its place", stacklevel=3)
 
 
 def find_damage(path: Path) -> str:
