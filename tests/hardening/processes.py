@@ -27,6 +27,7 @@ def in_a_child(
         after: seconds before the first signal.
         pause: seconds between two signals.
     """
+    output.write_bytes(b"")  # a process can be killed before it opens the file
     process = os.fork()
     if process == 0:
         _run(work, output)
