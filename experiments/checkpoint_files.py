@@ -74,7 +74,8 @@ def _write(checkpoint: dict[str, Any], path: Path) -> None:
         try:
             torch.save(checkpoint, recording)
         except RuntimeError as error:
-            raise (recording.error or error) from None
+            interrupted = isinstance(error.__context__, KeyboardInterrupt | SystemExit)  # outside of `write`
+            raise (recording.error or (error.__context__ if interrupted else error)) from None
         file.flush()
         os.fsync(file.fileno())
 

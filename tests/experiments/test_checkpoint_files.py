@@ -273,3 +273,23 @@ def test_a_second_ctrl_c_while_a_checkpoint_is_written_is_an_interruption(tmp_pa
     with pytest.raises(KeyboardInterrupt):
         WholeCheckpoints().save_checkpoint({"global_step": 2}, path)
     assert path.read_bytes() == before
+
+
+def test_ctrl_c_between_two_writes_of_a_checkpoint_is_an_interruption(tmp_path, monkeypatch):
+    """torch then completes the archive, and fails."""
+    path = tmp_path / "last.ckpt"
+    WholeCheckpoints().save_checkpoint(checkpoint(1), path)
+    before, calls = path.read_bytes(), []
+
+    class InterruptedFile(_ErrorRecordingFile):
+        def write(self, content):
+            written = super().write(content)
+            calls.append(written)
+            if len(calls) == 4:
+                raise KeyboardInterrupt  # after the bytes were written, and outside of what is recorded
+            return written
+
+    monkeypatch.setattr("experiments.checkpoint_files._ErrorRecordingFile", InterruptedFile)
+    with pytest.raises(KeyboardInterrupt):
+        WholeCheckpoints().save_checkpoint(checkpoint(2), path)
+    assert len(calls) >= 4 and path.read_bytes() == before
