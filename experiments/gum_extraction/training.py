@@ -71,9 +71,9 @@ def in_folds(
 
     Documents of more than `max_sentences` are left out: a batch takes time and memory by their square.
     """
-    kept = [number for number, row in enumerate(features) if len(row.target) <= max_sentences]
-    fold_of = {number: place % FOLDS for place, number in enumerate(kept)}
-    order = sorted(kept, key=lambda number: len(features[number].target))
+    chosen = [number for number, row in enumerate(features) if len(row.target) <= max_sentences]
+    fold_of = {number: place % FOLDS for place, number in enumerate(chosen)}
+    order = sorted(chosen, key=lambda number: len(features[number].target))
     return Documents([documents[i] for i in order], [features[i] for i in order], [fold_of[i] for i in order])
 
 

@@ -147,5 +147,5 @@ def test_a_file_in_place_of_a_corpus_is_told_how_it_is_given(written, tmp_path, 
 
 
 def test_a_folder_in_place_of_outputs_is_named(tmp_path, precis):
-    said = "no file with summaries in this folder; put a file for each system there"
-    refused(precis("evaluate", tmp_path), tmp_path, said, status=1)
+    message = "no file with summaries in this folder; put a file for each system there"
+    refused(precis("evaluate", tmp_path), tmp_path, message, status=1)

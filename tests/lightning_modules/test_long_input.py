@@ -91,13 +91,13 @@ def arguments(case, corpus_files, run, *more):
 
 @pytest.mark.parametrize("name", ["BertSum", "BertSumAbs"])
 def test_truncation_needs_a_limit_of_the_data(name, encoder, corpus_files, tmp_path, precis):
-    given = arguments(CASE_OF[name], corpus_files, tmp_path / "run", f"--model.encoder={encoder}")
-    given.append("--model.long_input=truncate")
+    options = arguments(CASE_OF[name], corpus_files, tmp_path / "run", f"--model.encoder={encoder}")
+    options.append("--model.long_input=truncate")
     for limit in ([], ["--data.max_source=25"]):
-        done = precis(*given, *limit)
+        done = precis(*options, *limit)
         assert done.status == 1 and done.err.count("precis: error") == 1, done.err
         assert f"the encoder reads {LIMIT} tokens" in done.err and f"set data.max_source to {LIMIT} or less" in done.err
-    done = precis(*given, f"--data.max_source={LIMIT}")
+    done = precis(*options, f"--data.max_source={LIMIT}")
     assert done.status == 0, done.err
     saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert saved["model"]["init_args"]["long_input"] == "truncate"
@@ -106,8 +106,8 @@ def test_truncation_needs_a_limit_of_the_data(name, encoder, corpus_files, tmp_p
 
 def test_a_pretrained_encoder_decoder_is_checked_before_training(corpus_files, tmp_path, precis):
     checkpoint = make_summarizer("bart", tmp_path / "bart", [" ".join(WORDS)], window=40)
-    given = arguments(CASE_OF["Pegasus"], corpus_files, tmp_path / "run", f"--model.checkpoint={checkpoint}")
-    done = precis(*given, "--data.max_source=41")
+    options = arguments(CASE_OF["Pegasus"], corpus_files, tmp_path / "run", f"--model.checkpoint={checkpoint}")
+    done = precis(*options, "--data.max_source=41")
     assert done.status == 1 and "the encoder reads 40 tokens, and data.max_source is 41" in done.err
 
 

@@ -169,16 +169,16 @@ def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis,
 
 
 def test_a_template_of_your_own(tmp_path, tiny_config, precis):
-    sweep, own = tmp_path / "tiny.yaml", tmp_path / "mine.sh"
+    sweep, template = tmp_path / "tiny.yaml", tmp_path / "mine.sh"
     sweep.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1, 2]}))
     command = "qsub -q {{ queue | sh }} precis sweep point {{ folder }} --index {{ p.index }}"
-    own.write_text("{% for p in points %}" + command + "\n{% endfor %}")
-    given = ["--template", own, "--out", tmp_path / "out", "--values", "{queue: long one}"]
-    done = precis("sweep", "render", sweep, *given)
+    template.write_text("{% for p in points %}" + command + "\n{% endfor %}")
+    options = ["--template", template, "--out", tmp_path / "out", "--values", "{queue: long one}"]
+    done = precis("sweep", "render", sweep, *options)
     assert done.status == 0, done.err
     lines = (tmp_path / "out" / "mine.sh").read_text().splitlines()
     assert lines == [f"qsub -q 'long one' precis sweep point {tmp_path / 'out'} --index {n}" for n in (0, 1)]
-    shutil.copy(own, tmp_path / "out" / "mine.sh")
+    shutil.copy(template, tmp_path / "out" / "mine.sh")
     done = precis("sweep", "render", sweep, "--template", tmp_path / "out" / "mine.sh", "--out", tmp_path / "out")
     assert done.status == 1 and "would be overwritten" in done.err
 
