@@ -179,8 +179,8 @@ def summarize(
 ) -> dict[str, Any]:
     """Return how often A is preferred, and how far the judge can be relied on.
 
-    The preference for A on a document is the mean over both orders, where A counts 1, B 0 and a tie 1/2; identical
-    summaries are a tie. Documents with an unreadable answer are excluded and named.
+    The preference for A on a document is the mean over both orders of 1 if A wins, 0 if B wins, and 1/2 for a tie;
+    identical summaries are a tie. Documents with an unreadable answer are excluded and named.
 
     Args:
         pairs: the pairs.

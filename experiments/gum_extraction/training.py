@@ -98,8 +98,8 @@ def batches_of(arm: Arm, corpus: Documents, planted: bool = False) -> list[Ranki
     Args:
         arm: whose discourse they have.
         corpus: documents sorted by length.
-        planted: whether the target is how much of a nucleus a sentence is in the gold tree instead of how much of the
-            summaries it has: a task that the gold tree solves, which shows whether the ranker can read it.
+        planted: whether the target is the nuclearity of a sentence in the gold tree instead of its share of the
+            summaries: a task that the gold tree solves, which shows whether the ranker can read it.
     """
     others = None
     if arm.control == "other":

@@ -20,6 +20,7 @@ from jsonargparse.typing import PositiveInt
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.printable import printable_line
+from experiments.json_files import read_json
 from experiments.run_state import read_state, write_state
 from experiments.sweeping.grid import Point, Sweep
 from experiments.sweeping.job import Job, Running, take_lock
@@ -148,7 +149,7 @@ def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
     name, text = f"trial-{number:03}", f"trial {number}: {label(values, keys)}"
     (config,) = compose_configs(sweep, [Point(text, values)])
     with search.locked():
-        described = json.loads((search.out / "points.json").read_text(encoding="utf-8"))
+        described = read_json(search.out / "points.json", "points")
         rows = [row for row in described["points"] if row["run"] != name]
         rows.append({"run": name, "label": text, "overrides": values, "config": config})
         described["points"] = sorted(rows, key=lambda row: row["run"])

@@ -1,6 +1,5 @@
 """The sweep folder of a search: its settings, its workers, and the config of its best trial (see sweep_folder.py)."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +7,7 @@ import yaml
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
+from experiments.json_files import read_json
 from experiments.labels import format_value, short_key
 from experiments.sweeping.job import JOURNAL, WorkerJob
 from experiments.sweeping.search_space import check_search
@@ -68,7 +68,7 @@ def worker_jobs(out: Path, count: int) -> list[WorkerJob]:
 def write_best(search: "Search") -> None:
     """Write best.yaml, the config of the best trial."""
     best = search.best
-    described = json.loads((search.out / "points.json").read_text(encoding="utf-8"))
+    described = read_json(search.out / "points.json", "points")
     (row,) = (row for row in described["points"] if row["run"] == f"trial-{best.number:03}")
     header = f"# {row['label']}: {search.section['metric']} {best.value:.4g} in its best validation\n"
     config = yaml.safe_dump(row["config"], sort_keys=False, allow_unicode=True)

@@ -16,6 +16,7 @@ from rich.text import Text
 from datamodules.atomic_write import atomic_write
 from datamodules.text.printable import printable_line
 from experiments.labels import format_value, short_key
+from experiments.sweeping.job import is_locked
 from experiments.sweeping.progress import STYLES
 from experiments.sweeping.search_folder import BEST, worker_jobs
 from experiments.sweeping.study import Search
@@ -53,8 +54,6 @@ def trial_rows(search: Search) -> list[dict[str, Any]]:
 
 
 def _locked(search: Search, worker: int | None) -> bool:
-    from experiments.sweeping.job import is_locked
-
     return is_locked(search.out / f"worker-{worker}" / ".work.lock")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from datamodules.atomic_write import atomic_write
+from experiments.json_files import read_json
 from experiments.sweeping.search_folder import is_search, read_search
 from experiments.tracking import best_score
 
@@ -39,7 +40,7 @@ class TrialReport(Callback):
 
     def __init__(self, run: Path) -> None:
         self.search = read_search(Path(run).parent)
-        self.number = json.loads((Path(run) / FILE).read_text(encoding="utf-8"))["trial"]
+        self.number = read_json(Path(run) / FILE, "trial")["trial"]
         self.validations = 0
         self.stopping_reason_message = ""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -63,7 +64,7 @@ class VectorCache:
         """Return the vectors in the file, see `pool_all`, [1 + L, P, H] each."""
         try:
             return load_file(self.path) if self.path is not None and self.path.is_file() else {}
-        except Exception:  # safetensors raises an exception of its own for damaged files
+        except (OSError, SafetensorError):
             return {}
 
     def vectors(
@@ -92,6 +93,9 @@ class VectorCache:
         self._vectors = self._stored() | self._vectors
         self._num_stored = len(self._vectors)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(f".{os.getpid()}")
-        save_file(self._vectors, part)
-        part.replace(self.path)
+        part = self.path.with_suffix(f".{os.getpid()}")  # several trainings may write the same file
+        try:
+            save_file(self._vectors, part)
+            part.replace(self.path)
+        finally:
+            part.unlink(missing_ok=True)

@@ -24,8 +24,8 @@ KEYS = {"model.dropout": {"uniform": [0.0, 0.5]}, "model.coverage": [True, False
 STUB = """
 import pathlib, sys, time, yaml
 from experiments.sweeping.search_folder import read_search
-given = dict(word[2:].split("=", 1) for word in sys.argv[2:])
-run = pathlib.Path(given["run_dir"])
+options = dict(word[2:].split("=", 1) for word in sys.argv[2:])
+run = pathlib.Path(options["run_dir"])
 number, search = int(run.name[-3:]), read_search(run.parent)
 dropout = yaml.safe_load((run / "point.yaml").read_text())["model"]["init_args"]["dropout"]
 if (run.parent / f"fail-{number}").exists():
