@@ -60,7 +60,7 @@ test-cluster: $(SETUP) ## prove sweeps, preemption and parsing on a SLURM of thi
 
 HARDEN := crash_points files random_kills command_kills sweep_kills long_use two_processes
 
-harden: $(SETUP) ## interrupt training and commands, damaged records, hostile configs, long use: counts (30 minutes on two cores)
+harden: $(SETUP) ## interrupt training and commands, damaged records, hostile configs, long use: counts (20 minutes on two cores)
 	$(MAKE) --jobs 2 --keep-going $(HARDEN:%=harden-%)
 
 harden-%: $(SETUP)
@@ -89,6 +89,7 @@ bench: $(SETUP) ## measure speed and memory: a table for each script
 	$(BIN)/python -m benchmarks.recurrent
 	$(BIN)/python -m benchmarks.rouge
 	$(BIN)/python -m benchmarks.parsing
+	$(BIN)/python -m benchmarks.attention_dropout
 	$(BIN)/python -m benchmarks.discourse_attention
 	$(BIN)/python -m benchmarks.communicating_agents
 	$(BIN)/python -m benchmarks.self_critical

@@ -22,7 +22,6 @@ second table has the time for copying the tensor of `recipe` from the host.
 
 import argparse
 import itertools
-import multiprocessing
 import os
 import statistics
 import time
@@ -33,7 +32,7 @@ from torch import Tensor, nn
 from transformers import LEDConfig
 from transformers.models.led.modeling_led import LEDEncoderLayer, LEDEncoderSelfAttention
 
-from benchmarks.measuring import machine, options, print_table
+from benchmarks.measuring import in_new_process, machine, options, print_table
 from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations, reach
 from lightning_modules.rstformer.led import AttentionPath, BatchView, LayerView, LEDWindowAttention
 
@@ -157,11 +156,7 @@ def rows(part: str, length: int, window: int, arguments: argparse.Namespace) -> 
     median = {way: [1e3 * statistics.median(column) for column in zip(*times[way])] for way in ways}
     for way in ways:
         case = (way, part, length, window, arguments.device)
-        if arguments.device == "cuda":
-            memory = peak(*case)
-        else:
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                memory = pool.apply(peak, case)
+        memory = peak(*case) if arguments.device == "cuda" else in_new_process(peak, *case)
         ratios = [
             f"{median[way][1] / median[baseline][1]:.2f}" if baseline in ways and way in compared else ""
             for baseline, compared in (("transformers", WAYS), ("plain", WAYS[3:]))

@@ -27,7 +27,7 @@ from lightning_modules.metrics.rouge_words import vocabulary
 
 
 def made_up(count: int) -> list[Document]:
-    """Return documents of 30 sentences of 25 words, with summaries of 4 sentences of 14 words, half of them copied."""
+    """Return documents of 30 sentences, with 4 summary sentences each, of 7 copied and 7 random words."""
     words = MadeUpWords()
     documents = []
     for number in range(count):

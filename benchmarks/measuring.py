@@ -4,9 +4,12 @@ import argparse
 import gzip
 import itertools
 import json
+import multiprocessing
 import platform
 import random
+import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -55,6 +58,21 @@ def cpu_seconds(way: Callable[[], object], repetitions: int = 1, warm_up: bool =
     return alternate({"": way}, repetitions, warm_up)[""].medians()[1]
 
 
+def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns in a new process, for example its peak memory."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def memory_of_steps(step: Callable[[], object]) -> float:
+    """Return the megabytes that two steps add to the peak of this process; to be called in a new process."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(2):
+        step()
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes elsewhere
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / unit
+
+
 def training_step(
     model: nn.Module, loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer | None = None, clip: float = 2.0
 ) -> Callable[[], None]:
@@ -70,6 +88,17 @@ def training_step(
         optimizer.step()
 
     return step
+
+
+def model_and_data(arguments: list[str]) -> tuple[dict[str, Any], Any, Any]:
+    """Return the config, the model and the DataModule of arguments of `precis fit`."""
+    from experiments.run_folder import build  # needs the full environment
+    from experiments.shipped import resolve_configs
+    from experiments.training import fit_parser
+
+    parser = fit_parser()
+    config = json.loads(parser.dump(parser.parse_args(resolve_configs(arguments)), skip_none=False, format="json"))
+    return config, *build(config)
 
 
 # Documents -------------------------------------------------------------------------------------------------------
@@ -91,7 +120,10 @@ class MadeUpWords:
 
 
 def read_rows(path: str, count: int | None = None) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield sentences of documents and summaries in gzipped JSON Lines, with one sentence per line or tokenized."""
+    """Yield the sentences of each document and of its summary in gzipped JSON Lines.
+
+    Sentences end at line feeds, and in documents also at full stops between spaces, as in tokenized text.
+    """
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for row in map(json.loads, itertools.islice(lines, count)):
             document = row["document"].replace(" . ", " .\n").split("\n")

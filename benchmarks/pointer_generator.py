@@ -13,18 +13,23 @@ implementation: the peak resident set after two training steps, minus the peak b
 created.
 """
 
-import argparse
-import json
-import resource
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from benchmarks.measuring import Seconds, alternate, machine, options, print_table, training_step, word_rows
+from benchmarks.measuring import (
+    Seconds,
+    alternate,
+    in_new_process,
+    machine,
+    memory_of_steps,
+    options,
+    print_table,
+    training_step,
+    word_rows,
+)
 from datamodules.corpora.texts import Texts
 from datamodules.pointer_generator import PointerGeneratorBatch, PointerGeneratorData
 from datamodules.text.vocabulary import PAD, START, STOP, UNK, Vocabulary
@@ -182,20 +187,9 @@ def searches(documents: int, repetitions: int) -> dict[str, Seconds]:
     return alternate({"ours": partial(model.generate, batch, model.decoding), "naive": one_at_a_time}, repetitions)
 
 
-def peak_memory(way: str) -> float:
-    """Return the megabytes that training needs besides model and batch, measured in a separate process."""
-    command = [sys.executable, "-m", "benchmarks.pointer_generator", "--memory-of", way]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
-def report_memory(way: str) -> None:
-    """Print the memory that `peak_memory` reads."""
-    step = trainer(LOSSES[way])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(2):
-        step()
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes there, kilobytes elsewhere
-    print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / unit))
+def training_memory(way: str) -> float:
+    """Return the megabytes that training needs besides model and batch; to be called in a new process."""
+    return memory_of_steps(trainer(LOSSES[way]))
 
 
 def rates(name: str, seconds: dict[str, Seconds], amount: int, unit: str) -> list[str]:
@@ -207,14 +201,9 @@ def rates(name: str, seconds: dict[str, Seconds], amount: int, unit: str) -> lis
 
 
 def main() -> None:
-    parser = options(__doc__, repetitions=5)
-    parser.add_argument("--memory-of", choices=LOSSES, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.memory_of:
-        report_memory(arguments.memory_of)
-        return
+    arguments = options(__doc__, repetitions=5).parse_args()
     # memory first: a process inherits the peak of the one that starts it, which is small as yet
-    memory = {way: peak_memory(way) for way in LOSSES}
+    memory = {way: in_new_process(training_memory, way) for way in LOSSES}
     training = alternate({way: trainer(loss) for way, loss in LOSSES.items()}, arguments.repetitions)
     print(f"Batch {B}, {S} source and {T} target tokens, V = {V:,}, beam {BEAM}; {machine()}.\n")
     rows = [rates("training", training, B * T, "target tokens/s")]

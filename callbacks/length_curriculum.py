@@ -53,22 +53,18 @@ class LengthCurriculum(Scheduled):
         source, target = self.lengths_at(step, last)
         return {"max_source": Switch(source, last[0]), "max_target": Switch(target, last[1])}
 
-    def _apply(self, trainer: Trainer) -> None:
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         data = trainer.datamodule
         data.lengths_now = self.lengths_at(trainer.global_step, (data.max_source, data.max_target))
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # a run that is resumed in the middle of an epoch has no other hook before its first batch is drawn
-        self._apply(trainer)
-
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._apply(trainer)
+    # a run that is resumed in the middle of an epoch has no other hook before its first batch is drawn
+    on_train_start = on_train_epoch_start
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         # before the next batch is drawn
-        self._apply(trainer)
+        self.on_train_epoch_start(trainer, pl_module)
         pl_module.log("train/max_source", float(trainer.datamodule.lengths_now[0]), batch_size=1)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -76,4 +72,4 @@ class LengthCurriculum(Scheduled):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit":
-            self._apply(trainer)
+            self.on_train_epoch_start(trainer, pl_module)

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 from rich.console import Console
@@ -92,7 +91,3 @@ class ParseWriter(Callback):
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self.interrupted = isinstance(exception, KeyboardInterrupt)
         self._end()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return an empty state, because the cache has the progress."""
-        return {}

@@ -37,17 +37,17 @@ class PredictionWriter(Callback):
     def _part(self, rank: int) -> Path:
         return self.path.with_name(f".{self.path.name}.rank{rank}")
 
-    def _open(self, trainer: Trainer) -> None:
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn != "fit":
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._part(trainer.global_rank).open("w", encoding="utf-8")
 
-    def _write(self, summaries: list) -> None:
+    def on_test_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
         if self._file is not None:
             with naming(self.path):
-                self._file.writelines(json_line(summary.record()) for summary in summaries or [])
+                self._file.writelines(json_line(summary.record()) for summary in outputs or [])
 
-    def _close(self, trainer: Trainer) -> None:
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._file is None:
             return
         with naming(self.path):
@@ -58,6 +58,10 @@ class PredictionWriter(Callback):
             with naming(self.path):
                 self._merge(trainer.world_size)
                 self._describe(trainer)
+
+    on_validation_start = on_predict_start = on_test_start
+    on_validation_batch_end = on_predict_batch_end = on_test_batch_end
+    on_validation_end = on_predict_end = on_test_end
 
     def _merge(self, world_size: int) -> None:
         """Make one file of the ranks' files."""
@@ -81,33 +85,6 @@ class PredictionWriter(Callback):
         scores = {name: float(value) for name, value in trainer.callback_metrics.items()}
         results = {**self.source, "documents": self._documents, "predictions": self.path.name, "scores": scores}
         _write_json(results_path(self.path), results)
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._open(trainer)
-
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._open(trainer)
-
-    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._open(trainer)
-
-    def on_validation_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
-        self._write(outputs)
-
-    def on_test_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
-        self._write(outputs)
-
-    def on_predict_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0) -> None:
-        self._write(outputs)
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._close(trainer)
-
-    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._close(trainer)
-
-    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._close(trainer)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._file, file = None, self._file

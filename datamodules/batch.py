@@ -66,10 +66,10 @@ class Batch:
         return self._map(Tensor.pin_memory)
 
 
-def pad(rows: list[list[int]], value: int = 0) -> Tensor:
-    """Pad rows of ids on the right to a tensor [B, longest row] with at least one column."""
+def pad(rows: list[list[int]] | list[list[float]], value: int = 0, dtype: torch.dtype = torch.long) -> Tensor:
+    """Pad rows of ids or numbers on the right to a tensor [B, longest row] with at least one column."""
     width = max(1, *(len(row) for row in rows)) if rows else 1
-    return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=torch.long)
+    return torch.tensor([row + [value] * (width - len(row)) for row in rows], dtype=dtype)
 
 
 def target_fields(targets: list[list[int]], padding: int) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.documents import Document
 from datamodules.encoder_data import EncoderData
 from datamodules.text.encoder_tokenizer import by_token
-from datamodules.text.trigrams import sharing
+from datamodules.text.trigrams import pairs_with_common_ngram
 from datamodules.text.words import tokenize
 from datamodules.truncation import COLUMN, count_source, text_limits
 from lightning_modules.metrics.oracle import greedy_oracle, sentence_scores
@@ -180,33 +180,33 @@ class ExtractiveData(SentenceData):
         usable = [self.min_words <= len(tokens) <= (self.max_words or len(tokens)) for tokens in words]
         usable = usable if any(usable) else [True] * len(sentences)
         # Sentences that may not be selected are empty for the oracle, so that indices stay the same.
-        offered = [sentence if is_usable else "" for sentence, is_usable in zip(sentences, usable)]
+        candidates = [sentence if is_usable else "" for sentence, is_usable in zip(sentences, usable)]
         references = [reference for reference in document.references if any(map(str.split, reference))]
-        how = (self.oracle_sentences, self.oracle_stem, self.oracle_counts)
-        chosen = greedy_oracle(offered, references, *how) if references else []
+        chosen = []
+        if references:
+            options = (self.oracle_sentences, self.oracle_stem, self.oracle_counts)
+            chosen = greedy_oracle(candidates, references, *options)
         return features | {
             "usable": usable,
             "labels": [int(index in chosen) for index in range(len(sentences))],
-            "gains": sentence_scores(offered, references),
-            "shared": [index for pair in sharing(words) for index in pair],
+            "gains": sentence_scores(candidates, references),
+            "shared": [index for pair in pairs_with_common_ngram(words) for index in pair],
         }
 
     def collate(self, rows: list[dict[str, Any]]) -> ExtractiveBatch:
         counts = torch.tensor([len(row["sentences"]) for row in rows])
         width = max(1, int(counts.max()))
         shared = torch.zeros(len(rows), width, width, dtype=torch.bool)
-        gains = torch.zeros(len(rows), width)
         for number, row in enumerate(rows):
             pairs = torch.tensor(row["shared"], dtype=torch.long).view(-1, 2)
             shared[number, pairs[:, 0], pairs[:, 1]] = shared[number, pairs[:, 1], pairs[:, 0]] = True
-            gains[number, : len(row["gains"])] = torch.tensor(row["gains"])
         return ExtractiveBatch(
             **self.token_fields(rows),
             starts=[row["starts"] for row in rows],
             mask=torch.arange(width) < counts[:, None],
             candidates=pad([[*map(int, row["usable"])] for row in rows]).bool(),
             labels=pad([row["labels"] for row in rows]).float(),
-            gains=gains,
+            gains=pad([row["gains"] for row in rows], dtype=torch.float),
             shared=shared,
             sentences=[row["sentences"] for row in rows],
         )

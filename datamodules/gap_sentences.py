@@ -155,7 +155,7 @@ class GapSentenceData(PegasusData):
             yield Document(f"{document.id}#{number}", [[text for _, text in part] for _, part in parts])
 
     def encode(self, document: Document) -> dict[str, Any]:
-        """Return the features of one piece; a gap is one mask symbol for all tokens of the sentence."""
+        """Return the features of a document or of a part of it; one mask symbol replaces each masked sentence."""
         rng = random.Random(f"{self.draw_seed} {document.id}")
         sentences = document.sentences
         share = self.ratio if self.max_ratio is None else rng.uniform(self.ratio, self.max_ratio)

@@ -226,8 +226,8 @@ class MatchSumData(EncoderData):
             mask=pad([[1] * count for count in counts]).bool(),
             gold=torch.tensor(numbers),
             has_gold=torch.tensor(with_gold),
-            gains=_floats([row["gains"] for row in rows]),
-            prior=_floats(prior),
+            gains=pad([row["gains"] for row in rows], dtype=torch.float),
+            prior=pad(prior, dtype=torch.float),
             choices=[row["choices"] for row in rows],
             sentences=[row["sentences"] for row in rows],
             proposed=[row["proposed"] for row in rows],
@@ -237,11 +237,3 @@ class MatchSumData(EncoderData):
 def _flat(texts: list[list[list[int]]]) -> tuple[list[list[int]], list[int]]:
     """Return the rows of all texts, and the index of the text of each."""
     return [row for text in texts for row in text], [number for number, text in enumerate(texts) for _ in text]
-
-
-def _floats(rows: list[list[float]]) -> Tensor:
-    """Pad rows of numbers with zeros to a tensor [B, longest row] with at least one column."""
-    padded = torch.zeros(len(rows), max(1, *(len(row) for row in rows)) if rows else 1)
-    for number, row in enumerate(rows):
-        padded[number, : len(row)] = torch.tensor(row)
-    return padded

@@ -289,7 +289,7 @@ class RSTformerData(NeedsParser, TokenizerData):
     def discourse(
         self, rows: list[dict[str, Any]], width: int
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return EDUs of tokens [B, S], codes of the LDD [B, E, 2b + 1, R], and gamma [B, E].
+        """Return EDUs of tokens [B, S], codes of the LDD [B, E, 2b + 1, R], and weights of EDUs gamma [B, E].
 
         Raises:
             MissingParse: if a document was not parsed.

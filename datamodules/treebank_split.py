@@ -70,7 +70,7 @@ class TreebankSplits(LightningDataModule, ABC):
         """Return the length of an encoded document, for sorting."""
 
     def documents(self, split: str) -> list[TreebankDocument]:
-        """Return the documents of a split; those left out for their licence are counted.
+        """Return the documents of a split; a message has the number of those left out for their licence.
 
         Raises:
             CorpusError: if there is no such split, or no document is left.

@@ -49,7 +49,7 @@ def summarize(arguments: list[str]) -> None:
                         help="write a PNG of the attention between sentences (extractive models)")  # fmt: skip
     options = parser.parse_args(arguments)
     budget = read_budget(options)
-    read_config(Path(str(options.checkpoint)))  # fails before the user types a text
+    read_config(options.checkpoint)  # fails before the user types a text
     corpus = _corpus_of(options.inputs, options.document)
     from experiments.print_summaries import print_summaries
 
@@ -81,7 +81,7 @@ def corpus(arguments: list[str]) -> None:
     if (options.file is None) == (options.corpus is None):
         raise CorpusError("precis corpus describes one corpus: give a file of records, or --corpus CORPUS ...")
     if options.file:
-        described_corpus = guess_corpus(Path(str(options.file)))
+        described_corpus = guess_corpus(options.file)
     else:
         described_corpus = parser.instantiate_classes(options).corpus
     if not described_corpus.splits():
@@ -111,7 +111,7 @@ def report(arguments: list[str]) -> None:
     parser.add_argument("--split", type=Literal["test", "val"], default="test", help="split of the predictions")
     parser.add_argument("--examples", type=int, default=5, help="number of documents to show")
     options = parser.parse_args(arguments)
-    folder = Path(str(options.run))
+    folder = options.run
     predictions = find_predictions(folder, options.split)
     from experiments.report import print_report
 
@@ -133,15 +133,15 @@ def export(arguments: list[str]) -> None:
     )
     parser.add_argument("--license", type=str | None, default=None, help="licence of the weights, such as apache-2.0")
     options = parser.parse_args(arguments)
-    out = Path(str(options.out))
+    out = options.out
     if out.is_dir() and not any(out.iterdir()):
         out.rmdir()
     if out.exists():
         raise CorpusError(f"{out}: not empty; name another folder")
-    checkpoint = Path(str(options.checkpoint)) if options.checkpoint else None
-    read_config(Path(str(options.run)))
+    checkpoint = options.checkpoint
+    read_config(options.run)
     from experiments.export import write_export
 
     with appearing_folder(out) as building:
-        write_export(Path(str(options.run)), building, checkpoint, options.license, out.name)
+        write_export(options.run, building, checkpoint, options.license, out.name)
     print(f"{out}: {', '.join(sorted(path.name for path in out.iterdir()))}")

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 from jsonargparse import Namespace
 
@@ -19,7 +18,7 @@ def describe_corpus(corpus: Corpus, options: Namespace) -> None:
         corpus: corpus with at least one split.
         options: options of `precis corpus`.
     """
-    cache = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
+    cache = options.cache_dir or default_cache()
     splits = corpus.splits()
     described = [
         describe(

@@ -10,6 +10,8 @@ import yaml
 from jsonargparse import set_loader
 from jsonargparse._loaders_dumpers import yaml_load
 
+from experiments.nested_values import map_strings
+
 # Section -> removed keys, which only affected speed.
 REMOVED = {"model": ("compile_network", "decoding.screening")}
 # Class -> keys that it took and had no use for.
@@ -32,7 +34,7 @@ def upgrade(config: Any) -> Any:
     """
     if not isinstance(config, dict):
         return config
-    config = _with_present_classes(config)
+    config = map_strings(config, lambda text: MOVED.get(text, text))
     for section in ("model", "data"):
         arguments = config.get(section)
         arguments = arguments.get("init_args") if isinstance(arguments, dict) else None
@@ -60,18 +62,6 @@ def upgrade_flags(arguments: Sequence[str]) -> list[str]:
         flag, equals, value = argument.partition("=")
         upgraded.append(f"{flags.get(flag, flag)}{equals}{value}")
     return upgraded
-
-
-def _with_present_classes(value: Any) -> Any:
-    if isinstance(value, dict):
-        present = {key: _with_present_classes(inner) for key, inner in value.items()}
-        class_path = present.get("class_path")
-        if isinstance(class_path, str):
-            present["class_path"] = MOVED.get(class_path, class_path)
-        return present
-    if isinstance(value, list):
-        return [_with_present_classes(inner) for inner in value]
-    return value
 
 
 def _remove(arguments: dict[str, Any], key: str) -> None:

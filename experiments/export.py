@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from experiments.model_card import model_card
+from experiments.nested_values import map_strings
 from experiments.run_config import IN_FOLDER, read_config
 from experiments.run_folder import Run, load_run
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint, write_exported
@@ -63,7 +64,7 @@ def _described(loaded: Run, checkpoint: dict[str, Any]) -> dict[str, Any]:
 def _portable(config: dict[str, Any], replaced: dict[str, str]) -> dict[str, Any]:
     """Return the config of an exported model: pretrained parts are in its folder, and no path is of this machine."""
     config = {key: value for key, value in config.items() if key not in _LEFT_OUT}
-    config = _without_folders(config)
+    config = map_strings(config, lambda text: os.path.basename(text) if os.path.isabs(text) else text)
     data = config["data"].setdefault("init_args", {})
     for key in _OF_THE_MACHINE:
         if key in data:
@@ -73,15 +74,6 @@ def _portable(config: dict[str, Any], replaced: dict[str, str]) -> dict[str, Any
             if part.get(key) is not None:
                 part[key] = IN_FOLDER if place == "." else f"{IN_FOLDER}/{place}"
     return config
-
-
-def _without_folders(value: Any) -> Any:
-    """Return a config whose absolute paths are names alone."""
-    if isinstance(value, dict):
-        return {key: _without_folders(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_without_folders(inner) for inner in value]
-    return os.path.basename(value) if isinstance(value, str) and os.path.isabs(value) else value
 
 
 def _export_other_models(loaded: Run, config: dict[str, Any], folder: Path) -> None:

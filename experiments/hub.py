@@ -20,7 +20,7 @@ def push(arguments: list[str]) -> None:
     parser.add_argument("--private", type=bool, default=False, help="create a private repository")
     parser.add_argument("--message", type=str, default="Model exported by Précis", help="message of the commit")
     options = parser.parse_args(arguments)
-    folder = Path(str(options.folder))
+    folder = options.folder
     if not (folder / EXPORTED).is_file():
         raise CorpusError(f"{folder}: not an exported model; make one with `precis export RUN --out {folder}`")
     if not _NAME.fullmatch(options.repo):

@@ -6,6 +6,8 @@ from typing import Any
 
 from datamodules.documents import CorpusError
 
+REMEDY = "restore it, or remove it and make it again"
+
 
 def read_json(path: Path, *keys: str) -> dict[str, Any]:
     """Return the object in a JSON file.
@@ -17,14 +19,24 @@ def read_json(path: Path, *keys: str) -> dict[str, Any]:
     Raises:
         CorpusError: if the file has no JSON object with these keys; the message has its name.
     """
-    remedy = "restore it, or remove it and make it again"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         reason = " ".join(str(error).split())
-        raise CorpusError(f"{path}: cannot be read ({reason}); {remedy}") from None
+        raise CorpusError(f"{path}: cannot be read ({reason}); {REMEDY}") from None
     if not isinstance(content, dict):
-        raise CorpusError(f"{path}: not a JSON object; {remedy}")
+        raise CorpusError(f"{path}: not a JSON object; {REMEDY}")
     if missing := [key for key in keys if key not in content]:
-        raise CorpusError(f"{path}: the key {missing[0]!r} is missing; {remedy}")
+        raise CorpusError(f"{path}: the key {missing[0]!r} is missing; {REMEDY}")
     return content
+
+
+def folder_beside(path: Path, name: object) -> Path:
+    """Return the folder beside a JSON file that names it.
+
+    Raises:
+        CorpusError: if the name leads to another place; the file may be a stranger's.
+    """
+    if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
+        raise CorpusError(f"{path}: {name!r} is no name of a folder beside this file; {REMEDY}")
+    return path.parent / name

@@ -66,6 +66,7 @@ class LengthBudget:
 
     def cut(self, summary: "Summary", document_words: int) -> bool:
         """Cut a generated summary to the budget; return whether anything was cut off."""
+        # the addend makes up for rounding, for example in 0.29 * 100 < 29
         limits = [self.words, None if self.ratio is None else max(1, int(self.ratio * document_words + 1e-3))]
         room = min((limit for limit in limits if limit is not None), default=None)
         before = list(summary.sentences)

@@ -8,6 +8,7 @@ import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
+from experiments.shipped import named_configs
 
 LINKED = ("vocab_size", "encoder", "inventory", "ablation", "checkpoint", "agents")
 NOTE = f"Where the model has them too, these are given for the model alone (--model.NAME): {', '.join(LINKED)}\n"
@@ -37,17 +38,14 @@ def check_linked(arguments: Sequence[str], config: Namespace) -> None:
 
 def _linked_names_of_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Yield linked names that are set for the data: (name, where, what to do)."""
-    for index, argument in enumerate(arguments):
-        flag, equals, value = argument.partition("=")
-        if flag.startswith("--data."):
-            name = flag.removeprefix("--data.").removeprefix("init_args.")
+    for flag in (argument.partition("=")[0] for argument in arguments):
+        name = flag.removeprefix("--data.").removeprefix("init_args.")
+        if flag.startswith("--data.") and name in LINKED:
+            yield name, flag, f"give --model.{name}"
+    for _, path in named_configs(arguments):
+        for name in _data_of(Path(path)):
             if name in LINKED:
-                yield name, flag, f"give --model.{name}"
-        if flag in ("--config", "-c"):
-            path = Path(value if equals else "".join(arguments[index + 1 : index + 2]))
-            for name in _data_of(path):
-                if name in LINKED:
-                    yield name, f"{path}: data.{name}", "give it there alone"
+                yield name, f"{path}: data.{name}", "give it there alone"
 
 
 def _data_of(path: Path) -> dict[str, Any]:

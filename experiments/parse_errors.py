@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from datamodules.documents import CorpusError
+from experiments.shipped import named_configs
 from experiments.trust import explain_forbidden_name
 from experiments.yaml_files import read_yaml
 
@@ -91,11 +92,7 @@ def check_configs(arguments: list[str]) -> None:
     Raises:
         CorpusError: if a file is missing or not YAML; the message has the line.
     """
-    for index, argument in enumerate(arguments):
-        name, equals, value = argument.partition("=")
-        if name not in ("--config", "-c"):
-            continue
-        path = Path(value if equals else "".join(arguments[index + 1 : index + 2]))
+    for path in (Path(name) for _, name in named_configs(arguments)):
         if not path.is_file():
             raise CorpusError(f"{path}: no such config file; see experiments/configs for those of the suite")
         read_yaml(path)

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from datasets import Dataset
@@ -29,7 +28,7 @@ def print_summaries(options: Namespace, corpus: Corpus, budget: LengthBudget) ->
     with TemporaryDirectory(prefix="precis-") as cache:  # the same text is rarely summarized twice
         changes = {"eval_batch_size": options.batch_size, "max_eval": None, "cache_dir": cache}
         changes["on_bad_record"] = options.on_bad_record
-        run = load_run(Path(str(options.checkpoint)), corpus=corpus, **changes)
+        run = load_run(options.checkpoint, corpus=corpus, **changes)
         documents = run.data.documents("test")
         show = Shown(options, run.model, documents)
         for summary in _within(budget, run, documents, options.heat_map is not None):

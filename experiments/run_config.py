@@ -5,6 +5,7 @@ from typing import Any
 
 from datamodules.documents import CorpusError
 from experiments.earlier_configs import upgrade
+from experiments.nested_values import map_strings
 from experiments.yaml_files import read_yaml
 from lightning_modules.exported import EXPORTED
 
@@ -21,14 +22,10 @@ def read_config(run: Path) -> dict[str, Any]:
     if not path.is_file():
         raise CorpusError(f"{path}: not there; give the folder of a run that `precis fit` made")
     config = upgrade(read_yaml(path))
-    return _with_folder(config, str(Path(run))) if (Path(run) / EXPORTED).is_file() else config
+    if not (Path(run) / EXPORTED).is_file():
+        return config
 
+    def in_this_folder(text: str) -> str:
+        return f"{run}{text.removeprefix(IN_FOLDER)}" if f"{text}/".startswith(f"{IN_FOLDER}/") else text
 
-def _with_folder(value: Any, folder: str) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_folder(inner, folder) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_with_folder(inner, folder) for inner in value]
-    if isinstance(value, str) and (value == IN_FOLDER or value.startswith(f"{IN_FOLDER}/")):
-        return folder + value.removeprefix(IN_FOLDER)
-    return value
+    return map_strings(config, in_this_folder)

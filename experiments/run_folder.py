@@ -217,21 +217,12 @@ class RunRecord(Callback):
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
 
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check(trainer)
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check(trainer)  # before `Previews` creates a folder in it
-
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        self._check(trainer)
-
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check(trainer)
-
-    def _check(self, trainer: Trainer) -> None:
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         if trainer.is_global_zero and trainer.state.fn == "fit":
             check_not_removed(self.run)
+
+    # `on_validation_end` is called before `Previews` creates a folder in the run folder
+    on_validation_start = on_validation_end = on_save_checkpoint = on_fit_end
 
 
 class TruncationTable(Callback):

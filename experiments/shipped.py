@@ -1,5 +1,6 @@
 """Configs and sweeps that come with the suite, found by short names such as `pointer_generator/docstrings`."""
 
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -47,12 +48,15 @@ def resolve_configs(arguments: list[str]) -> list[str]:
         CorpusError: for a config that is not there.
     """
     resolved = list(arguments)
+    for index, name in named_configs(arguments):
+        if index < len(arguments):
+            resolved[index] = arguments[index].removesuffix(name) + str(find_shipped(name, CONFIGS))
+    return resolved
+
+
+def named_configs(arguments: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield the values of `--config` on the command line, each with the index of its argument; "" if it has none."""
     for index, argument in enumerate(arguments):
         flag, equals, value = argument.partition("=")
-        if flag not in ("--config", "-c"):
-            continue
-        if equals:
-            resolved[index] = f"{flag}={find_shipped(value, CONFIGS)}"
-        elif index + 1 < len(arguments):
-            resolved[index + 1] = str(find_shipped(arguments[index + 1], CONFIGS))
-    return resolved
+        if flag in ("--config", "-c"):
+            yield (index, value) if equals else (index + 1, "".join(arguments[index + 1 : index + 2]))

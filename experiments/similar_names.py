@@ -13,6 +13,7 @@ import callbacks
 import datamodules
 import lightning_modules
 from datamodules import corpora
+from experiments.trust import object_named
 
 _SUITE = (callbacks, corpora, datamodules, lightning_modules)
 _GROUPS = {"trainer": "pytorch_lightning.Trainer", "checkpoint": "pytorch_lightning.callbacks.ModelCheckpoint"}
@@ -38,7 +39,7 @@ def suggest_option(name: str, owner: str) -> str:
         name: option.
         owner: path of a class, or an option of the command line that holds a class (`trainer`, `checkpoint`).
     """
-    kind = _load(_GROUPS.get(owner, owner))
+    kind = object_named(_GROUPS.get(owner, owner))
     if kind is None:
         return ""
     options = class_options(kind)
@@ -50,14 +51,6 @@ def suggest_option(name: str, owner: str) -> str:
 
 def _classes(package: ModuleType) -> list[str]:
     return [name for name in getattr(package, "__all__", dir(package)) if name[:1].isupper()]
-
-
-def _load(class_path: str) -> type | None:
-    module, _, name = class_path.rpartition(".")
-    try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError):
-        return None
 
 
 def class_options(owner: type) -> list[str]:

@@ -1,6 +1,5 @@
 """Summaries of documents by a trained model, for the commands and for Python."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -8,9 +7,8 @@ from typing import Any
 
 import datasets
 import torch
-from rich.console import Console
-from rich.progress import track
 
+from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
 from datamodules.summarization import SummarizationData
 from lightning_modules.extractive.matchsum import MatchSum
@@ -27,14 +25,13 @@ def summarize_all(model: Summarizer, data: SummarizationData, attention: bool = 
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device)
-    loader = data.test_dataloader()
-    show_progress = len(loader) > 1 and sys.stderr.isatty()
-    for batch in track(loader, "summarizing", console=Console(stderr=True)) if show_progress else loader:
-        batch = batch.to(device)
-        summaries = model.summarize(batch)
-        for summary, weights in zip(summaries, model.sentence_attention(batch) if attention else ()):
-            summary.attention = weights
-        yield from summaries
+    with progress_bar() as progress:
+        for batch in progress.track(data.test_dataloader(), description="summarizing"):
+            batch = batch.to(device)
+            summaries = model.summarize(batch)
+            for summary, weights in zip(summaries, model.sentence_attention(batch) if attention else ()):
+                summary.attention = weights
+            yield from summaries
 
 
 @contextmanager

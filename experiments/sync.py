@@ -23,7 +23,7 @@ def sync(arguments: list[str]) -> None:
     parser.add_argument("--entity", type=str | None, default=None, help="user or team; your default entity if not set")
     parser.add_argument("--dry-run", action="store_true", help="print the records to upload, without uploading them")
     options = parser.parse_args(arguments)
-    folders = [Path(str(folder)) for folder in options.folders]
+    folders = options.folders
     records = [record for folder in folders for run in find_runs(folder) for record in offline_records(run)]
     if not records:
         print("nothing to upload: no offline run of W&B that was not uploaded before")

@@ -56,6 +56,7 @@ from experiments.tracking import WandbRecord, wandb_logger
 from experiments.trust import FLAG, check_checkpoint, check_permitted_names, needs_trust
 from experiments.value_checks import (
     REFUSALS,
+    check_no_keys,
     check_ranges,
     convert_batch_counts,
     explain_refusal,
@@ -97,6 +98,7 @@ class PrecisCLI(LightningCLI):
         config = self.config[self.config.subcommand]
         convert_batch_counts(config.trainer)
         check_ranges(config)
+        check_no_keys(config)
         check_checkpoint(config)
         check_linked(sys.argv[1:] if args is None else args, config)
         path = config.ckpt_path
@@ -117,7 +119,7 @@ class PrecisCLI(LightningCLI):
             name = config.model.class_path.rsplit(".", 1)[-1].lower()
             config.run_dir = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
             sys.argv.append(f"--run_dir={config.run_dir}")  # for the processes that Lightning starts on other devices
-        folder = self.folder = Path(str(config.run_dir))
+        folder = self.folder = config.run_dir
         fitting = self.subcommand == "fit"
         self.fresh = not folder.exists()
         if not fitting:
@@ -131,7 +133,7 @@ class PrecisCLI(LightningCLI):
             config.checkpoint.monitor, config.checkpoint.mode = "val/loss", "min"  # there is no ROUGE without summaries
         if not fitting and not config.ckpt_path:
             raise CorpusError(f"precis {self.subcommand} needs a trained model; pass --run with the folder of a run")
-        if config.out is not None and (fitting or Path(str(config.out)).suffix != ".jsonl"):
+        if config.out is not None and (fitting or config.out.suffix != ".jsonl"):
             problem = "precis fit writes no predictions" if fitting else "predictions are JSON Lines"
             remedy = "give a name that ends in .jsonl to validate, test or predict"
             raise CorpusError(f"--out {config.out}: {problem}; {remedy}")
@@ -228,7 +230,7 @@ class PrecisCLI(LightningCLI):
         is_run = (folder / "config.yaml").is_file()
         run_corpus = read_config(folder)["data"]["init_args"].get("corpus") if is_run else corpus
         source = source_name(run_corpus, corpus)
-        path = Path(str(self.values.out)) if self.values.out else predictions_path(folder, command, source)
+        path = self.values.out if self.values.out else predictions_path(folder, command, source)
         rank_zero_info(f"predictions: {path}")
         arguments = shlex.join(["precis", *sys.argv[1:]])
         described = {"command": arguments, "split": SPLITS[command], "corpus": corpus}

@@ -9,7 +9,8 @@ or needs `--trust`.
 import inspect
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -18,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import Namespace, _common, set_parsing_settings
+from jsonargparse import _common, set_parsing_settings
 
 from datamodules.documents import CorpusError
+from experiments.nested_values import leaves
 
 FLAG = "--trust"
 VARIABLE = "PRECIS_TRUST"  # passes the flag on to processes of other devices, of a sweep and of a job array
@@ -32,6 +34,8 @@ _MODULES += ("torch.optim", "pytorch_lightning", "lightning_fabric")
 _SUITE = ("callbacks", "datamodules", "lightning_modules", "experiments")
 _CLASS_OPTIONS = ("--model", "--data", "--trainer", "--optimizer", "--lr_scheduler", "--checkpoint", "--corpus")
 _OPTIONS_WITH_FILES = (*_CLASS_OPTIONS, "--profile", "--paragraphs", "--fields")
+_COMMANDS_OF_SWEEPS = ("validate", "test", "predict", "evaluate", "report")
+_FILE_SUFFIXES = (".csv", ".gz", ".html", ".json", ".jsonl", ".md", ".parquet", ".png", ".svg", ".txt", ".yaml", ".yml")
 _DOTTED_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
 _command_line_names: ContextVar[frozenset[str] | None] = ContextVar("named", default=None)
@@ -107,19 +111,7 @@ def _strings(value: str) -> Iterator[str]:
         loaded = yaml.safe_load(value)
     except yaml.YAMLError:
         loaded = value
-    yield from (part for _, part in _parts(loaded) if isinstance(part, str))
-
-
-def _parts(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all values inside a config with their keys."""
-    if isinstance(value, (Namespace, Mapping)):
-        for key, part in vars(value).items() if isinstance(value, Namespace) else value.items():
-            yield from _parts(part, f"{where}.{key}" if where else str(key))
-    elif isinstance(value, (list, tuple, set)):
-        for number, part in enumerate(value):
-            yield from _parts(part, f"{where}[{number}]")
-    else:
-        yield where, value
+    yield from (part for _, part in leaves(loaded) if isinstance(part, str))
 
 
 def check_permitted_names(config: Any, source: str = "") -> None:
@@ -139,6 +131,41 @@ def check_permitted_names(config: Any, source: str = "") -> None:
         raise CorpusError(f"{source}{where}: {explain_forbidden_name(name)}")
 
 
+def check_commands(commands: Sequence[str], source: str) -> None:
+    """Check commands that the file of a sweep names, since what a command line names is trusted.
+
+    Raises:
+        CorpusError: if a sweep that is not trusted has a command that does more than evaluate a run, or one with
+            `--trust` or with a class that configs may not name.
+    """
+    if is_trusted():
+        return
+    for command in commands:
+        try:
+            first, *words = shlex.split(command)
+        except ValueError:  # none, or an open quotation mark
+            raise CorpusError(f"{source}: after: {command!r} is no command; for example, use test") from None
+        refused = [f"precis {first}"] if first not in _COMMANDS_OF_SWEEPS else []
+        refused += [word for word in words if word.partition("=")[0] == FLAG]
+        # evaluate imports classes of metrics, too, in lists as well
+        parts = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _may_be_class(part)}
+        refused += [name for name in sorted(parts | names_on_command_line(words)) if not _is_permitted_name(name)]
+        if refused:
+            raise CorpusError(
+                f"{source}: after: {command!r}: a sweep may not name {refused[0]}, only the classes of configs and "
+                f"{', '.join(_COMMANDS_OF_SWEEPS)}; pass {FLAG} if you trust whoever wrote it (see SECURITY.md)"
+            )
+
+
+def _may_be_class(word: str) -> bool:
+    """Return whether a word can be the name of a class: a dotted name, and not that of a file."""
+    return _DOTTED_NAME.fullmatch(word) is not None and not word.endswith(_FILE_SUFFIXES)
+
+
+def _is_permitted_name(name: str) -> bool:
+    return name.startswith(tuple(f"{module}." for module in _MODULES)) and is_permitted_class(object_named(name))
+
+
 def needs_trust(config: Any) -> bool:
     """Return whether the config can only be read with `--trust`, or with its classes on the command line."""
     return next(_forbidden_names(config, frozenset()), None) is not None
@@ -146,14 +173,14 @@ def needs_trust(config: Any) -> bool:
 
 def _forbidden_names(config: Any, names: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Yield key and name of each class or function that configs may not name and that is not on the command line."""
-    on_command_line = [_resolve(name) for name in names]
-    for where, value in _parts(config):
+    on_command_line = [object_named(name) for name in names]
+    for where, value in leaves(config):
         is_path = where.rpartition(".")[2] == "class_path" and isinstance(value, str)
         if not is_path and (not callable(value) or isinstance(value, os.PathLike)):
             continue
         if is_path:  # nothing is imported that jsonargparse would not have imported
             importable = value in names or value.startswith(tuple(f"{module}." for module in _MODULES))
-            thing = _resolve(value) if importable else None
+            thing = object_named(value) if importable else None
         else:
             thing = value
         if is_permitted_class(thing) or any(thing is named for named in on_command_line if named is not None):
@@ -209,7 +236,7 @@ def check_checkpoint(config: Any) -> None:
         raise CorpusError(f"{path}: no such checkpoint; --ckpt_path takes a file, so download it first")
 
 
-def _resolve(name: str) -> Any:
+def object_named(name: str) -> Any:
     """Return the object with a dotted name; None if there is none."""
     module, _, attribute = name.rpartition(".")
     try:

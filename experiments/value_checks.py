@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from jsonargparse import Namespace
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from datamodules.documents import CorpusError
+from experiments.nested_values import leaves
 
 # Exceptions that constructors raise for invalid values.
 REFUSALS = (ValueError, TypeError, RuntimeError, ImportError, OSError, ArithmeticError, AssertionError)
@@ -24,6 +24,8 @@ _MINIMA |= {"max_epochs": -1, "max_steps": -1}  # where -1 means no limit
 # where an integer is a number of batches, and a float is a fraction of an epoch
 _BATCHES = tuple(f"limit_{stage}_batches" for stage in ("train", "val", "test", "predict"))
 _BATCHES += ("overfit_batches", "val_check_interval")
+_KEYS = ("api_key", "api_token", "password", "secret")  # options of loggers
+_URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 PRETRAINED = ("encoder", "checkpoint")  # options of models that take a name or folder
 _NOT_THERE = re.compile(
     r"Repo id must be|couldn't connect to|is not a local folder|not a valid model identifier|Can't load|"
@@ -55,7 +57,9 @@ def check_ranges(config: Any) -> None:
     Raises:
         CorpusError: with the key of the first value that is too small or too large.
     """
-    for key, value in _numbers(config):
+    for key, value in _values(config):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            continue
         name = key.rpartition(".")[2]
         minimum = _MINIMA.get(name)
         if minimum is not None and value < minimum:
@@ -66,17 +70,25 @@ def check_ranges(config: Any) -> None:
             raise CorpusError(f"{key} must be a number of batches or a share between 0.0 and 1.0, got {value}")
 
 
-def _numbers(value: Any, where: str = "") -> Iterator[tuple[str, float]]:
-    """Yield keys, as typed on the command line, and values of all numbers in a config."""
-    if isinstance(value, (dict, Namespace)):
-        for key, part in (vars(value) if isinstance(value, Namespace) else value).items():
-            location = where if key in ("init_args", "dict_kwargs") else f"{where}.{key}" if where else str(key)
-            yield from _numbers(part, location)
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _numbers(part, where)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield where, value
+def check_no_keys(config: Any) -> None:
+    """Check that a config has no API key or password, which config.yaml and environment.json would keep.
+
+    Raises:
+        CorpusError: with the key of the first one.
+    """
+    for where, value in _values(config):
+        is_key = where.rpartition(".")[2] in _KEYS and value
+        if is_key or (isinstance(value, str) and _URL_WITH_PASSWORD.search(value)):
+            raise CorpusError(
+                f"{where}: a key or password would be kept in the run folder; leave it out, and set the environment "
+                "variable that the library reads"
+            )
+
+
+def _values(config: Any) -> Iterator[tuple[str, Any]]:
+    """Yield keys, as typed on the command line, and values in a config."""
+    for place, value in leaves(config):
+        yield re.sub(r"\.(init_args|dict_kwargs)\b|\[\d+\]", "", place), value
 
 
 # Errors of constructors ------------------------------------------------------------------------------------------
@@ -130,19 +142,10 @@ def missing_model_message(name: str) -> str:
 
 def _key_of(cause: str, values: Any) -> str:
     """Return the option that a message names, or else the only option whose value it mentions; empty if neither."""
-    options = dict(_leaves(values))
+    options = dict(_values(values))
     mentioned = [key for key in options if re.search(rf"\b{re.escape(key.rpartition('.')[2])}\b", cause)]
     if mentioned:
         return max(mentioned, key=len)
     numbers = {key: value for key, value in options.items() if isinstance(value, (int, float)) and value is not True}
     matching = [key for key, value in numbers.items() if re.search(rf"(?<![\w.-]){re.escape(str(value))}\b", cause)]
     return matching[0] if len(matching) == 1 else ""
-
-
-def _leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, (dict, Namespace)):
-        for key, part in (vars(value) if isinstance(value, Namespace) else value).items():
-            location = where if key == "init_args" else f"{where}.{key}" if where else str(key)
-            yield from _leaves(part, location)
-    else:
-        yield where, value

@@ -18,7 +18,8 @@ from datamodules.text.vocabulary import PAD, START, STOP, UNK
 from datamodules.text.words import sentences_of
 from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.decoding.sampling import rescore, sample
+from lightning_modules.decoding.sampling import rescore, sample, sample_with
+from lightning_modules.networks.copy_sampling import PermittedMixture
 from lightning_modules.networks.extended_output import (
     CopyOutputs,
     all_log_probs,
@@ -100,7 +101,7 @@ class CopyingSummarizer(Summarizer):
         if options is None:
             rows = (samples.tokens != PAD).flatten().nonzero().squeeze(1)            # [N]
             return self.target_log_probs(batch, outputs, samples.tokens, rows)
-        if options.temperature == 1 and options.top_p == 1 and not (options.no_repeat_ngram or options.top_k):
+        if options.is_untruncated and not options.no_repeat_ngram:
             return self._permitted_log_probs(batch, outputs, samples, options)
         source = self.source_ids(batch)
         oov_counts = sampling_memory(source, self.vocab_size)["oov_counts"]
@@ -142,6 +143,24 @@ class CopyingSummarizer(Summarizer):
         ids, log_probs = candidate_log_probs(outputs, memory, layer, count)
         return ids, log_probs, next_state
 
+    def _draw(
+        self,
+        tokens: Tensor,
+        state: State,
+        memory: State,
+        blocked: Tensor,
+        layer: VocabularySlices,
+        greedy_first: bool,
+        generator: torch.Generator | None,
+    ) -> tuple[Tensor, Tensor, State]:
+        """Draw the next tokens, see `decoding.sampling.Draw`."""
+        outputs, state = self.decoder_step(tokens.masked_fill(tokens >= self.vocab_size, UNK), state, memory)
+        mixture = PermittedMixture.of(outputs, memory["source"], blocked, layer)
+        tokens = mixture.draw(generator)
+        if greedy_first:
+            tokens[:, 0] = mixture.most_probable()
+        return tokens, mixture.log_probs(tokens.unsqueeze(-1)).squeeze(-1), state
+
     def generate(
         self, batch: Batch, options: DecodingOptions, generator: torch.Generator | None = None
     ) -> Hypotheses:
@@ -158,15 +177,19 @@ class CopyingSummarizer(Summarizer):
             memory = encoded._asdict()
             state = {name: tensor.squeeze(1) for name, tensor in start._asdict().items()}  # [B, 1, ...] -> [B, ...]
             first = torch.full_like(extended[:, 0], START)
-            if options.sample:
+            if options.sample and not options.is_untruncated:
                 memory |= sampling_memory(extended, self.vocab_size)
                 return sample(self._step, state, memory, first, STOP, options, forbidden, PAD, generator)
-            memory |= search_memory(output, batch.source.flatten(1), extended, UNK)
             # Copied for each batch, because weights may change between batches without a trace (`.data.copy_` does not
             # raise a tensor's version). A copy costs as much as two of the 35 to 120 steps of a search (V = 50,000, one
             # CPU core). Rows without a word are left out.
             words = len(self.tokenizer)
             layer = VocabularySlices.of(output.weight[:words], output.bias[:words])
+            if options.sample:
+                draw = partial(self._draw, layer=layer, greedy_first=options.greedy_first, generator=generator)
+                memory["source"] = extended
+                return sample_with(draw, state, memory, first, STOP, options, forbidden, PAD)
+            memory |= search_memory(output, batch.source.flatten(1), extended, UNK)
             step = partial(self._step, layer=layer)
             return beam_search(step, state, memory, first, STOP, options, forbidden, PAD)
 

@@ -15,14 +15,45 @@ from datamodules.documents import CorpusError
 
 Model = TypeVar("Model", bound=nn.Module)
 
+_SCALES = ":scales"  # after the name of a matrix in 8 bits
 
-def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
-    """Write config.json and model.safetensors, in half precision."""
+
+def save_weights(folder: Path, settings: Mapping[str, Any], state: Mapping[str, Tensor], bits: int = 16) -> None:
+    """Write config.json and model.safetensors.
+
+    Args:
+        folder: folder to write.
+        settings: content of config.json.
+        state: weights by name.
+        bits: 16 for half precision; 8 for `quantized` matrices, and half precision of all else.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    halves = {name: value.detach().half().cpu().contiguous() for name, value in state.items()}
-    save_file(halves, str(folder / "model.safetensors"))
+    stored = {name: value.detach().half().cpu().contiguous() for name, value in state.items()}
+    if bits == 8:
+        for name, value in state.items():
+            if value.dim() == 2:
+                stored[name], stored[name + _SCALES] = quantized(value.detach().cpu())
+    save_file(stored, str(folder / "model.safetensors"))
     (folder / "config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+
+
+def quantized(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a matrix in 8 bits and the scale of each row: [n, m] -> int8 [n, m], float32 [n, 1].
+
+    An entry is off by at most half the scale, which is the largest absolute value of its row divided by 127.
+    """
+    scales = matrix.float().abs().amax(1, keepdim=True).clamp(min=1e-12) / 127
+    return (matrix.float() / scales).round().to(torch.int8), scales
+
+
+def _dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a file in float32."""
+    return {
+        name: value.float() * stored[name + _SCALES] if value.dtype == torch.int8 else value.float()
+        for name, value in stored.items()
+        if not name.endswith(_SCALES)
+    }
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -53,14 +84,14 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
     """
     file = folder / "model.safetensors"
     try:
-        state = {name: value.float() for name, value in load_file(str(file)).items()}
-    except (OSError, SafetensorError) as error:
+        state = _dequantized(load_file(str(file)))
+    except (OSError, KeyError, SafetensorError) as error:
         raise CorpusError(f"{file}: missing or broken ({error}); fetch it again") from error
     names = expected.keys() | state.keys()
     mismatched = [n for n in names if n not in state or n not in expected or state[n].shape != expected[n].shape]
     if mismatched:
         raise CorpusError(f"{file}: weights do not fit config.json at {', '.join(sorted(mismatched)[:5])}")
-    model.load_state_dict(state, strict=False)
+    model.load_state_dict(state, strict=False)  # frozen pretrained weights are not stored
 
 
 def load_model(kind: Callable[..., Model], folder: Path, noun: str, options: Mapping[str, Any]) -> Model:

@@ -4,7 +4,9 @@ import json
 import random
 from pathlib import Path
 
+import torch
 from conftest import write_lines
+from transformers import BertConfig, BertModel, BertTokenizerFast
 
 CLAUSES = {
     "because it rained": "causal-cause",
@@ -41,3 +43,18 @@ def made_up_row(number: int, sentences: int) -> dict:
 def made_up_treebank(path: Path, documents: int = 6, sentences: int = 3) -> Path:
     """A file of `made_up_row`s with different lengths."""
     return write_lines(path, [json.dumps(made_up_row(n, sentences + n % 3)) for n in range(documents)])
+
+
+def write_encoder(folder: Path, texts: list[str]) -> str:
+    """Write a tiny BERT whose vocabulary has the words of texts; return its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = sorted({word for text in texts for word in text.split()})
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=5 + len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=32,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+    return str(folder)

@@ -22,6 +22,7 @@ ANNEALED = next(case for case in CASES if case.model_args.get("coverage"))
 # the first process and one for the second; that of 25 has one for the first and none for the second.
 RUNS = [*((case, 1, 23) for case in CASES), (ANNEALED, 2, 25)]
 BATCH = 4  # of one process
+PRECISION = "64-true"  # so that the two ways of adding up agree closely
 
 
 class Recorder(Callback):
@@ -68,7 +69,7 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
             accelerator="cpu",
             strategy="ddp" if world > 1 else "auto",
             devices=world,
-            precision="64-true",  # so that the two ways of adding up agree closely
+            precision=PRECISION,
             max_epochs=2,
             accumulate_grad_batches=accumulate,
             gradient_clip_val=2.0,
@@ -122,6 +123,12 @@ def wait_for(processes: list, folder: Path, seconds: float = 600) -> None:
     assert codes == [0] * len(processes), f"exit codes {codes}\n{errors}"
 
 
+def prepare(files: dict[str, str]) -> None:
+    """Build the data of all runs, so that no process waits for another one to do so."""
+    for case, _, documents in RUNS:
+        case.build_data(files, max_train=documents).prepare_data()
+
+
 def run_on_one_and_two(context, target, files: dict[str, str], folder: Path, seconds: float = 600) -> list[dict]:
     """Return the results of the first and second of two processes, and of a single one.
 
@@ -132,8 +139,6 @@ def run_on_one_and_two(context, target, files: dict[str, str], folder: Path, sec
         folder: folder of the results.
         seconds: time after which processes that are still running are an error.
     """
-    for case, _, documents in RUNS:  # so that no process waits for another to build the data
-        case.build_data(files, max_train=documents).prepare_data()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -151,6 +156,7 @@ def results(server, corpus_files, tmp_path_factory):
     from test_ddp import process as target  # by the name under which a new process finds it
 
     folder = tmp_path_factory.mktemp("ddp")
+    prepare(corpus_files)
     return *run_on_one_and_two(server, target, corpus_files, folder), folder
 
 

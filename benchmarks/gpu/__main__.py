@@ -38,7 +38,7 @@ SHARES = {"tests": 0.35, "attention": 0.35, "models": 0.4, "training": 1.0}
 
 
 def cells_of(part: str, arguments: argparse.Namespace) -> list[Cell]:
-    """Return the cells of a part."""
+    """Return the measurements of a part of the benchmark."""
     return import_module(f"benchmarks.gpu.{part}").cells(arguments)
 
 
@@ -127,9 +127,14 @@ def main() -> int:
         return run_cells(cells_of(part, arguments), arguments.out / part, *arguments.worker)
     started = time.time()
     end = started + 60 * arguments.minutes
-    for part in arguments.part:
-        share = 1.0 if part == arguments.part[-1] else SHARES[part]
-        run_part(part, arguments, started, time.time() + share * (end - time.time()))
+    try:
+        for part in arguments.part:
+            share = 1.0 if part == arguments.part[-1] else SHARES[part]
+            run_part(part, arguments, started, time.time() + share * (end - time.time()))
+    except KeyboardInterrupt:
+        summarize(arguments)
+        print("interrupted; the same command continues with the cells that are missing", file=sys.stderr)
+        return 130
     return int(summarize(arguments) > 0)
 
 

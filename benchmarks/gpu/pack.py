@@ -4,8 +4,9 @@
 
 The other arguments are those of `precis fit`. A packed file is a safetensors file without pickle: the batches of a
 config's DataModule, each tensor compressed by zlib; ids, references and other fields, the tokenizer and the arguments
-of the model are JSON in its header. Reading it needs neither `datasets` nor downloads. It is refused if it is larger
-than `--max-mib`.
+of the model are JSON in its header. With `--weights` it also has the weights of the pretrained encoder or LED that the
+config names (a folder, or `minilm`), rounded to bfloat16. Reading it needs neither `datasets` nor downloads. It is
+refused if it is larger than `--max-mib`.
 """
 
 import argparse
@@ -25,6 +26,8 @@ from safetensors import safe_open
 from safetensors.numpy import save
 from torch import Tensor
 
+from benchmarks.gpu.pretrained import compress, decompress, named_in, read_pretrained
+from benchmarks.measuring import model_and_data
 from datamodules.batch import Batch
 
 MAX_MIB = 60.0
@@ -37,11 +40,13 @@ class Pack(NamedTuple):
         batches: batches of each split.
         tokenizer: vocabulary or tokenizer of the data.
         model: class path and arguments of the model, as in a config.
+        pretrained: config and weights of the pretrained model that the arguments name, None if it is not included.
     """
 
     batches: dict[str, list[Batch]]
     tokenizer: Any
     model: dict[str, Any]
+    pretrained: tuple[dict[str, Any], dict[str, Tensor]] | None = None
 
 
 def _class_path(value: Any) -> str:
@@ -82,11 +87,15 @@ def write_pack(path: Path, pack: Pack, max_mib: float = MAX_MIB) -> int:
             splits[split].append({"class": _class_path(batch), "tensors": shapes, "fields": plain})
     tokenizer = {"class": _class_path(pack.tokenizer), "state": pack.tokenizer.state()}
     header = {"splits": splits, "tokenizer": tokenizer, "model": pack.model}
+    if pack.pretrained is not None:
+        contents, described = compress(pack.pretrained[1])
+        tensors |= {f"pretrained.{name}": content for name, content in contents.items()}
+        header["pretrained"] = {"config": pack.pretrained[0], "tensors": described}
     tensors["header"] = np.frombuffer(zlib.compress(json.dumps(header).encode(), 9), np.uint8)
     content = save(tensors)
     if len(content) > max_mib * 2**20:
         size = f"{len(content) / 2**20:.1f} MiB, more than {max_mib:g}"
-        raise ValueError(f"{path} would have {size}: lower --train, or --data.max_source")
+        raise ValueError(f"{path} would have {size}: lower --train or --data.max_source")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(content)
@@ -107,9 +116,13 @@ def read_pack(path: Path) -> Pack:
                     raw = zlib.decompress(file.get_tensor(f"{split}.{number}.{name}").tobytes())
                     values[name] = torch.from_numpy(np.frombuffer(raw, dtype).reshape(shape).copy())
                 batches[split].append(_class(row["class"])(**values))
+        pretrained = header.get("pretrained")
+        if pretrained is not None:
+            weights = decompress(pretrained["tensors"], lambda name: file.get_tensor(f"pretrained.{name}"))
+            pretrained = pretrained["config"], weights
     kind, state = _class(header["tokenizer"]["class"]), header["tokenizer"]["state"]
     tokenizer = kind.from_state(state) if hasattr(kind, "from_state") else kind(**state)
-    return Pack(batches, tokenizer, header["model"])
+    return Pack(batches, tokenizer, header["model"], pretrained)
 
 
 def first_batches(loader: Iterable[Batch], documents: int) -> list[Batch]:
@@ -125,25 +138,25 @@ def first_batches(loader: Iterable[Batch], documents: int) -> list[Batch]:
 
 def main() -> int:
     """Pack the data of a config."""
-    from experiments.run_folder import build  # needs the full environment
-    from experiments.shipped import resolve_configs
-    from experiments.training import fit_parser
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--train", type=int, default=6000, help="number of training documents")
     parser.add_argument("--val", type=int, default=300, help="number of validation documents")
+    parser.add_argument("--weights", action="store_true", help="include the weights of the pretrained model")
     parser.add_argument("--max-mib", type=float, default=MAX_MIB)
     arguments, of_fit = parser.parse_known_args()
-    fit = fit_parser()
-    config = json.loads(fit.dump(fit.parse_args(resolve_configs(of_fit)), skip_none=False, format="json"))
-    _, data = build(config)
+    # the arguments come after the config, so that no more documents are prepared than are packed
+    of_fit += [f"--data.max_train={arguments.train}", f"--data.max_eval={arguments.val}"]
+    config, _, data = model_and_data(of_fit)
     data.prepare_splits(["train", "val"])
     data.setup("fit")
     loaders = {"train": data.train_dataloader(), "val": data.val_dataloader()}
     batches = {split: first_batches(loader, getattr(arguments, split)) for split, loader in loaders.items()}
     try:
-        size = write_pack(arguments.out, Pack(batches, data.tokenizer, config["model"]), arguments.max_mib)
+        name = named_in(config["model"]) if arguments.weights else None
+        pretrained = None if name is None else read_pretrained(name[1])
+        pack = Pack(batches, data.tokenizer, config["model"], pretrained)
+        size = write_pack(arguments.out, pack, arguments.max_mib)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1

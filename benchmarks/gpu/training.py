@@ -6,6 +6,9 @@ Every arm is trained with three seeds, the first seed of all arms first; validat
 NLL and ROUGE are those of the packed validation documents.
 """
 
+import atexit
+import shutil
+import tempfile
 import time
 from functools import cache
 from pathlib import Path
@@ -16,6 +19,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.gpu.cells import Cell, estimate
 from benchmarks.gpu.pack import Pack, read_pack
+from benchmarks.gpu.pretrained import named_in, write_folder
 from datamodules.batch import Batch
 
 SEEDS, STEPS = (1, 2, 3), 600
@@ -46,6 +50,15 @@ def pack_of(path: Path) -> Pack:
     return read_pack(path)
 
 
+@cache
+def pretrained_folder(path: Path) -> Path:
+    """Return a folder with the pretrained model of a packed file, which is removed when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="precis-pretrained-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    write_folder(folder, *pack_of(path).pretrained)
+    return folder
+
+
 def loader(batches: list[Batch], shuffle: bool, device: str) -> DataLoader:
     """Return a loader of ready-made batches."""
     return DataLoader(batches, batch_size=None, shuffle=shuffle, pin_memory=device == "cuda")
@@ -63,6 +76,9 @@ def train(path: Path, changes: dict[str, Any], seed: int, steps: int, device: st
     for name, kind in (("decoding", DecodingOptions), ("selection", SelectionOptions)):
         if isinstance(arguments.get(name), dict):
             arguments[name] = kind(**arguments[name])
+    if pack.pretrained is not None:
+        argument, _ = named_in(pack.model)
+        arguments[argument] = str(pretrained_folder(path))
     model = getattr(lightning_modules, pack.model["class_path"].rsplit(".", 1)[-1])(**arguments)
     model.set_tokenizer(pack.tokenizer)
     rate = Rate(skip=min(20, steps - 1))

@@ -1,4 +1,4 @@
-"""The embedded corpus: docstrings of installed packages."""
+"""The embedded corpus: docstrings of the packages that the suite requires."""
 
 import hashlib
 import os
@@ -13,20 +13,27 @@ from datamodules.corpora.harvest import Docstring, digest_of, harvest, source_fi
 from datamodules.corpora.near_copies import clusters
 from datamodules.documents import CorpusError, Record
 
+# The packages that are read by default: those that every installation of the suite has and that have many docstrings.
+# Packages of extras are left out, so that the corpus does not depend on what else is installed.
+PACKAGES = frozenset({
+    "datasets", "huggingface_hub", "lightning_fabric", "matplotlib", "networkx", "nltk", "numpy", "pandas",
+    "pytorch_lightning", "rich", "scipy", "sklearn", "sympy", "torch", "torchmetrics", "transformers", "wandb",
+})  # fmt: skip
+
 # Increase it when the same files give other records.
 _VERSION = 2
 _EVAL_SHARE, _MAX_EVAL = 0.05, 1000  # size of val and of test
 
 
 class Docstrings(Corpus):
-    """Docstrings of installed packages and the standard library, whose first paragraph summarizes the others.
+    """Docstrings of Python packages, whose first paragraph summarizes the others.
 
     Sources are parsed, never imported. A docstring is kept if it is prose, its first paragraph has 3 to 60 words and
     the rest at least 40. Near-copies (see `near_copies.clusters`) and equal summaries stay in one split; `val` and
-    `test` have 5 % of the docstrings each, at most 1,000. The same packages give the same documents.
+    `test` have 5 % of the docstrings each, at most 1,000. The same versions of the packages give the same documents.
 
     Args:
-        folders: folders with `.py` files; by default the installed packages and the standard library.
+        folders: folders with `.py` files; by default the standard library and the packages of `PACKAGES`.
         num_proc: number of processes that parse and compare; by default the number of cores, at most 8.
         max_words: leave out documents with more words, for example for slow parsers; the others keep their split.
 
@@ -39,9 +46,7 @@ class Docstrings(Corpus):
     ) -> None:
         if max_words is not None and max_words < 1:
             raise CorpusError(f"Docstrings: max_words must be at least 1, got {max_words}")
-        paths = sysconfig.get_paths()
-        roots = folders if folders is not None else [paths["purelib"], paths["platlib"], paths["stdlib"]]
-        self.folders = list(dict.fromkeys(Path(path).resolve() for path in roots))
+        self.folders = None if folders is None else _distinct_paths(*folders)
         self.num_proc = num_proc or min(8, os.cpu_count() or 1)
         self.max_words = max_words
 
@@ -60,6 +65,10 @@ class Docstrings(Corpus):
 
     @cached_property
     def _files(self) -> list[tuple[str, Path]]:
+        if self.folders is None:
+            paths = sysconfig.get_paths()
+            required = source_files(_distinct_paths(paths["purelib"], paths["platlib"]), PACKAGES)
+            return sorted(required + source_files([Path(paths["stdlib"])]))
         for folder in self.folders:
             if not folder.is_dir():
                 raise CorpusError(f"{folder}: no such folder; give folders with Python files in `folders`")
@@ -91,6 +100,10 @@ def split_by_cluster(docstrings: list[Docstring], num_proc: int = 1) -> dict[str
         name = next(fits, "train") if is_small else "train"
         splits[name] += [docstrings[index] for index in members]
     return splits
+
+
+def _distinct_paths(*paths: str) -> list[Path]:
+    return list(dict.fromkeys(Path(path).resolve() for path in paths))
 
 
 def _hash(docstring: Docstring) -> bytes:

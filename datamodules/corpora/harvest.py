@@ -4,7 +4,7 @@ import ast
 import hashlib
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +37,20 @@ class Docstring:
     body: tuple[str, ...]
 
 
-def source_files(folders: Iterable[Path]) -> list[tuple[str, Path]]:
-    """Return the Python files below folders, sorted: name relative to its folder, and path."""
+def source_files(folders: Iterable[Path], packages: Collection[str] | None = None) -> list[tuple[str, Path]]:
+    """Return the Python files below folders, sorted: name relative to its folder, and path.
+
+    Args:
+        folders: folders with packages and modules.
+        packages: names of the packages to read; by default all packages and modules.
+    """
     files = []
     for folder in folders:
         for parent, subfolders, names in os.walk(folder):
-            excluded = _OURS if Path(parent) == folder else set()
+            excluded = set()
+            if Path(parent) == folder:
+                excluded = _OURS if packages is None else set(subfolders).difference(packages)
+                names = names if packages is None else []
             subfolders[:] = [name for name in subfolders if name not in _LEFT_OUT | excluded]
             paths = [Path(parent, name) for name in names if name.endswith(".py") and not name.startswith("test_")]
             files += [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]

@@ -14,7 +14,7 @@ class Modules(Docstrings):
     not imported, and near-copies stay in one split.
 
     Args:
-        folders: folders with `.py` files; by default the installed packages and the standard library.
+        folders: folders with `.py` files; by default those of `Docstrings`.
         num_proc: number of processes that parse and compare; by default the number of cores, at most 8.
         max_words: leave out documents with more words; the others keep their split.
 

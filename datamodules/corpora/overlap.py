@@ -35,7 +35,7 @@ def find_overlaps(splits: Mapping[str, "Dataset"], duplicates: Duplicates, num_p
     if duplicates == "off" or len(splits) < 2:
         return []
     sources = [(split, row["id"]) for split, table in splits.items() for row in table.select_columns("id")]
-    texts = [_normalized(row) for table in splits.values() for row in table]
+    texts = [" ".join(as_document(row).text.lower().split()) for table in splits.values() for row in table]
     if duplicates == "near":
         groups = clusters(texts, criteria=[texts], threshold=NEAR, num_proc=num_proc)
     else:
@@ -49,10 +49,6 @@ def find_overlaps(splits: Mapping[str, "Dataset"], duplicates: Duplicates, num_p
                 partner, kind = (earlier[0], "near") if equal is None else (equal, "exact")
                 overlaps.append(Overlap(*sources[index], *sources[partner], kind))
     return overlaps
-
-
-def _normalized(row: dict) -> str:
-    return " ".join(as_document(row).text.lower().split())
 
 
 def _equal(texts: list[str]) -> list[list[int]]:

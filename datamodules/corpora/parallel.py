@@ -1,6 +1,7 @@
 """Process pool with clean shutdown, and a progress bar for terminals."""
 
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -28,6 +29,9 @@ def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterabl
 def progress_bar() -> Progress:
     """Return a progress bar on stderr that disappears when done, and is disabled if stderr is not a terminal."""
     console = Console(stderr=True)
+    # lines of standard output are printed above the bar on a terminal; into a file or pipe they go unchanged
+    redirect = sys.stdout.isatty()
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), *times)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    disable = not console.is_terminal
+    return Progress(*columns, console=console, transient=True, disable=disable, redirect_stdout=redirect)

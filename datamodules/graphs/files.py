@@ -43,7 +43,7 @@ class FromFile(ParagraphGraph):
         return self(paragraphs)
 
     def __call__(self, paragraphs: Paragraphs) -> Weights:
-        """Return the graph of the document.
+        """Return the graph of the document; unlike that of the base class, its messages have the line of the file.
 
         Raises:
             CorpusError: if there is none, or it has another size or values outside [0, 1]; the message has the line.

@@ -104,8 +104,8 @@ def edu_features(
             raise CorpusError(f"{name}: an EDU begins at character {start} of a text of {len(text)}")
         if word_starts:
             tags[max(0, bisect_right(word_starts, start) - 1)] = 1
-    begins = torch.zeros(len(word_starts), dtype=torch.bool)
-    begins[first_words] = True
+    begins_sentence = torch.zeros(len(word_starts), dtype=torch.bool)
+    begins_sentence[first_words] = True
     lengths = [b - a for a, b in zip(first_words, [*first_words[1:], len(word_starts)])]
     return EduFeatures(
         id=name,
@@ -114,7 +114,7 @@ def edu_features(
         words=torch.tensor(hashes, dtype=torch.long).reshape(-1, FEATURES),
         layout=_layout(text, offsets, lengths, {_word_from(word_starts, start) for start, _ in paragraphs}),
         chains=[part for length in lengths for part in _chain_lengths(length)],
-        begins=begins,
+        begins=begins_sentence,
         starts=starts,
         pieces=pieces,
         piece_words=piece_words,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 
-def sharing(words: Sequence[Sequence[str]], size: int = 3) -> list[tuple[int, int]]:
+def pairs_with_common_ngram(words: Sequence[Sequence[str]], size: int = 3) -> list[tuple[int, int]]:
     """Return pairs (i < j) of sentences, as lists of words, that share an n-gram of `size` words."""
     sentences_with: dict[tuple[str, ...], set[int]] = {}
     for number, sentence in enumerate(words):

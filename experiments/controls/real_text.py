@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jsonargparse import ArgumentParser
 from matplotlib.figure import Figure
 
-from experiments.controls.report import save_figure
+from experiments.pictures.drawing import save_figure
 
 PAGE = Path(__file__).parents[1] / "results" / "mechanisms.md"
 _DIFFERENCE = re.compile(r"([^|;]*?) ([+-]\d+\.\d+) \[([+-]\d+\.\d+), ([+-]\d+\.\d+)\]")

@@ -6,10 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from matplotlib import rc_context
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from experiments.pictures.drawing import new_figure, save_figure
 
 
 class Result(NamedTuple):
@@ -80,7 +77,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
     filled = list(accumulate(sizes.values()))
     first = sum(2 * rows <= filled[-1] + 4 for rows in filled)  # panels of the left column: about half of all arms
     columns = [list(sizes)[: max(1, first)], list(sizes)[max(1, first) :]]
-    figure = Figure(figsize=(12, 14), layout="constrained")
+    figure = new_figure(12, 14)
     for half, names in zip(figure.subfigures(1, 2), columns):
         if not names:
             continue
@@ -96,10 +93,3 @@ def draw(results: Sequence[Result], path: Path) -> None:
             axis.set_xlim(0, 103)
             axis.invert_yaxis()
     save_figure(figure, path)
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as SVG or PNG, the same bytes each time."""
-    canvas = FigureCanvasSVG(figure) if path.suffix == ".svg" else FigureCanvasAgg(figure)
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "controls"}):  # text as text: a third of the size
-        canvas.print_figure(path, metadata={"Date": None} if path.suffix == ".svg" else None)

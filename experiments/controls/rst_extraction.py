@@ -256,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if unknown := set(options.arms) - {arm.name for arm in ARMS}:
         parser.error(f"no arm {sorted(unknown)[0]!r}; there are {', '.join(arm.name for arm in ARMS)}")
-    out = Path(str(options.out))
+    out = options.out
     results = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
     with TemporaryDirectory(prefix="precis-") as cache:
         for arm in [arm for arm in ARMS if not options.arms or arm.name in options.arms]:

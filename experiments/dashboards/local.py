@@ -30,7 +30,7 @@ def dashboard(arguments: list[str]) -> None:
     parser.add_argument("--interval", type=PositiveFloat, default=5.0, help="seconds between two looks at the folders")
     parser.add_argument("--open", type=bool, default=True, help="open the page in the default browser")
     options = parser.parse_args(arguments)
-    folders = [Path(str(folder)) for folder in options.folders]
+    folders = options.folders
     if not find_run_folders(folders):
         raise CorpusError(f"{folders[0]}: no run folder in it; `precis fit --run_dir {folders[0]}/NAME` makes one")
     with serve(folders, options.port, options.interval) as address:
@@ -113,8 +113,8 @@ class Dashboard:
             self.update()
 
     def update(self) -> None:
-        """Show what is new."""
-        folders = [folder for path in self.paths if path.is_dir() for folder in find_run_folders([path])]
+        """Log the values, pictures and tables that have appeared in the run folders since the last call."""
+        folders = find_run_folders([path for path in self.paths if path.is_dir()])
         columns = config_columns(folders)
         root = os.path.commonpath([str(folder.resolve().parent) for folder in folders]) if folders else ""
         for folder, config in columns.items():

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Any
 
 from datamodules.documents import CorpusError
 from experiments.evaluation.systems import ASIDE, SEEDS, flat_config
+from experiments.housekeeping.runs import find_runs
 from experiments.labels import short_key, sweep_and_label
 from experiments.prediction_files import table_of_predictions
 from experiments.run_config import read_config
@@ -115,11 +115,7 @@ def find_run_folders(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if not path.is_dir():
             raise CorpusError(f"{path}: no such folder; give run folders, sweep folders, or the one that has them")
-        for place, folders, files in os.walk(path):
-            folders.sort()
-            if "config.yaml" in files and "environment.json" in files:
-                folders.clear()
-                found[Path(place)] = None
+        found |= {run: None for run in find_runs(path) if (run / "environment.json").is_file()}
     return list(found)
 
 

@@ -12,15 +12,12 @@ choose. Set it as `class_temperature` in the config.json of trained weights, or 
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
-from pytorch_lightning import Trainer, seed_everything
 from torch import Tensor
 
 from datamodules.discourse.distributions import inside, tree_ldd
@@ -28,60 +25,11 @@ from datamodules.discourse.features import ParserBatch, parser_features
 from datamodules.discourse.parses import nodes_of
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import CorpusError
-from datamodules.treebank import TreebankData
+from experiments.discourse.folds import FoldData, Recipe, add_fold_options, note, read_recipe, train_fold
 from experiments.discourse.parser_scores import intervals
 from experiments.discourse.score_parser import to_json_values
 from lightning_modules.discourse_parser.discourse_charts import document_ldd
-from lightning_modules.discourse_parser.parser import SMALL, DiscourseParser
-
-Recipe = dict[str, dict[str, Any]]  # arguments of `model`, `data` and `trainer`
-
-
-class FoldData(TreebankData):
-    """The training documents of a treebank, without one fold of them.
-
-    Every `folds`-th document, from document number `fold` on, is held out: treebanks list the documents of a genre
-    together, so that each fold has a similar share of every genre.
-    """
-
-    def __init__(self, fold: int, folds: int, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.fold, self.folds = fold, folds
-
-    def documents(self, split: str) -> list[TreebankDocument]:
-        """Return the documents of `train` without the fold, or those of the fold with `held_out`."""
-        numbered = enumerate(super().documents("train"))
-        return [document for i, document in numbered if (i % self.folds == self.fold) == (split == "held_out")]
-
-    def setup(self, stage: str) -> None:
-        """Make features of the training documents alone."""
-        self._features.setdefault("val", [])
-        super().setup(stage)
-
-
-# Folds -----------------------------------------------------------------------------------------------------------
-
-
-def trained(options: argparse.Namespace, recipe: Recipe, data: FoldData, folder: Path) -> DiscourseParser:
-    """Return the parser of a fold in eval mode, trained now unless the folder has its weights."""
-    if not (folder / "model.safetensors").is_file():
-        seed_everything(options.seed, verbose=False)
-        model = DiscourseParser(**recipe["model"])
-        trainer = Trainer(
-            max_epochs=recipe["trainer"]["max_epochs"],
-            gradient_clip_val=recipe["trainer"].get("gradient_clip_val"),
-            limit_val_batches=0,
-            use_distributed_sampler=False,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
-        trainer.fit(model, data)
-        if trainer.interrupted:
-            raise SystemExit(130)
-        model.cpu().save(folder)
-    return DiscourseParser.load(folder)
+from lightning_modules.discourse_parser.parser import DiscourseParser
 
 
 @torch.no_grad()
@@ -121,8 +69,8 @@ def measure(options: argparse.Namespace, recipe: Recipe) -> dict[str, Any]:
     grid = sorted({1.0, *options.grid})
     sums = []  # of each fold, [documents, T + 1]
     for fold in range(options.folds):
-        data = FoldData(fold, options.folds, **recipe["data"])
-        model = trained(options, recipe, data, options.out / f"fold-{fold}")
+        data = FoldData(fold, options.folds, [options.train], **recipe["data"])
+        model = train_fold(recipe, data, options.out / f"fold-{fold}", options.seed)
         model.min_prob = options.min_prob
         documents = [replace(d, tree=d.tree.binary()) for d in data.documents("held_out") if len(d.edus) > 1]
         note(f"fold {fold + 1} of {options.folds}: the LDD of {len(documents)} documents")
@@ -165,48 +113,14 @@ def _compared(sums: Tensor) -> Tensor:
 # The command -----------------------------------------------------------------------------------------------------
 
 
-def note(text: str) -> None:
-    """Print a line of progress."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def read_recipe(path: Path, train: Path) -> dict[str, dict[str, Any]]:
-    """Return the arguments of a config of `precis fit` for a parser: `model`, `data` and `trainer`.
-
-    Args:
-        path: path of the config.
-        train: treebank that replaces the training treebank of the config.
-
-    Raises:
-        CorpusError: if it is not a config for training a discourse parser.
-    """
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        model, data = config["model"], config["data"]
-        classes = model["class_path"].rsplit(".", 1)[-1], data["class_path"].rsplit(".", 1)[-1]
-        recipe = {"model": dict(model["init_args"]), "data": dict(data["init_args"]), "trainer": config["trainer"]}
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
-        raise CorpusError(f"{path}: no config that trains a discourse parser ({error})") from error
-    if classes != ("DiscourseParser", "TreebankData"):
-        raise CorpusError(f"{path}: trains {classes[0]} on {classes[1]}; name a config of DiscourseParser")
-    recipe["data"] |= {"train": train, "val": train, "test": None, "encoder": recipe["model"].get("encoder", SMALL)}
-    recipe["data"]["inventory"] = recipe["model"].get("inventory", "gum")
-    return recipe
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command: print the result as JSON, and write it to `temperature.json` in the folder."""
     parser = argparse.ArgumentParser(prog="python -m experiments.discourse.class_temperature", allow_abbrev=False)
-    parser.add_argument("recipe", type=Path, help="config of `precis fit` for a parser")
+    add_fold_options(parser, folds=3)
     parser.add_argument("train", type=Path, help="treebank whose documents are split into folds")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder for the weights of the folds; existing ones are used"
-    )
-    parser.add_argument("--folds", type=int, default=3, help="number of folds")
     parser.add_argument(
         "--epochs", type=int, default=None, help="number of epochs of each training; by default that of the config"
     )
-    parser.add_argument("--seed", type=int, default=1, help="seed of each training")
     parser.add_argument(
         "--min_prob", "--least", type=float, default=1e-4, help="min_prob of the LDD, see DiscourseParser"
     )
@@ -215,10 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--grid", type=float, nargs="+", default=[0.5, 0.6, 0.7, 0.8, 0.9], help="temperatures to try besides 1"
     )
     options = parser.parse_args(arguments)
-    if options.folds < 2:
-        raise SystemExit(f"--folds {options.folds}: at least 2, as each is held out from the others")
     try:
-        recipe = read_recipe(options.recipe, options.train)
+        recipe = read_recipe(options.recipe)
         recipe["trainer"] |= {"max_epochs": options.epochs or recipe["trainer"].get("max_epochs")}
         result = measure(options, recipe)
     except CorpusError as error:

@@ -127,5 +127,5 @@ def _check_scoring(options: Namespace) -> None:
     for name in ("band", "bins", "resamples"):
         if options[name] < 1:
             raise CorpusError(f"--{name} {options[name]}: at least 1")
-    if options.out is not None and Path(str(options.out)).is_file():
+    if options.out is not None and options.out.is_file():
         raise CorpusError(f"--out {options.out}: a file; name a folder")

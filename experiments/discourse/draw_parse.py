@@ -27,9 +27,9 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
     tree = parse.best_tree()
     print(printable(draw_text(tree, texts, max(40, Console().width))))
     if svg is not None:
-        Path(str(svg)).write_text(draw_svg(tree, texts), encoding="utf-8")
+        svg.write_text(draw_svg(tree, texts), encoding="utf-8")
     if png is not None:
-        heat_map(parse).savefig(Path(str(png)), format="png")
+        heat_map(parse).savefig(png, format="png")
 
 
 def summed(parse: DiscourseParse) -> torch.Tensor:

@@ -54,11 +54,11 @@ def parse_corpus(corpus: Corpus, options: Namespace) -> None:
     Raises:
         CorpusError: if the corpus, the parser or the cache cannot be used.
     """
-    folder, shard = Path(str(options.out)), task_of(options.shard)
+    folder, shard = options.out, task_of(options.shard)
     cache = ParseCache(folder)
     cache.prepare()  # fail before loading a model
     parser = _announced(options.parser, options.rows, options.band)
-    documents_dir = Path(str(options.cache_dir)) if options.cache_dir else default_cache()
+    documents_dir = options.cache_dir or default_cache()
     splits = [options.split] if options.split else None
     documents = CorpusDocuments(
         corpus=corpus,

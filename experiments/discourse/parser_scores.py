@@ -93,7 +93,7 @@ def by_place(
             groups[place].append(matches(predicted[place], gold[place]))
     table = {}
     for place, counts in groups.items():
-        nodes = int(torch.stack(counts)[:, 5].sum())
+        nodes = int(torch.stack(counts)[:, 5].sum())  # the last of the counts of Parseval is that of gold nodes
         if nodes:
             scores = intervals(torch.stack(counts), parseval_scores, resamples)
             table[place] = {"nodes": nodes, **dict(zip(LEVELS, scores))}

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from jsonargparse import Namespace
 from pytorch_lightning import LightningModule
-from rich.console import Console
-from rich.progress import track
 
+from datamodules.corpora.parallel import progress_bar
 from datamodules.discourse.baselines import Label, right_branching
 from datamodules.discourse.parses import DiscourseParse, ParseRequest, nodes_of
 from datamodules.discourse.records import TreebankDocument
@@ -53,7 +52,7 @@ def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
     result = {"command": shlex.join(["precis", "score-parser", *arguments]), **result}
     text = page(result)
     if options.out is not None:
-        folder = Path(str(options.out))
+        folder = options.out
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "scores.json").write_text(json.dumps(to_json_values(result), ensure_ascii=False, indent=1) + "\n")
         (folder / "scores.md").write_text(text + "\n", encoding="utf-8")
@@ -125,8 +124,8 @@ def parsed(parser: LightningModule, requests: Sequence[ParseRequest], descriptio
 
 def watched(items: Sequence, description: str) -> Iterator:
     """Iterate with a progress bar on terminals."""
-    console = Console(stderr=True)
-    return track(items, description, console=console, transient=True) if console.is_terminal else iter(items)
+    with progress_bar() as progress:
+        yield from progress.track(items, description=description)
 
 
 # Scores ----------------------------------------------------------------------------------------------------------
@@ -136,7 +135,7 @@ def score(options: Namespace) -> tuple[dict[str, Any], dict]:
     """Return all scores, and the metrics of calibration."""
     parser = load_parser(options.parser, options.rows, options.band)
     parser.to("cuda" if torch.cuda.is_available() else "cpu")
-    path = Path(str(options.treebank))
+    path = options.treebank
     documents = gold_documents(path, parser.relations, getattr(parser, "inventory", None))
     parses = parsed(parser, [request_of(document) for document in documents], "gold EDUs")
     name, gold = name_of(options.parser), [document.tree for document in documents]

@@ -4,6 +4,7 @@ import argparse
 import random
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,10 +34,13 @@ class SegmenterCLI(LightningCLI):
 
 
 def begins(model: EduSegmenter, documents: list[TreebankDocument], sentences: str) -> list[Boundaries]:
-    """Return first characters of EDUs and sentences for each document, with gold or detected sentences."""
+    """Return the positions of the first characters of EDUs and sentences, with gold or detected sentences."""
     requests = documents if sentences == "gold" else [replace(document, sentences=[]) for document in documents]
     segmented = model.segment(requests)
-    starts = lambda spans: {start for start, _ in spans}  # noqa: E731
+
+    def starts(spans: Sequence[tuple[int, int]]) -> set[int]:
+        return {start for start, _ in spans}
+
     return [(starts(edus), starts(d.edus), starts(d.sentences)) for edus, d in zip(segmented, documents)]
 
 

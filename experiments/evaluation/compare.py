@@ -62,13 +62,13 @@ def compare(arguments: list[str]) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
-    paths = [Path(str(run)) for run in options.runs]
-    baseline = Path(str(options.baseline)) if options.baseline else None
+    paths = options.runs
+    baseline = options.baseline
     comparison = compare_runs(paths, baseline, options.metric, options.split, options.resamples, options.seed)
     notes = how_computed(comparison, options.resamples, options.seed)
     if options.html:
         sources, missing = source_texts(comparison) if options.sources else ({}, None)
-        write_page(Path(str(options.html)), comparison, notes, options.documents, sources)
+        write_page(options.html, comparison, notes, options.documents, sources)
         if missing:  # after the page, so that an error is the only line
             print(missing, file=sys.stderr)
     write_tables(options, comparison, notes)
@@ -84,13 +84,13 @@ def write_tables(options: Namespace, comparison: Comparison, notes: Sequence[str
     texts = {"latex": partial(to_latex, notes=notes), "csv": to_csv, "markdown": partial(to_markdown, notes=notes)}
     for name, to_text in texts.items():
         if options[name]:
-            path = Path(str(options[name]))
+            path = options[name]
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic_write(path, to_text(table))
     if options.plots:
         from experiments.evaluation.compare_plots import write_plots  # matplotlib
 
-        write_plots(Path(str(options.plots)), comparison)
+        write_plots(options.plots, comparison)
 
 
 def compare_runs(

@@ -32,12 +32,16 @@ def write_page(
     content = page_data(comparison, notes, documents, sources or {})
     # Inside a script element `<` could end it; JSON may write it as an escape.
     data = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    page = (PAGE / "compare.html").read_text(encoding="utf-8")
-    for name, text in (("STYLE", "compare.css"), ("SCRIPT", "compare.js")):
-        page = page.replace(f"/*{name}*/", (PAGE / text).read_text(encoding="utf-8"))
+    page = page_template("compare.html", "compare.js")
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:  # half of a surrogate pair, which a model may write, is in no file
         file.write(page.replace("{DATA}", data.encode("utf-8", "replace").decode("utf-8")))
+
+
+def page_template(html: str, script: str) -> str:
+    """Return a page of this package with the common style and a script, both inside it."""
+    page, style, code = ((PAGE / name).read_text(encoding="utf-8") for name in (html, "compare.css", script))
+    return page.replace("/*STYLE*/", style).replace("/*SCRIPT*/", code)
 
 
 def page_data(

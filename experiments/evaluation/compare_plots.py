@@ -3,14 +3,13 @@
 import re
 from pathlib import Path
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from datamodules.text.lines import one_line
 from experiments.evaluation.compare_page import curves
 from experiments.evaluation.comparison import Comparison
-from experiments.pictures.drawing import new_figure
+from experiments.pictures.drawing import new_figure, save_figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#6b4c9a", "#555555")
 FORMATS = ("svg", "png")
@@ -27,13 +26,16 @@ def write_plots(folder: Path, comparison: Comparison) -> list[Path]:
         The files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    paths = _save(draw_scores(comparison), folder / "scores")
+    figures = {"scores": draw_scores(comparison)}
     for name, logged in curves(comparison.systems).items():
         if name.startswith("val/") and any(len(curve["points"]) > 1 for curve in logged):
             figure = new_figure(7, 4)
             _draw_curves(figure.add_subplot(), comparison, name, logged)
-            paths += _save(figure, folder / f"curve_{re.sub(r'[^A-Za-z0-9]+', '_', name)}")
-    return paths
+            figures[f"curve_{re.sub(r'[^A-Za-z0-9]+', '_', name)}"] = figure
+    paths = {folder / f"{name}.{suffix}": figure for name, figure in figures.items() for suffix in FORMATS}
+    for path, figure in paths.items():
+        save_figure(figure, path, dpi=150)
+    return list(paths)
 
 
 def draw_scores(comparison: Comparison) -> Figure:
@@ -66,13 +68,3 @@ def _draw_curves(axes: Axes, comparison: Comparison, name: str, logged: list[dic
     axes.set(xlabel="step", ylabel=name)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
-
-
-def _save(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure in each format; the files do not depend on time or process."""
-    paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in FORMATS]
-    with matplotlib.rc_context({"svg.hashsalt": "precis", "svg.fonttype": "none"}):
-        for path in paths:
-            metadata = {"Date": None} if path.suffix == ".svg" else {}
-            figure.savefig(path, dpi=150, format=path.suffix[1:], metadata=metadata)
-    return paths

@@ -105,7 +105,7 @@ def to_markdown(table: GroupedTable, notes: Sequence[str]) -> str:
 
 def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
     """Return a table for the package `booktabs`, with a rule between groups; the notes are comments above it."""
-    best = table.best()
+    best, plus_minus = table.best(), r"\pm "
     lines = [f"% {note}" for note in notes]
     lines.append(r"\begin{tabular}{" + "l" * len(table.axes) + "r" * (1 + len(table.measures)) + "}")
     names = [*table.axes, "seeds", *table.measures]
@@ -116,7 +116,7 @@ def to_latex(table: GroupedTable, notes: Sequence[str]) -> str:
             lines.append(r"\midrule")
         texts = []
         for column, cell in enumerate(row.cells):
-            mean = f"${_mean(cell, chr(92) + 'pm ')}$"
+            mean = f"${_mean(cell, plus_minus)}$"
             text = rf"\textbf{{{mean}}}" if (place, column) in best else mean
             texts.append(text + ("$^{*}$" if cell.significant else ""))
         labels = _without_repeats(row.labels, before)

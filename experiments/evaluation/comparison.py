@@ -9,7 +9,7 @@ import numpy as np
 
 from datamodules.documents import CorpusError
 from experiments.evaluation.significance import hierarchical_bootstrap, seed_test, system_interval
-from experiments.evaluation.statistics import LEVEL, RESAMPLES, Array, column_means, holm
+from experiments.evaluation.statistics import LEVEL, RESAMPLES, Array, column_means, holm, number_or_none
 from experiments.evaluation.systems import System
 
 DESCRIPTIVE = ("length", "repeated_trigrams")  # describe outputs; neither direction is an improvement
@@ -128,9 +128,9 @@ def _test_differences(
     significant = tested & (p_bootstrap < SIGNIFICANT) & ((p_seeds < SIGNIFICANT) | no_seeds)
     return {
         (index, column): {
-            "difference": _number(differences[row, column]),
-            "p_bootstrap": _number(p_bootstrap[row, column]),
-            "p_seeds": _number(p_seeds[row, column]),
+            "difference": number_or_none(differences[row, column]),
+            "p_bootstrap": number_or_none(p_bootstrap[row, column]),
+            "p_seeds": number_or_none(p_seeds[row, column]),
             "corrected": bool(tested[column]),
             "significant": bool(significant[row, column]),
         }
@@ -145,11 +145,6 @@ def _corrected(p_values: Array) -> Array:
     adjusted = np.full(p_values.shape, np.nan)
     adjusted[tested] = holm(p_values[tested].tolist())
     return adjusted
-
-
-def _number(value: float) -> float | None:
-    """Return a plain number; None for nan, which JSON does not have."""
-    return None if np.isnan(value) else float(value)
 
 
 def notes_on(systems: Sequence[System], measures: Sequence[str]) -> list[str]:

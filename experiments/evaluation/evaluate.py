@@ -36,6 +36,7 @@ from experiments.evaluation.statistics import (
     RESAMPLES,
     Interval,
     bootstrap_interval,
+    number_or_none,
     resampled_sums,
 )
 
@@ -245,7 +246,7 @@ def means(
         for (measure, result), interval in zip(scores.items(), intervals):
             if result.corpus is not None:
                 interval = corpus_interval(result, indices, resamples, seed)
-            numbers = dict(zip(("mean", "low", "high"), map(_number, interval)))
+            numbers = dict(zip(("mean", "low", "high"), map(number_or_none, interval)))
             documents = int((~np.isnan(result.values[indices])).sum())
             row = {"system": system, "measure": measure, **numbers, "documents": documents}
             rows.append(row | {"signature": result.signature})
@@ -267,15 +268,10 @@ def document_rows(predictions: Sequence[Prediction], scores: Mapping[str, Scores
         row: dict[str, Any] = {"id": prediction.id}
         if prediction.system is not None:
             row["system"] = prediction.system
-        row["scores"] = {measure: _number(result.values[index]) for measure, result in scores.items()}
+        row["scores"] = {measure: number_or_none(result.values[index]) for measure, result in scores.items()}
         rows.append(row | ({"human": prediction.human} if prediction.human else {}))
     return rows
 
 
 def _names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def _number(value: float) -> float | None:
-    """Return a Python float; None for NaN, which JSON cannot represent."""
-    return None if np.isnan(value) else float(value)

@@ -11,7 +11,7 @@ from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
 from experiments.evaluation.predictions import Prediction
 from experiments.evaluation.resampling import Resampled, bootstrap_correlations, permutation_test
-from experiments.evaluation.statistics import CORRELATIONS, Array
+from experiments.evaluation.statistics import CORRELATIONS, Array, number_or_none
 
 FEWEST_SYSTEMS = 3  # two points are always on a line
 
@@ -102,10 +102,10 @@ def _add_uncertainty(
             scores, human, level = tables[row["measure"]], judgements[row["judgement"]], row["level"]
             draws = (options.correlation_resamples, options.seed)
             bounds = bootstrap_correlations(scores, human, level, options.resampled, *draws)
-            row["intervals"] = {name: [_number(low), _number(high)] for name, (low, high) in bounds.items()}
+            row["intervals"] = {name: [*map(number_or_none, pair)] for name, pair in bounds.items()}
             if options.against not in (None, row["measure"]):
                 p_values = permutation_test(scores, tables[options.against], human, level, *draws)
-                row["p"] = {name: _number(value) for name, value in p_values.items()}
+                row["p"] = {name: number_or_none(value) for name, value in p_values.items()}
 
 
 def _summary_level(predictions: Sequence[Prediction], scores: Array, human: Array) -> dict[str, Any]:
@@ -147,11 +147,6 @@ def _correlate(x: Array, y: Array) -> dict[str, float]:
 
 def _row(definition: str, used: int, of: int, values: Mapping[str, float]) -> dict[str, Any]:
     numbers = {name: values.get(name, np.nan) for name in CORRELATIONS}
-    numbers = {name: _number(value) for name, value in numbers.items()}
+    numbers = {name: number_or_none(value) for name, value in numbers.items()}
     defined = any(value is not None for value in numbers.values())
     return {"definition": definition, "used": int(used) if defined else 0, "of": of} | numbers
-
-
-def _number(value: float) -> float | None:
-    """Return a Python float; None for NaN, which JSON cannot represent."""
-    return None if np.isnan(value) else float(value)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.atomic_write import atomic_write
+from experiments.evaluation.compare_page import page_template
 from experiments.evaluation.evaluate_tables import grouped, rank_systems
 from experiments.evaluation.statistics import CORRELATIONS
-
-PAGE = Path(__file__).parent / "page"
 
 
 def write_leaderboard(path: Path, result: Mapping[str, Any]) -> None:
@@ -19,9 +18,7 @@ def write_leaderboard(path: Path, result: Mapping[str, Any]) -> None:
         path: output file.
         result: what `precis evaluate --json` prints.
     """
-    page = (PAGE / "leaderboard.html").read_text(encoding="utf-8")
-    for name, file in (("STYLE", "compare.css"), ("SCRIPT", "leaderboard.js")):
-        page = page.replace(f"/*{name}*/", (PAGE / file).read_text(encoding="utf-8"))
+    page = page_template("leaderboard.html", "leaderboard.js")
     signatures = dict.fromkeys(row["signature"] for row in result["scores"])
     parts = {
         "SUMMARY": escape(_summary(result)),

@@ -3,8 +3,7 @@
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -15,7 +14,8 @@ from experiments.evaluation.predictions import Prediction
 from experiments.evaluation.statistics import Array
 from lightning_modules.metrics import reference_scores
 from lightning_modules.metrics.novelty import extraction, novelty, repetition
-from lightning_modules.metrics.rouge import score_many, signature
+from lightning_modules.metrics.reference_scores import CorpusScore, ScoreList
+from lightning_modules.metrics.rouge import score_many, signature, suite_version
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,6 @@ class ScoreOptions:
     batch_size: int = 32
     device: str = "auto"
     num_proc: int = 1
-
-
-class CorpusScore(NamedTuple):
-    """A corpus-level score that is not a mean over documents, such as BLEU.
-
-    Attributes:
-        statistics: statistics of each document, which are summed, [N, K].
-        score: function from the sum to the score.
-    """
-
-    statistics: Array
-    score: Callable[[Sequence[float]], float]
 
 
 class Scores(NamedTuple):
@@ -169,47 +157,15 @@ def _length(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[st
 
 
 def _bleu(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    from sacrebleu.metrics import BLEU
-
-    # Most single summaries lack some 4-gram of the reference: theirs are averaged over the orders that they have.
-    return {"bleu": _sacrebleu("bleu", BLEU(force=True), BLEU(effective_order=True), predictions)}
+    return {"bleu": _scores_of(reference_scores.bleu(*_texts(predictions)))}
 
 
 def _chrf(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    from sacrebleu.metrics import CHRF
-
-    return {"chrf": _sacrebleu("chrf", CHRF(), CHRF(), predictions)}
-
-
-def _sacrebleu(name: str, corpus_metric: Any, document_metric: Any, predictions: Sequence[Prediction]) -> Scores:
-    """Return scores of documents and corpus, and statistics for the bootstrap, from the same counts."""
-    texts = [" ".join(prediction.summary) for prediction in predictions]
-    targets = [_joined(prediction.references) for prediction in predictions]
-    counts: list[list[int]] = []
-    for start in range(0, len(texts), 500):  # sacrebleu keeps the n-grams of all its references
-        chunk = slice(start, start + 500)
-        counts += corpus_metric._extract_corpus_statistics(texts[chunk], _streams(targets[chunk]))
-    values = [document_metric._compute_score_from_stats(row).score for row in counts]
-
-    def corpus(sums: Sequence[float]) -> float:
-        return corpus_metric._compute_score_from_stats([round(value) for value in sums]).score
-
-    # The signature has the number of references of the last scored texts.
-    extremes = [min(targets, key=len), max(targets, key=len)]
-    corpus_metric.corpus_score(["", ""], _streams(extremes))
-    statistics = np.array(counts, dtype=np.float64)
-    return Scores(np.array(values), f"{name}|{corpus_metric.get_signature()}", CorpusScore(statistics, corpus))
-
-
-def _streams(targets: Sequence[list[str]]) -> list[list[str | None]]:
-    """Return references in the order of sacrebleu: the first of all documents, then the second; None if missing."""
-    numbers = range(max(map(len, targets)))
-    return [[target[number] if number < len(target) else None for target in targets] for number in numbers]
+    return {"chrf": _scores_of(reference_scores.chrf(*_texts(predictions)))}
 
 
 def _meteor(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
-    result = reference_scores.meteor(*_texts(predictions), synonyms=options.meteor_synonyms)
-    return {"meteor": Scores(np.array(result.documents), result.signature)}
+    return {"meteor": _scores_of(reference_scores.meteor(*_texts(predictions), synonyms=options.meteor_synonyms))}
 
 
 def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
@@ -220,7 +176,7 @@ def _bertscore(predictions: Sequence[Prediction], options: ScoreOptions) -> dict
         batch_size=options.batch_size,
         device=_device(options),
     )
-    return {"bertscore": Scores(np.array(result.documents), result.signature)}
+    return {"bertscore": _scores_of(result)}
 
 
 def _summac(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:
@@ -260,8 +216,8 @@ def _texts(predictions: Sequence[Prediction]) -> tuple[list[list[str]], list[lis
     return [prediction.summary for prediction in predictions], [prediction.references for prediction in predictions]
 
 
-def _joined(references: list[list[str]]) -> list[str]:
-    return [" ".join(reference) for reference in references]
+def _scores_of(result: ScoreList) -> Scores:
+    return Scores(np.array(result.documents), result.signature, result.resampled)
 
 
 def _shares(predictions: Sequence[Prediction], rows: list[dict[str, float | None]]) -> dict[str, Scores]:
@@ -272,11 +228,7 @@ def _shares(predictions: Sequence[Prediction], rows: list[dict[str, float | None
 
 def _our_scores(name: str, values: Sequence[float | None], predictions: Sequence[Prediction], how: str) -> Scores:
     """Return scores of one of our measures, with NaN for None."""
-    try:
-        version = metadata.version("precis-suite")
-    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
-        version = "source"
-    signed = f"{name}|{how}|split:{_splitter(predictions)}|precis:{version}"
+    signed = f"{name}|{how}|split:{_splitter(predictions)}|precis:{suite_version()}"
     return Scores(np.array(values, dtype=np.float64), signed)
 
 

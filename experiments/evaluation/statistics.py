@@ -45,7 +45,10 @@ def bootstrap_interval(
 
 
 def resampled_means(scores: ArrayLike, resamples: int = RESAMPLES, seed: int = 0) -> Array:
-    """Return means over bootstrap samples of documents without NaN, [N, M] -> [resamples, M]; NaN if none is left."""
+    """Return the means of bootstrap samples of documents, [N, M] -> [resamples, M].
+
+    Missing scores (NaN) are left out of means; the mean of a sample without any score is NaN.
+    """
     table, _ = _table(scores)
     present = ~np.isnan(table)
     if present.all():
@@ -145,6 +148,11 @@ CORRELATIONS: dict[str, Callable[[ArrayLike, ArrayLike], Array]] = {
     "spearman": spearman,
     "kendall": kendall,
 }
+
+
+def number_or_none(value: float) -> float | None:
+    """Return a Python float; None for NaN, which JSON cannot represent."""
+    return None if np.isnan(value) else float(value)
 
 
 def _table(scores: ArrayLike) -> tuple[Array, bool]:

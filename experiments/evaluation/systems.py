@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from datamodules.documents import CorpusError
 from experiments.evaluation.predictions import scores_path
-from experiments.json_files import read_json
+from experiments.json_files import folder_beside, read_json
 from experiments.labels import format_value, short_key
 from experiments.prediction_files import (
     NAMES,
@@ -176,7 +176,7 @@ def _runs_in(path: Path) -> list[tuple[Path, str, Path]]:
         return [(path, "", path)]
     described = read_json(points).get("points", [])
     labels = [" ".join(word for word in row["label"].split(" ") if not word.startswith("seed=")) for row in described]
-    return [(path / row["run"], label, path) for row, label in zip(described, labels)]
+    return [(folder_beside(points, row["run"]), label, path) for row, label in zip(described, labels)]
 
 
 def _has_predictions(folder: Path, split: str) -> bool:

@@ -202,5 +202,5 @@ def out_of_fold(folders: Sequence[Path], held_out: Sequence[Sequence[str]], ids:
 
 
 def load_parser(folder: Path) -> Parser:
-    """Return the `parse` of a trained parser whose distribution covers whole documents."""
+    """Load a trained parser, with a distribution over whole documents, and return its function `parse`."""
     return DiscourseParser.load(folder, band=512).parse

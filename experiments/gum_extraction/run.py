@@ -21,7 +21,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
-from experiments.discourse.class_temperature import FoldData, read_recipe
+from experiments.discourse.folds import FoldData, read_recipe
 from experiments.evaluation.statistics import Array
 from experiments.gum_extraction.documents import (
     SentenceFeatures,
@@ -53,12 +53,13 @@ RECIPE = Path(__file__).parents[1] / "configs" / "discourse_parser" / "minilm.ya
 
 def compute_features(options: Namespace, documents: Sequence[SummarizedDocument]) -> list[SentenceFeatures]:
     """Parse all documents by parsers that have not seen them, and encode their sentences."""
-    folders = sorted(Path(options.parsers).glob("fold-*"), key=lambda folder: int(folder.name[5:]))
+    paths = Path(options.parsers).glob("fold-*")
+    folders = sorted((path for path in paths if path.is_dir()), key=lambda folder: int(folder.name[5:]))
     if len(folders) < 2:
         raise CorpusError(f"{options.parsers}: no folders fold-0, fold-1, ... of parsers; train them as --help says")
-    recipe = read_recipe(Path(options.recipe), Path(options.train))
-    folds = [FoldData(number, len(folders), **recipe["data"]).documents("held_out") for number in range(len(folders))]
-    held_out = [[document.id for document in fold] for fold in folds]
+    data, treebanks = read_recipe(Path(options.recipe))["data"], [Path(options.train)]
+    folds = [FoldData(number, len(folders), treebanks, **data) for number in range(len(folders))]
+    held_out = [[document.id for document in fold.documents("held_out")] for fold in folds]
     folder_of = out_of_fold(folders, held_out, [row.document.id for row in documents])
     parsers = {folder: load_parser(folder) for folder in folders}
     relations = parsers[folders[0]].__self__.relations
@@ -112,10 +113,10 @@ def _described(corpus: Documents, count: int) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Rank sentences of GUM with and without discourse; combinations that are there already are kept."""
     parser = ArgumentParser(prog="python -m experiments.gum_extraction.run", description=main.__doc__)
-    parser.add_argument("--train", type=str, required=True, help="treebank with summaries, of which parsers saw folds")
+    parser.add_argument("--train", type=str, required=True, help="treebank with summaries, the parsers' training data")
     parser.add_argument("--val", type=str, required=True, help="treebank with summaries, unseen by all parsers")
     parser.add_argument("--parsers", type=str, default="runs/class_temperature", help="folder of fold-0, fold-1, ...")
-    parser.add_argument("--recipe", type=str, default=str(RECIPE), help="config by which they were trained")
+    parser.add_argument("--recipe", type=str, default=str(RECIPE), help="config of the parsers")
     parser.add_argument("--encoder", type=str, default="minilm", help="encoder of sentences; stays frozen")
     parser.add_argument("--out", type=str, default="runs/gum_extraction", help="folder of features, scores and table")
     parser.add_argument("--arms", type=list[str], default=[arm.name for arm in ARMS])
@@ -124,14 +125,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=5, help="passes over the documents of nine folds")
     parser.add_argument("--max_sentences", type=int, default=100, help="longer documents are left out")
     parser.add_argument("--ranker", type=Literal["attention", "linear"], default="attention", help="linear: no seeds")
-    parser.add_argument("--planted", type=bool, default=False, help="rank by the gold tree: can the ranker read it?")
+    parser.add_argument("--planted", type=bool, default=False, help="test of the ranker: labels from the gold tree")
     options = parser.parse_args(arguments)
     for kind, names, known in (("arm", options.arms, ARMS_BY_NAME), ("inputs", options.inputs, INPUTS)):
         if unknown := [name for name in names if name not in known]:
             parser.error(f"no {kind} {unknown[0]!r}; there are {'; '.join(known)}")
     name = "planted.md" if options.planted else "table.md"
     if options.ranker == "linear":
-        # sums are what a linear ranker reads anyway
+        # a linear ranker has the sums as inputs in every arm, so that arms with sums would be repetitions
         options.arms = [arm for arm in options.arms if not ARMS_BY_NAME[arm].sums]
         options.seeds, name = [0], f"linear_{name}"
     try:

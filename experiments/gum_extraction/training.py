@@ -118,7 +118,7 @@ def make_ranker(arm: Arm, inputs: Inputs, batch: RankingBatch) -> SentenceRanker
     """Return a new ranker for documents like those of a batch."""
     injection = None
     if arm.structure is not None and not arm.sums:
-        # every head begins with the sum over all relations and learns what each is worth
+        # every head begins with the sum over all relations and learns a weight for each
         injection = DiscourseInjection(torch.ones(HEADS, batch.band.shape[-1]), "log_bias", learn_weights=True)
     return SentenceRanker(inputs, injection, batch.vectors.shape[-1], with_sums=arm.sums, heads=HEADS)
 

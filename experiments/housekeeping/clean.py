@@ -30,7 +30,7 @@ def clean(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.older_than < 0 or options.larger_than < 0:
         raise CorpusError("--older_than (days) and --larger_than (MiB) are at least 0")
-    folder = check_cache(Path(str(options.cache_dir)) if options.cache_dir else default_cache())
+    folder = check_cache(options.cache_dir or default_cache())
     entries = [entry for entry in list_entries(folder) if entry.kind in options.kinds]
     chosen = choose_entries(entries, options.older_than, options.larger_than)
     _print_table(folder, entries, chosen)

@@ -26,10 +26,10 @@ def init(arguments: list[str]) -> None:
     parser.add_argument("--test", type=Path | None, default=None, help="the same; no test split if not given")
     parser.add_argument("--model", type=Literal[*TEMPLATES], default="pointer_generator", help="what is trained")
     options = parser.parse_args(arguments)
-    folder = Path(str(options.folder))
+    folder = options.folder
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CorpusError(f"{folder}: there is something already; give a new folder")
-    files = {split: Path(str(options[split])) for split in SIZES if options[split] is not None}
+    files = {split: options[split] for split in SIZES if options[split] is not None}
     if files and "train" not in files:
         raise CorpusError(f"--{next(iter(files))} without --train; give the records to train on, too")
     corpus = _own_corpus(files) if files else {split: f"data/{split}.jsonl" for split in SIZES}

@@ -29,7 +29,7 @@ def runs(arguments: list[str]) -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs"), help="where to look; runs if not given")
     parser.add_argument("--json", action="store_true", help="one JSON object for each run instead of a table")
     options = parser.parse_args(arguments)
-    folder = Path(str(options.folder))
+    folder = options.folder
     if not folder.is_dir():
         raise CorpusError(f"{folder}: no such folder; give the one that your run folders are in")
     rows = [describe_run(run) for run in find_runs(folder)]
@@ -62,7 +62,8 @@ def describe_run(run: Path) -> dict[str, Any]:
     """
     state = read_state(run)
     row = {"run": str(run), "state": state["state"], "model": None, "step": state["step"], "monitor": None}
-    row |= {"best": None, "test": None, "changed": _last_change(run), "problem": None}
+    last_change = max(path.stat().st_mtime for path in (run, *run.iterdir()) if path.exists())
+    row |= {"best": None, "test": None, "changed": last_change, "problem": None}
     try:
         config = read_yaml(run / "config.yaml")
         row["model"] = config["model"]["class_path"].rpartition(".")[2]
@@ -88,10 +89,6 @@ def read_metrics(run: Path, monitor: str) -> tuple[int | None, list[float]]:
             step = int(row["step"]) + 1 if row.get("step") else step  # counted from 0
             values += [float(row[monitor])] if row.get(monitor) else []
     return step, values
-
-
-def _last_change(run: Path) -> float:
-    return max(path.stat().st_mtime for path in (run, *run.iterdir()) if path.exists())
 
 
 def _print_table(folder: Path, rows: list[dict[str, Any]]) -> None:

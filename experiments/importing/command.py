@@ -32,7 +32,7 @@ def import_run(arguments: list[str]) -> None:
     parser.add_argument("--heads", type=int, default=8, help="attention heads of the layers above the encoder")
     parser.add_argument("--scorer", type=Path | None, default=None, help="of MatchSum: the run that proposes sentences")
     options = parser.parse_args(arguments)
-    path, out = Path(str(options.file)), Path(str(options.out))
+    path, out = options.file, options.out
     if out.exists():
         raise CorpusError(f"{out}: there is something already; give a new folder")
     weights = read_weights(path)
@@ -82,7 +82,7 @@ def run_config(
         name, data_name = "MatchSum", "MatchSumData"
         if scorer is None:
             raise CorpusError("MatchSum chooses among sentences that another model proposes; give --scorer RUN")
-        run = str(Path(str(scorer)).absolute())
+        run = str(scorer.absolute())
         data["scorer"] = {"class_path": "experiments.run_scorer.RunScorer", "init_args": {"run": run}}
     data["corpus"] = {"class_path": "datamodules.corpora.Hub", "init_args": {"name": "cnn_dailymail"}}
     return {

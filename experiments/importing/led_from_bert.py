@@ -36,8 +36,8 @@ def led_config(
     """Return the config of a LED of the size of a BERT; texts start with [CLS] and end with [SEP].
 
     Args:
-        bert: whose sizes and dropout the LED has.
-        tokenizer: of the BERT.
+        bert: model with the sizes and the dropout of the LED.
+        tokenizer: tokenizer of the BERT.
         positions: largest number of tokens of a document, and of a summary.
         window: number of tokens that a token attends to, even.
         decoder_layers: number of layers of the decoder.

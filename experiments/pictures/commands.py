@@ -23,13 +23,13 @@ def attention(arguments: list[str]) -> None:
     parser.add_argument("inputs", nargs="*", type=str, help="a text file; standard input if none")
     parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
     options = parser.parse_args(arguments)
-    read_config(Path(str(options.run)))
+    read_config(options.run)
     texts = collect_texts(options.inputs)
     if len(texts) > 1:
         raise CorpusError(f"precis attention draws one document, and there are {len(texts)}; name one file")
     from experiments.pictures.draw_attention import draw_attention
 
-    draw_attention(Path(str(options.run)), texts, Path(str(options.out)))
+    draw_attention(options.run, texts, options.out)
 
 
 def graph(arguments: list[str]) -> None:

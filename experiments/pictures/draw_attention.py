@@ -1,6 +1,5 @@
 """Draw what `precis attention` shows: attention between EDUs with and without discourse, and tree beside summary."""
 
-import base64
 from collections.abc import Sequence
 from html import escape
 from itertools import zip_longest
@@ -15,7 +14,7 @@ from datamodules.corpora.texts import Texts
 from datamodules.discourse.drawing import draw_svg
 from datamodules.documents import CorpusError
 from datamodules.text.lines import shorten
-from experiments.pictures.drawing import heat_map, html_page, new_figure
+from experiments.pictures.drawing import heat_map, html_page, new_figure, png_element
 from experiments.run_folder import load_run
 from lightning_modules.rstformer.attention_maps import EduAttention, edu_attention
 from lightning_modules.rstformer.module import RSTformer
@@ -73,7 +72,7 @@ def write(model: RSTformer, data, out: Path) -> None:
     texts = [text[start:end] for start, end in parse.edus.tolist()]
     tree = draw_svg(parse.best_tree(), texts)
     (out / "tree.svg").write_text(tree, encoding="utf-8")
-    pictures = [base64.b64encode((out / name).read_bytes()).decode() for name in images]
+    pictures = [(out / name).read_bytes() for name in images]
     note = cut_off(parse.size, edus, min(edus, _MOST))
     (out / "page.html").write_text(page(row["id"], tree, summary.sentences, pictures, note, captions), encoding="utf-8")
 
@@ -138,7 +137,7 @@ def layer_figure(maps: EduAttention, layer: int, relations: Sequence[str] = (), 
 
 
 def page(
-    name: str, tree: str, sentences: list[str], pictures: list[str], note: str = "", captions: Sequence[str] = ()
+    name: str, tree: str, sentences: list[str], pictures: list[bytes], note: str = "", captions: Sequence[str] = ()
 ) -> str:
     """Return a self-contained HTML page.
 
@@ -146,13 +145,13 @@ def page(
         name: id of the document.
         tree: SVG of the tree.
         sentences: sentences of the summary.
-        pictures: PNG of each layer in base64.
+        pictures: PNG of each layer.
         note: note below the summary.
         captions: captions of the pictures with the relations of each head.
     """
     summary = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences) or "<p><em>empty</em></p>"
     maps = "".join(
-        f'<img alt="attention" src="data:image/png;base64,{picture}"><p>{escape(caption)}</p>'
+        f'{png_element(picture, "attention")}<p>{escape(caption)}</p>'
         for picture, caption in zip_longest(pictures, captions, fillvalue="")
     )
     columns = f'<section style="flex:3 1 20rem"><h2>Discourse</h2>{tree}</section>'

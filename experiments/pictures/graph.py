@@ -1,7 +1,6 @@
 """The work of `precis graph`: graphs over the paragraphs of documents, and attention of summaries."""
 
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
@@ -35,12 +34,12 @@ def draw_graphs(options: Namespace) -> None:
         console.print(_table(drawn, console.width))
     first = documents[0]
     if options.html:
-        Path(str(options.html)).write_text(page(documents), encoding="utf-8")
+        options.html.write_text(page(documents), encoding="utf-8")
     if options.svg:
         svg = draw_svg(first.weights, first.texts, first.summary, first.attention)
-        Path(str(options.svg)).write_text(svg, encoding="utf-8")
+        options.svg.write_text(svg, encoding="utf-8")
     if options.png:
-        figure(first).savefig(Path(str(options.png)), format="png", dpi=110)
+        figure(first).savefig(options.png, format="png", dpi=110)
 
 
 def _of_texts(options: Namespace) -> list[Drawn]:
@@ -53,7 +52,7 @@ def _of_texts(options: Namespace) -> list[Drawn]:
     if options.graph == "topic":
         raise CorpusError("--graph topic: topics are learned from a corpus; give the --run of a model with that graph")
     parser = load_parser(options.parser) if options.graph == "rst" else None
-    parses = Path(str(options.parses)) if options.parses else default_cache() / "parses"
+    parses = options.parses or default_cache() / "parses"
     graph = make_graph(options.graph, parser, parses)
     graph.prepare(documents)
     return [_drawn(options.paragraphs(document), graph) for document in documents]
@@ -65,7 +64,7 @@ def _of_run(options: Namespace) -> list[Drawn]:
     Raises:
         CorpusError: if the run has no graph, or no prediction of a requested document.
     """
-    folder = Path(str(options.run))
+    folder = options.run
     data = load_run(folder).data
     if not isinstance(getattr(data, "graph", None), ParagraphGraph):
         raise CorpusError(f"{folder}: its model has no paragraph graph; give a run of GraphSum")

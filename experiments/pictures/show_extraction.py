@@ -50,8 +50,8 @@ def page(summaries: Sequence[ExtractiveSummary], paragraphs: Mapping[str, Sequen
 
     Args:
         summaries: summaries of the documents.
-        paragraphs: number of sentences of each paragraph, by document id; other documents have one paragraph. The page
-            has only the number of truncated sentences.
+        paragraphs: number of sentences of each paragraph, by document id; other documents are shown as one paragraph.
+            Sentences that the model did not read, because of truncation, are counted but not shown.
     """
     parts = []
     for summary in summaries:
@@ -128,7 +128,7 @@ class Shown:
         if self.options.html:
             self.summaries.append(summary)
         if self.options.heat_map and getattr(summary, "attention", None) is not None:
-            path = numbered(Path(str(self.options.heat_map)), self._drawn, len(self.documents))
+            path = numbered(self.options.heat_map, self._drawn, len(self.documents))
             draw_sentence_attention(path, summary.attention, summary.positions, summary.id)
             self._drawn += 1
 
@@ -150,6 +150,6 @@ class Shown:
         """
         if self.options.html:
             sizes = {row["id"]: [len(part) for part in row["parts"]] for row in self.documents}
-            Path(str(self.options.html)).write_text(page(self.summaries, sizes), encoding="utf-8")
+            self.options.html.write_text(page(self.summaries, sizes), encoding="utf-8")
         if self.options.heat_map and not self._drawn:
             raise CorpusError("--heat_map: the model has no inter-sentence layer (model.inter_layers 0); leave it out")

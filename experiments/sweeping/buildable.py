@@ -15,7 +15,14 @@ from pytorch_lightning import Callback
 from datamodules.documents import CorpusError
 from datamodules.text.subwords import MINILM, encoder_path
 from experiments.run_folder import build
-from experiments.value_checks import PRETRAINED, REFUSALS, check_ranges, explain_refusal, missing_model_message
+from experiments.value_checks import (
+    PRETRAINED,
+    REFUSALS,
+    check_no_keys,
+    check_ranges,
+    explain_refusal,
+    missing_model_message,
+)
 
 _FROM_SCRATCH = ("small", "graph", "hierarchical", "flat")  # encoders without pretrained weights
 
@@ -35,6 +42,7 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
     for label, config in configs:
         try:
             check_ranges(config)
+            check_no_keys(config)
         except CorpusError as error:
             raise CorpusError(f"point {label!r}: {error}") from None
         config = copy.deepcopy(config)  # parsing changes its argument

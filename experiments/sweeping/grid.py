@@ -28,6 +28,7 @@ from experiments.labels import as_flag, format_value, short_key
 from experiments.shipped import CONFIGS, find_shipped
 from experiments.sweeping.random_search import check_random, draws
 from experiments.sweeping.search_space import check_search
+from experiments.trust import check_commands
 from experiments.yaml_files import read_yaml
 
 RESERVED_KEYS = ("run_dir", "resume", "ckpt_path")  # set by the sweep for each run
@@ -167,6 +168,7 @@ def _check_keys(sweep: Sweep) -> None:
     for command in sweep.after:
         if (command.split() or [""])[0] not in {*TRAINING, *COMMANDS} - {"fit", "sweep"}:
             raise CorpusError(f"{sweep.path}: after: {command!r} is no command; for example, use test")
+    check_commands(sweep.after, str(sweep.path))
 
 
 # The points ----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from datamodules.documents import CorpusError
 from experiments.sweeping.job import Job, is_finished
 from experiments.sweeping.launch import launch
 from experiments.sweeping.sweep_folder import read_points
+from experiments.trust import check_commands
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"  # which Kubernetes sets
 
@@ -28,7 +29,7 @@ def run_point(arguments: list[str]) -> None:
     parser.add_argument("--is_finished", action="store_true", help="end with status 1 unless it is finished")
     parser.add_argument("--mark_finished", action="store_true", help="record that all its commands were successful")
     options = parser.parse_args(arguments)
-    job = _find(Path(str(options.folder)), options.index)
+    job = _find(options.folder, options.index)
     if options.is_finished:
         raise SystemExit(0 if is_finished(job) else 1)
     if options.mark_finished:
@@ -44,7 +45,7 @@ def _find(folder: Path, index: int | None) -> Job:
     """Return the job of a point.
 
     Raises:
-        CorpusError: if there is no index, or no such point.
+        CorpusError: if there is no index, or no such point, or the sweep is not trusted to run one of its commands.
     """
     jobs = read_points(folder)
     if index is None:
@@ -54,4 +55,5 @@ def _find(folder: Path, index: int | None) -> Job:
         index = int(text)
     if index >= len(jobs):
         raise CorpusError(f"{folder}: no point {index}; it has {len(jobs)}, from 0")
+    check_commands(jobs[index].after, f"{folder}/points.json")
     return jobs[index]

@@ -1,5 +1,4 @@
 """Progress of a launcher: a live table on terminals, otherwise a line for each change."""
-import csv
 from pathlib import Path
 from time import monotonic
 
@@ -9,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.text.printable import printable_line
+from experiments.housekeeping.runs import read_metrics
 
 STYLES = {"finished": "green", "finished before": "green", "failed": "red", "stopped": "yellow", "elsewhere": "yellow"}
 MAX_ROWS = 30  # rows of the live table, so that it fits a terminal
@@ -24,15 +24,8 @@ def last_line(path: Path) -> str:
 
 def last_metrics(run: Path) -> str:
     """Return steps done and last validation ROUGE-1 of a run that trains; nothing before its first row."""
-    path = run / "metrics.csv"
-    if not path.is_file():
-        return ""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    scores = [row["val/rouge1"] for row in rows if row.get("val/rouge1")]
-    last = rows[-1].get("step") if rows else ""  # counted from 0
-    step = f"step {int(last) + 1}" if last else ""
-    return step + (f", ROUGE-1 {float(scores[-1]):.2f}" if scores else "")
+    step, scores = read_metrics(run, "val/rouge1")
+    return ("" if step is None else f"step {step}") + (f", ROUGE-1 {scores[-1]:.2f}" if scores else "")
 
 
 class Progress:

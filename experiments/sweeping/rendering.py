@@ -45,7 +45,7 @@ def render(arguments: list[str]) -> None:
     sweep = read_sweep(find_shipped(str(options.file), SWEEPS))
     if sweep.search:
         raise CorpusError(f"{sweep.path}: a search has no points before it runs; its workers are `precis sweep work`")
-    out = Path(str(options.out)) if options.out else Path("runs") / sweep.path.stem
+    out = options.out or Path("runs") / sweep.path.stem
     target = out / f"{template.stem}{template.suffix}"
     if target.resolve() == template.resolve():
         raise CorpusError(f"--template {template}: would be overwritten by its result; move it out of {out}")

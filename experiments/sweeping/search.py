@@ -95,7 +95,7 @@ def work(arguments: list[str]) -> None:
     parser.add_argument("folder", type=Path, help="the sweep folder of a search")
     parser.add_argument("--worker", type=PositiveInt, required=True, help="number of the worker, from 1")
     options = parser.parse_args(arguments)
-    out, worker = Path(str(options.folder)), options.worker
+    out, worker = options.folder, options.worker
     search = read_search(out)
     folder = out / f"worker-{worker}"
     folder.mkdir(exist_ok=True)

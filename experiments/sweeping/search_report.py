@@ -1,6 +1,5 @@
 """Status of a search: trials by state, the best one so far, and a page with plots."""
 
-import base64
 import io
 import warnings
 from collections import Counter
@@ -38,7 +37,8 @@ def trial_rows(search: Search) -> list[dict[str, Any]]:
         if trial.state == TrialState.WAITING:
             continue
         worker = trial.user_attrs.get("worker")
-        unfinished = "running" if f"worker-{worker}" in active or _locked(search, worker) else "interrupted"
+        locked = is_locked(search.out / f"worker-{worker}" / ".work.lock")
+        unfinished = "running" if f"worker-{worker}" in active or locked else "interrupted"
         rows.append(
             {
                 "trial": trial.number,
@@ -51,10 +51,6 @@ def trial_rows(search: Search) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _locked(search: Search, worker: int | None) -> bool:
-    return is_locked(search.out / f"worker-{worker}" / ".work.lock")
 
 
 def describe(search: Search, trial: FrozenTrial) -> str:
@@ -139,15 +135,14 @@ def draw_search(search: Search) -> dict[str, "Figure"]:
 
 def write_search_page(path: Path, search: Search) -> None:
     """Write a page that needs no other file: the best trial, plots, and a table of all trials."""
-    from experiments.pictures.drawing import html_page
+    from experiments.pictures.drawing import html_page, png_element
 
     keys = search.section["keys"]
     parts = [f"<p>{escape(describe_best(search))}; {len(search.trials)} of {search.section['trials']} trials.</p>"]
     for title, figure in draw_search(search).items():
         picture = io.BytesIO()
         figure.savefig(picture, format="png", dpi=110, bbox_inches="tight")
-        encoded = base64.b64encode(picture.getvalue()).decode()
-        parts.append(f'<section><h2>{title}</h2><img alt="{title}" src="data:image/png;base64,{encoded}"></section>')
+        parts.append(f"<section><h2>{title}</h2>{png_element(picture.getvalue(), title)}</section>")
     heads = "".join(f"<th>{escape(name)}</th>" for name in ("trial", "state", search.section["metric"], *keys))
     lines = []
     for row in trial_rows(search):

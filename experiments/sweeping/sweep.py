@@ -3,7 +3,7 @@ import os
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,7 +54,7 @@ def sweep(arguments: list[str]) -> None:
 
 
 def start(arguments: list[str]) -> None:
-    """`precis sweep FILE`."""
+    """`precis sweep FILE`: start all points of a sweep file."""
     parser = ArgumentParser(prog="precis sweep", description=sweep.__doc__, exit_on_error=False)
     parser.add_argument("file", type=Path, help="a sweep file, or the short name of one of the suite, such as "
                         "pointer_generator_rows")  # fmt: skip
@@ -63,7 +63,7 @@ def start(arguments: list[str]) -> None:
     _add_launcher(parser, "local")
     options = parser.parse_args(arguments)
     file = read_sweep(find_shipped(str(options.file), SWEEPS))
-    out = Path(str(options.out)) if options.out else Path("runs") / file.path.stem
+    out = options.out or Path("runs") / file.path.stem
     start_sweep(file, out, options)
 
 
@@ -130,7 +130,7 @@ def retry(arguments: list[str]) -> None:
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
     _add_launcher(parser, None)
     options = parser.parse_args(arguments)
-    out = Path(str(options.folder))
+    out = options.folder
     last_launch = read_launch(out)
     options.launcher = options.launcher or last_launch["launcher"] or "local"
     if not any(word.startswith("--profile") for word in arguments) and "profile" in last_launch:
@@ -158,7 +158,7 @@ def best(arguments: list[str]) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the commands, start nothing")
     _add_launcher(parser, "local")
     options = parser.parse_args(arguments)
-    out = Path(str(options.folder))
+    out = options.folder
     search = read_search(out)
     if search.best is None:
         raise CorpusError(f"{out}: no trial is complete yet; precis sweep status {out} shows them")
@@ -202,17 +202,10 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
     if missing:
         absolute = [replace(p.job, folder=p.job.folder.resolve()) for p in missing]
         numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)
-        write_launch(out, "slurm", numbers, profile=_as_dict(profile))
-        print(f"submitted {len(missing)} {kind} as job {_first(numbers)}, {profile.concurrency} at a time")
+        write_launch(out, "slurm", numbers, profile=asdict(profile))
+        first = next(iter(numbers.values())).split("_")[0]
+        print(f"submitted {len(missing)} {kind} as job {first}, {profile.concurrency} at a time")
     print(f"{len(jobs)} {kind}, {len(missing)} submitted; precis sweep status {out} shows their state")
-
-
-def _as_dict(profile: Profile) -> dict[str, Any]:
-    return {name: getattr(profile, name) for name in Profile.__dataclass_fields__}
-
-
-def _first(numbers: dict[str, str]) -> str:
-    return next(iter(numbers.values())).split("_")[0]
 
 
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:

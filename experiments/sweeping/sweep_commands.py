@@ -35,9 +35,9 @@ def status(arguments: list[str]) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.add_argument("--html", type=Path | None, default=None, help="of a search: write a page with plots")
     options = parser.parse_args(arguments)
-    folder = Path(str(options.folder))
+    folder = options.folder
     if is_search(folder):
-        show_search(read_search(folder), options.json, Path(str(options.html)) if options.html else None)
+        show_search(read_search(folder), options.json, options.html)
         return
     if options.html:
         raise CorpusError(f"{folder}: not a search, to which --html belongs; use precis compare {folder} --html PAGE")
@@ -97,7 +97,7 @@ def logs(arguments: list[str]) -> None:
     parser.add_argument("--lines", type=PositiveInt, default=10, help="number of lines per point")
     parser.add_argument("--rank", type=NonNegativeInt, default=0, help="the process whose log is shown")
     options = parser.parse_args(arguments)
-    folder = Path(str(options.folder))
+    folder = options.folder
     workers = states(folder, worker_jobs(folder, 1)) if is_search(folder) else []
     for point in matching_points([*states(folder), *workers], options.points, folder):
         path = point.job.log if options.rank == 0 else point.job.folder / f"log.rank{options.rank}.txt"
@@ -115,7 +115,7 @@ def cancel(arguments: list[str]) -> None:
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
     parser.add_argument("points", nargs="*", type=str, help="words in labels of points; all points by default")
     options = parser.parse_args(arguments)
-    folder = Path(str(options.folder))
+    folder = options.folder
     jobs = worker_jobs(folder, 1) if is_search(folder) else None
     points = matching_points(states(folder, jobs), options.points, folder)
     numbers = [point.slurm for point in points if point.slurm and point.state in ("queued", "running")]

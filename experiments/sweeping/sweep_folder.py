@@ -25,7 +25,7 @@ from typing import Any
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
-from experiments.json_files import read_json
+from experiments.json_files import folder_beside, read_json
 from experiments.sweeping.grid import Point, Sweep
 from experiments.sweeping.job import Job, is_finished, is_locked, read_status
 from experiments.sweeping.progress import last_line, last_metrics
@@ -82,7 +82,7 @@ def read_points(out: Path) -> list[Job]:
     described = read_json(path, "points", "after")
     after = tuple(described["after"])
     try:
-        return [Job(row["label"], Path(out) / row["run"], row["config"], after) for row in described["points"]]
+        return [Job(row["label"], folder_beside(path, row["run"]), row["config"], after) for row in described["points"]]
     except (KeyError, TypeError):
         remedy = f"write it again with precis sweep FILE --out {out}"
         raise CorpusError(f"{path}: a point without label, run or config; {remedy}") from None

@@ -65,6 +65,11 @@ class DecodingOptions:
             if violated:
                 raise ValueError(message)
 
+    @property
+    def is_untruncated(self) -> bool:
+        """Whether the distribution of sampling is the model's own, without temperature, top-k and top-p."""
+        return self.temperature == 1 and self.top_p == 1 and not self.top_k
+
     def penalty(self, length: int) -> float:
         """Return the divisor of the log-probability of a hypothesis of `length` tokens."""
         if self.length_penalty == "none":

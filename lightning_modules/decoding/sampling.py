@@ -30,7 +30,11 @@ def truncate(log_probs: Tensor, options: DecodingOptions) -> Tensor:
     return log_probs.log_softmax(-1)
 
 
-@torch.no_grad()
+# Draw(tokens [b, K], state, memory, blocked [b, K, F]) returns the next tokens [b, K], their log-probabilities [b, K]
+# (-inf if every token is blocked), and the next state. Negative entries of `blocked` are ignored.
+Draw = Callable[[Tensor, State, State, Tensor], tuple[Tensor, Tensor, State]]
+
+
 def sample(
     step: Step,
     state: State,
@@ -52,6 +56,33 @@ def sample(
     Raises:
         ValueError: if every continuation of a hypothesis is forbidden.
     """
+
+    def draw(tokens: Tensor, state: State, memory: State, blocked: Tensor) -> tuple[Tensor, Tensor, State]:
+        ids, log_probs, state = step(tokens, state, memory, None)                    # [b, K, C]
+        log_probs = forbid(log_probs, ids, blocked)
+        stuck = log_probs.isneginf().all(-1)                                         # [b, K]
+        log_probs = truncate(log_probs.masked_fill(stuck.unsqueeze(-1), 0), options)
+        column = torch.multinomial(log_probs.exp().flatten(0, 1), 1, generator=generator).view(*tokens.shape, 1)
+        if options.greedy_first:
+            column[:, 0] = log_probs[:, 0].argmax(-1, keepdim=True)
+        tokens = (column if ids is None else ids.gather(-1, column)).squeeze(-1)
+        return tokens, log_probs.gather(-1, column).squeeze(-1).masked_fill(stuck, float("-inf")), state
+
+    return sample_with(draw, state, memory, start, stop, options, forbidden, padding)
+
+
+@torch.no_grad()
+def sample_with(
+    draw: Draw,
+    state: State,
+    memory: State,
+    start: Tensor,
+    stop: int,
+    options: DecodingOptions,
+    forbidden: tuple[int, ...] = (),
+    padding: int = 0,
+) -> Hypotheses:
+    """Sample as `sample`, with a function that draws the next tokens itself."""
     B, K, T = len(start), options.beam_size, options.max_length
     state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}
     tokens = start.unsqueeze(1).expand(-1, K)
@@ -61,19 +92,12 @@ def sample(
     open_ = torch.ones(B, K, dtype=torch.bool, device=start.device)
     rows = torch.arange(B, device=start.device)  # documents with an open hypothesis, b of them
     for t in range(T):
-        # the distribution of the next token under the constraints
-        ids, log_probs, state = step(tokens, state, memory, None)                    # [b, K, C]
-        log_probs = _forbid_blocked(log_probs, ids, t, drawn[rows, :, :t], stop, options, forbidden)
-        stuck = log_probs.isneginf().all(-1)                                         # [b, K]
-        if (stuck & open_).any():
+        blocked = _blocked_next(drawn[rows, :, :t], stop, options, forbidden)
+        tokens, log_probs, state = draw(tokens, state, memory, blocked)              # [b, K]
+        if (log_probs.isneginf() & open_).any():
             raise ValueError("sampling has no token left: every one was forbidden; loosen the decoding options")
-        log_probs = truncate(log_probs.masked_fill(stuck.unsqueeze(-1), 0), options)
-        # sample a column, and record its token where the hypothesis is still open
-        column = torch.multinomial(log_probs.exp().flatten(0, 1), 1, generator=generator).view(len(rows), K, 1)
-        if options.greedy_first:
-            column[:, 0] = log_probs[:, 0].argmax(-1, keepdim=True)
-        tokens = (column if ids is None else ids.gather(-1, column)).squeeze(-1)
-        sums[rows] += log_probs.gather(-1, column).squeeze(-1) * open_
+        # record the tokens of hypotheses that are still open
+        sums[rows] += log_probs.masked_fill(~open_, 0)
         drawn[rows, :, t] = tokens.masked_fill(~open_, padding)
         lengths[rows] += open_
         open_ = open_ & (tokens != stop)
@@ -140,29 +164,9 @@ def _blocked_tokens(tokens: Tensor, stop: int, options: DecodingOptions, forbidd
     return blocked
 
 
-def _forbid_blocked(
-    log_probs: Tensor,
-    ids: Tensor | None,
-    length: int,
-    drawn: Tensor,
-    stop: int,
-    options: DecodingOptions,
-    forbidden: tuple[int, ...],
-) -> Tensor:
-    """Set log-probabilities [b, K, C] to -inf where a constraint forbids a token.
-
-    Args:
-        log_probs: log-probabilities of the next tokens, [b, K, C].
-        ids: token of each column, [b, K, C]; None if column i is token i.
-        length: number of tokens sampled so far.
-        drawn: these tokens, [b, K, length].
-        stop: the end symbol, forbidden before `min_length`.
-        options: options of sampling.
-        forbidden: tokens that are never generated.
-    """
-    blocked = [*forbidden, stop] if length < options.min_length else list(forbidden)
-    blocked_ids = torch.tensor(blocked, dtype=torch.long, device=log_probs.device)
-    log_probs = forbid(log_probs, ids, blocked_ids.expand(*log_probs.shape[:2], -1))
-    if options.no_repeat_ngram:
-        log_probs = forbid(log_probs, ids, repeated_continuations(drawn, options.no_repeat_ngram))
-    return log_probs
+def _blocked_next(drawn: Tensor, stop: int, options: DecodingOptions, forbidden: tuple[int, ...]) -> Tensor:
+    """Return the tokens that are forbidden after samples [b, K, t]: [b, K, F], -1 where there is none."""
+    too_short = drawn.shape[-1] < options.min_length
+    always = torch.tensor([*forbidden, stop if too_short else -1], device=drawn.device)
+    repeats = repeated_continuations(drawn, options.no_repeat_ngram)                 # [b, K, n]
+    return torch.cat([always.expand(*drawn.shape[:2], -1), repeats], -1)

@@ -29,6 +29,7 @@ from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layo
 
 _CELLS = 400_000  # maximal number of spans, padding included, of charts that are computed together
 _MIN_WEIGHT = 1e-12
+_MIN_SPAN_PROB = 1e-6  # less probable spans without a scored node are left out of the LDD
 _MIN_NODE_PROB = 1e-3  # less probable nodes do not count towards the expected numbers of correct labels
 _NODES = {"cpu": 4096}  # nodes whose classes are scored together, so that they fit into CPU caches; 65,536 elsewhere
 
@@ -50,6 +51,20 @@ class MemberChart(NamedTuple):
     nodes: SplitPosterior
     labels: Tensor
     change: Tensor
+
+
+class ScoredNodes(NamedTuple):
+    """Probabilities of the spans of charts, and the nodes whose own classes were scored.
+
+    Attributes:
+        spans: P(span is a node), [G, U, U].
+        nodes: the nodes, in units.
+        labels: P(class | node), [N, C].
+    """
+
+    spans: Tensor
+    nodes: SplitPosterior
+    labels: Tensor
 
 
 class ParsedChart(NamedTuple):
@@ -108,8 +123,9 @@ class ChartReader:
 
     With `rows: side`, a distribution includes all nodes. The classes of nodes above `min_prob` are scored one by one;
     the remaining nodes, which hold a few per cent of the probability mass, get the mean class distribution of the
-    scored nodes over the same span, or that of the span's most probable node if none was scored. With `rows: nucleus`,
-    only the nodes above `min_prob` are included.
+    scored nodes over the same span, or that of the span's most probable node if none was scored; spans of a probability
+    of 1e-6 or less without a scored node are left out. With `rows: nucleus`, only the nodes above `min_prob` are
+    included.
 
     Args:
         scorers: members of the mixture, with equal weights.
@@ -193,15 +209,16 @@ class ChartReader:
         for scorer, state in zip(self.scorers, states):
             potentials = scorer.potentials(state, layout, units)
             chart = inside(potentials)
-            if self.decoding != "cky":
-                spans = spans + weight * span_marginals(potentials, units.sizes, chart)
+            marginals = span_marginals(potentials, units.sizes, chart)
+            spans = spans + weight * marginals
             if with_nodes or self.decoding == "mbr":
                 nodes = node_marginals(potentials, units.sizes, min_prob if with_nodes else _MIN_NODE_PROB, chart)
                 labels = self._labels(scorer, state, layout, units, nodes)
             if self.decoding == "mbr":
                 classes = classes + weight * self._class_marginals(nodes, labels, units)
             if with_nodes:
-                members.append(self._distribution(scorer, state, layout, units, potentials, chart, nodes, labels))
+                scored = ScoredNodes(marginals, nodes, labels)
+                members.append(self._distribution(scorer, state, layout, units, potentials, chart, scored))
         if self.decoding == "mbr":
             trees, tree_classes = self._best_labelled_trees(spans, classes, units.sizes)
         else:
@@ -244,36 +261,34 @@ class ChartReader:
         units: Units,
         potentials: Potentials,
         inside_chart: Chart,
-        nodes: SplitPosterior,
-        labels: Tensor,
+        scored: ScoredNodes,
     ) -> MemberChart:
         """Return the distribution of one scorer over a batch of charts, as one `MemberChart` with a chart dimension G.
 
         Args:
             inside_chart: result of `inside` for the potentials.
-            nodes: the nodes whose own classes were scored.
-            labels: P(class | node) of these, [N, C].
+            scored: probabilities of spans, and the nodes whose own classes were scored.
         """
-        charts, size = units.start.shape
-        mask = torch.arange(size, device=state.device) < units.sizes.unsqueeze(1)    # [G, U]
-        is_span = mask.new_ones(size, size).triu(1) & mask.unsqueeze(1)              # [G, U, U]
-        chart, first, last = is_span.nonzero(as_tuple=True)
-        # classes of the most probable node over each span
+        spans, nodes, labels = scored
+        has_nodes = torch.zeros_like(spans, dtype=torch.bool)
+        has_nodes[nodes.document, nodes.start, nodes.end] = True                     # [G, U, U]
+        # a span's classes are the mean over its scored nodes, weighted by probability
+        where = nodes.document, nodes.start, nodes.end
+        total = torch.zeros_like(spans).index_put_(where, nodes.probability, accumulate=True)
+        weighted = nodes.probability.unsqueeze(1) * labels                           # [N, C]
+        table = labels.new_zeros(*spans.shape, labels.shape[1]).index_put_(where, weighted, accumulate=True)
+        table /= total.clamp(min=_MIN_WEIGHT).unsqueeze(-1)                          # [G, U, U, C]
+        # or those of its most probable node, if none was scored
+        chart, first, last = ((spans > _MIN_SPAN_PROB) & ~has_nodes).nonzero(as_tuple=True)
         best = most_probable_splits(potentials, inside_chart)[chart, first, last]
         most_probable = SplitPosterior(
-            document=chart, start=first, split=best, end=last, probability=potentials.spans[chart, first, last]
+            document=chart, start=first, split=best, end=last, probability=spans[chart, first, last]
         )
-        classes = self._labels(scorer, state, layout, units, most_probable)          # [spans, C]
-        # a span's classes: the mean over its scored nodes, weighted by probability, where the most probable node has a
-        # tiny weight, so that it decides where no node was scored
-        table = classes.new_zeros(charts, size, size, 1 + classes.shape[1])
-        table[chart, first, last] = _MIN_WEIGHT * torch.cat([torch.ones_like(classes[:, :1]), classes], 1)
-        weighted = nodes.probability.unsqueeze(1) * torch.cat([torch.ones_like(labels[:, :1]), labels], 1)
-        table.index_put_((nodes.document, nodes.start, nodes.end), weighted, accumulate=True)
-        classes = (table[..., 1:] / table[..., :1].clamp(min=_MIN_WEIGHT))[chart, first, last]
-        table = table[..., 1:].index_put((chart, first, last), classes)
+        table[chart, first, last] = self._labels(scorer, state, layout, units, most_probable)
+        chart, first, last = ((spans > _MIN_SPAN_PROB) | has_nodes).nonzero(as_tuple=True)
+        classes = table[chart, first, last]                                          # [spans, C]
         sides = [self.classes.restricted(classes, side) for side in (self.classes.left, self.classes.right)]
-        restricted = classes.new_zeros(charts, size, size, 2 * self.classes.relations)
+        restricted = classes.new_zeros(*spans.shape, 2 * self.classes.relations)
         restricted[chart, first, last] = torch.cat(sides, 1)
         change = labels - table[nodes.document, nodes.start, nodes.end]
         return MemberChart(span_masses(potentials, units.sizes, restricted, inside_chart), nodes, labels, change)

@@ -16,7 +16,7 @@ from datamodules.discourse.features import ParserBatch, label_classes, parser_fe
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import inventory_of
 from datamodules.documents import CorpusError
-from datamodules.text.subwords import Subwords, encoder_path
+from datamodules.text.subwords import Subwords
 from lightning_modules.discourse_parser.chart import log_partition
 from lightning_modules.discourse_parser.discourse_charts import (
     ChartReader,
@@ -26,18 +26,19 @@ from lightning_modules.discourse_parser.discourse_charts import (
     document_ldd,
     document_tree,
 )
+from lightning_modules.discourse_parser.encoders import pretrained_encoder, small_parser_encoder
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.metrics.parseval import Parseval
-from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
+from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.schedules import adamw_with_encoder
 from lightning_modules.stored import digest, load_model, save_weights
 from lightning_modules.summarizer import log_training, weighted_sum
 
 SMALL = "small"
 WEIGHTS = Path(__file__).parents[1] / "weights" / "discourse_parser"
-VERSION = 3  # increased whenever the same weights would give a different parse
+VERSION = 4  # increased whenever the same weights would give a different parse
 _NUCLEUS_MIN_PROB = 1e-6
 
 
@@ -62,7 +63,10 @@ class DiscourseParser(LightningModule):
             name or folder.
         layers: hidden states of a pretrained encoder that are combined; 0 is the embedding layer.
         frozen: do not train a pretrained encoder; vectors of training texts are then computed once and cached.
-        lora_rank: rank of LoRA adapters in a pretrained encoder with frozen weights; 0 for none.
+        frozen_layers: with `frozen: false`, number of lowest layers that are not trained, nor are the embeddings; 0
+            trains all weights.
+        encoder_dropout: dropout within a pretrained encoder; its own by default.
+        lora_rank: rank of changes that are trained instead of the weights of a pretrained encoder; 0 for none.
         window: number of tokens in one encoder window.
         inventory: coarse relations: `gum`, `rst_dt`, or the treebank's own, as a list of names or as a mapping from
             classes to the names that belong to them; kept with the weights.
@@ -94,6 +98,8 @@ class DiscourseParser(LightningModule):
         encoder: str = SMALL,
         layers: Sequence[int] = (0, 2, 4, 6),
         frozen: bool = True,
+        frozen_layers: int = 0,
+        encoder_dropout: float | None = None,
         lora_rank: int = 0,
         window: int = 256,
         inventory: list[str] | dict[str, list[str]] | str = "gum",
@@ -118,14 +124,27 @@ class DiscourseParser(LightningModule):
         if min(members, cap - 1, band) < 1:
             raise ValueError(f"members {members}, cap {cap}, band {band}: must be at least 1, 2 and 1")
         self.settings = {
-            "encoder": encoder, "layers": list(layers), "frozen": frozen, "lora_rank": lora_rank, "window": window,
-            "inventory": inventory, "members": members, "hidden_size": hidden_size, "fit_size": fit_size,
-            "dropout": dropout, "class_temperature": class_temperature,
+            "encoder": encoder, "layers": list(layers), "frozen": frozen, "frozen_layers": frozen_layers,
+            "encoder_dropout": encoder_dropout, "lora_rank": lora_rank, "window": window, "inventory": inventory,
+            "members": members, "hidden_size": hidden_size, "fit_size": fit_size, "dropout": dropout,
+            "class_temperature": class_temperature,
         }  # fmt: skip
         self.rows, self.band, self.cap, self.min_prob = rows, band, cap, min_prob
         self.rates, self.loss_weights = (learning_rate, encoder_learning_rate, weight_decay), loss_weights or {}
         self.subwords = None if encoder == SMALL else Subwords(encoder)
-        self.encoder = self._encoder(encoder, layers, frozen, lora_rank, window, dropout)
+        if self.subwords is None:
+            self.encoder: nn.Module = small_parser_encoder(window, dropout)
+        else:
+            self.encoder = pretrained_encoder(
+                name=encoder,
+                subwords=self.subwords,
+                layers=layers,
+                window=window,
+                frozen=frozen,
+                frozen_layers=frozen_layers,
+                dropout=encoder_dropout,
+                lora_rank=lora_rank,
+            )
         self.classes = label_classes(self.inventory)
         self.relations = tuple(self.inventory.coarse)
         nuclearities, names = zip(*self.classes)
@@ -161,24 +180,6 @@ class DiscourseParser(LightningModule):
         if mismatched := sorted(name for name, value in state.items() if shapes.get(name) != value.shape):
             raise CorpusError(f"{path}: its weights do not fit this parser's settings at {', '.join(mismatched[:5])}")
         self.load_state_dict(state, strict=False)
-
-    def _encoder(self, name: str, layers: Sequence[int], frozen: bool, rank: int, window: int, dropout: float):
-        """Build the encoder: a small one, or a pretrained one, with LoRA adapters if `rank` is positive."""
-        if self.subwords is None:
-            return SmallEncoder(
-                groups=((1, 8192, 48), (4, 4096, 24), (4, 4096, 24), (1, 512, 16)), hidden_size=64, window=window,
-                dropout=dropout,
-            )  # fmt: skip
-        encoder = TextEncoder.pretrained(
-            encoder_path(name), self.subwords.special, layers=layers, frozen=frozen and not rank, window=window,
-            pad_id=self.subwords.pad_id,
-        )  # fmt: skip
-        if rank:
-            from peft import LoraConfig, get_peft_model  # takes seconds to load
-
-            adapters = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.1, target_modules="all-linear")
-            encoder.model = get_peft_model(encoder.model, adapters)
-        return encoder
 
     @property
     def _fixed(self) -> bool:
@@ -327,13 +328,10 @@ class DiscourseParser(LightningModule):
     # Weights -----------------------------------------------------------------------------------------------------
 
     def state_to_keep(self) -> dict[str, Tensor]:
-        """Return the trained weights: without those of a frozen pretrained encoder, which can be loaded again."""
+        """Return the trained weights: without the frozen ones of a pretrained encoder, which can be loaded again."""
+        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         state = {name: value for name, value in self.state_dict().items() if name.startswith(("encoder.", "scorers."))}
-        if self._fixed:
-            return {name: value for name, value in state.items() if not name.startswith("encoder.")}
-        if self.settings["lora_rank"]:
-            return {name: v for name, v in state.items() if not name.startswith("encoder.") or ".lora_" in name}
-        return state
+        return {name: value for name, value in state.items() if name in trained or name.startswith("scorers.")}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["state_dict"], checkpoint["parser"] = self.state_to_keep(), self.settings
@@ -342,9 +340,9 @@ class DiscourseParser(LightningModule):
         checkpoint["state_dict"] = {**self.state_dict(), **checkpoint["state_dict"]}
         self._fingerprint = None
 
-    def save(self, folder: Path) -> None:
-        """Write config.json and model.safetensors, in half precision."""
-        save_weights(folder, self.settings, self.state_to_keep())
+    def save(self, folder: Path, bits: int = 16) -> None:
+        """Write config.json and model.safetensors, matrices in 16 or 8 bits; see `save_weights`."""
+        save_weights(folder, self.settings, self.state_to_keep(), bits)
 
     @classmethod
     def load(cls, folder: Path | str, **options: Any) -> Self:
@@ -365,13 +363,15 @@ class DiscourseParser(LightningModule):
         """Load the parser of a checkpoint of `precis fit`, in eval mode; options as in `load`.
 
         Raises:
-            CorpusError: if it is the checkpoint of another model.
+            CorpusError: if it is the checkpoint of another model, or has weights that the parser does not have.
         """
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         if "parser" not in checkpoint:
             raise CorpusError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
         model = cls(**checkpoint["parser"] | options)
-        model.load_state_dict(checkpoint["state_dict"], strict=False)
+        unknown = model.load_state_dict(checkpoint["state_dict"], strict=False).unexpected_keys
+        if unknown:
+            raise CorpusError(f"{path}: this version has no weights {unknown[0]}; train the parser again")
         return model.eval()
 
     @classmethod

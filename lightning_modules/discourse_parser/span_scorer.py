@@ -129,7 +129,7 @@ class _SpanLayer(nn.Module):
     def forward(self, states: Tensor, layout: Layout, document: Tensor, start: Tensor, end: Tensor) -> Tensor:
         """Return vectors of spans, [N, hidden_size]; states are [B, E, H], document, start and end [N]."""
         # padding is zero, without the bias of the layer, because it is the neighbour of the last EDU
-        projected = self.edus(states) * layout.mask.unsqueeze(-1)
+        projected = self.edus(states).float() * layout.mask.unsqueeze(-1)  # float32, because the mean is from sums
         first, last, before, following, mean = projected.chunk(5, -1)                   # [B, E, hidden] each
         edge = torch.zeros_like(before[:, :1])
         first = first + torch.cat([edge, before[:, :-1]], 1)

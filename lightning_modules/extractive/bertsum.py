@@ -61,7 +61,7 @@ class BertSum(EncoderSummarizer):
         first_norm: whether the first of these layers normalizes its input, as the others do; PreSumm's does not.
         interval_segments: whether segment embeddings alternate between sentences.
         dropout: dropout of all layers, except for a pretrained encoder with its own setting.
-        attention_dropout: dropout of attention weights of a pretrained encoder; 0 is twice as fast on CPUs.
+        attention_dropout: dropout of attention weights of a pretrained encoder.
         loss: see above.
         temperature: temperature of `soft_labels`.
         selection: options of sentence selection.

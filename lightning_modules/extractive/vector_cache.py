@@ -21,9 +21,9 @@ FROZEN_POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "max")  # those without w
 
 
 def pool_all(states: Tensor, whole: Tensor | None, owner: Tensor, heads: Tensor, width: int) -> Tensor:
-    """Pool a document (zeros without `whole`) and its sentences in every way that has no weights.
+    """Pool a document (zeros without `whole`) and its sentences by each pooling without weights.
 
-    The encoder takes almost all of the time, so that vectors of all P poolings are kept together.
+    The encoder takes almost all of the time, so that the vectors of all P poolings are computed and kept together.
 
     Args:
         states: states of tokens for sentences, [B, T, H].

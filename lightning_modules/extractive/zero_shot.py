@@ -11,7 +11,7 @@ from datamodules.batch import groups_by_length, pools
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
 from datamodules.text.subwords import encoder_path
-from datamodules.text.trigrams import sharing
+from datamodules.text.trigrams import pairs_with_common_ngram
 from datamodules.text.words import tokenize
 from lightning_modules.extractive.names import Pooling
 from lightning_modules.extractive.scoring import centrality, cosines, document_cosine
@@ -88,7 +88,7 @@ class ZeroShot:
             shared = torch.zeros_like(similarity, dtype=torch.bool)
             if options.selector == "trigram_blocking":
                 for row, index in enumerate(group):
-                    for i, j in sharing([tokenize(text) for text in documents[index].sentences]):
+                    for i, j in pairs_with_common_ngram([tokenize(text) for text in documents[index].sentences]):
                         shared[row, i, j] = shared[row, j, i] = True
             words = count_words([documents[index].sentences for index in group], scores)
             rows = select(scores, mask, Relations(similarity, is_redundant, shared), options, words)

@@ -198,4 +198,5 @@ class HierarchicalLayer(nn.Module):
         Returns:
             [B, L, n, D].
         """
+        # attention between paragraphs, then the feed-forward network, each with normalization and a residual connection
         return self.around(x, lambda y: self.between(y, token_mask, mask))

@@ -117,7 +117,7 @@ def sentence_scores(
     variants: Sequence[str] = ("rouge1", "rouge2"),
     stem: bool | str = True,
 ) -> list[float]:
-    """Return the mean of several ROUGE F scores for each sentence alone, in [0, 1]; the best reference counts.
+    """Return the mean of several ROUGE F scores for each sentence alone, in [0, 1], with the best of the references.
 
     Args:
         sentences: texts to score separately.

@@ -7,15 +7,30 @@ joined by spaces. Nothing is downloaded, but a model that is asked for by its na
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lightning_modules.metrics.rouge_words import TOKENIZERS
 
 Sentences = Sequence[str]
+
+
+class CorpusScore(NamedTuple):
+    """A corpus-level score that is not a mean over documents, such as BLEU.
+
+    Attributes:
+        statistics: statistics of each document, which are summed, [N, K].
+        score: function from the sum to the score.
+    """
+
+    statistics: NDArray[np.float64]
+    score: Callable[[Sequence[float]], float]
 
 
 class ScoreList(NamedTuple):
@@ -25,11 +40,13 @@ class ScoreList(NamedTuple):
         corpus: score of the whole set: the corpus score of BLEU and chrF, the mean over documents of others.
         documents: score of each prediction; 0 for empty ones.
         signature: how it was computed.
+        resampled: how to score samples of the documents, where their score is not a mean.
     """
 
     corpus: float
     documents: list[float]
     signature: str
+    resampled: CorpusScore | None = None
 
 
 def bleu(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]]) -> ScoreList:
@@ -40,7 +57,8 @@ def bleu(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentenc
         ValueError: for an empty or missing reference (with its index), or if the lengths differ.
     """
     metrics = _library("sacrebleu.metrics", "BLEU", "bleu")
-    return _sacrebleu("bleu", metrics.BLEU(), metrics.BLEU(effective_order=True), predictions, references)
+    # Most single summaries lack some 4-gram of the reference: theirs are averaged over the orders that they have.
+    return _sacrebleu("bleu", metrics.BLEU(force=True), metrics.BLEU(effective_order=True), predictions, references)
 
 
 def chrf(predictions: Sequence[Sentences], references: Sequence[Sequence[Sentences]], word_order: int = 0) -> ScoreList:
@@ -141,24 +159,38 @@ def _library(module: str, score: str, extra: str) -> ModuleType:
 
 def _sacrebleu(
     name: str,
-    corpus_metric,
-    document_metric,
+    corpus_metric: Any,
+    document_metric: Any,
     predictions: Sequence[Sentences],
     references: Sequence[Sequence[Sentences]],
 ) -> ScoreList:
-    """Return the scores of two metrics of sacrebleu, one for the corpus and one for documents."""
+    """Return scores of documents and corpus, and statistics for resampling, from the same counts."""
     _check(predictions, references)
     texts = [_text(prediction) for prediction in predictions]
-    targets = [[_text(target) for target in texts] for texts in references]
-    documents = [document_metric.sentence_score(text, target).score for text, target in zip(texts, targets)]
-    # sacrebleu takes the first references of all documents, then the second ones, ...; None for missing ones.
-    max_references = max(map(len, targets), default=0)
-    streams = [
-        [target[number] if number < len(target) else None for target in targets] for number in range(max_references)
-    ]
-    corpus = corpus_metric.corpus_score(texts, streams).score if texts else 0.0
-    signature = corpus_metric.get_signature() if texts else "no documents"
-    return ScoreList(corpus, documents, f"{name}|{signature}")
+    targets = [[_text(target) for target in targets] for targets in references]
+    if not texts:
+        return ScoreList(0.0, [], f"{name}|no documents")
+    counts: list[list[int]] = []
+    for start in range(0, len(texts), 500):  # sacrebleu keeps the n-grams of all its references
+        chunk = slice(start, start + 500)
+        counts += corpus_metric._extract_corpus_statistics(texts[chunk], _streams(targets[chunk]))
+    documents = [document_metric._compute_score_from_stats(row).score for row in counts]
+    statistics = np.array(counts, dtype=np.float64)                                  # [N, K]
+
+    def score(sums: Sequence[float]) -> float:
+        return corpus_metric._compute_score_from_stats([round(value) for value in sums]).score
+
+    # The signature has the number of references of the last scored texts.
+    extremes = [min(targets, key=len), max(targets, key=len)]
+    corpus_metric.corpus_score(["", ""], _streams(extremes))
+    signature = f"{name}|{corpus_metric.get_signature()}"
+    return ScoreList(score(statistics.sum(0)), documents, signature, CorpusScore(statistics, score))
+
+
+def _streams(targets: Sequence[list[str]]) -> list[list[str | None]]:
+    """Return references in the order of sacrebleu: the first of all documents, then the second; None if missing."""
+    numbers = range(max(map(len, targets)))
+    return [[target[number] if number < len(target) else None for target in targets] for number in numbers]
 
 
 class _NoSynonyms:

@@ -93,7 +93,7 @@ def signature(
     """
     _check_options((variant,), multi_reference)
     words = vocabulary(stem, tokenizer, wordnet)
-    return f"{variant}|{words.description}|split:{splitter}|refs:{multi_reference}|precis:{_version()}"
+    return f"{variant}|{words.description}|split:{splitter}|refs:{multi_reference}|precis:{suite_version()}"
 
 
 @cache
@@ -106,10 +106,11 @@ def _check_options(variants: tuple[str, ...], multi_reference: str) -> None:
         raise ValueError(f"unknown way {multi_reference!r} with references; take one of {', '.join(MULTI_REFERENCE)}")
 
 
-def _version() -> str:
+def suite_version() -> str:
+    """Return the version of the suite; `source` if it was never installed."""
     try:
         return metadata.version("precis-suite")
-    except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+    except metadata.PackageNotFoundError:
         return "source"
 
 

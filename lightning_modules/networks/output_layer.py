@@ -53,15 +53,19 @@ class VocabularySlices(NamedTuple):
         weight = weight.unflatten(0, (-1, words)).transpose(1, 2).contiguous()
         return cls(weight, bias.view(-1, 1, words), size, Scratch())
 
+    def logits(self, rows: Tensor) -> Tensor:
+        """Return the logits of rows [N, H] in float32 or float64, [slices, N, words]; the next call overwrites them."""
+        slices, _, words = self.weight.shape
+        rows = rows.to(self.weight.dtype)  # autocast does not convert inputs of operations with `out`
+        logits = self.scratch("logits", rows, slices, len(rows), words)
+        return upcast_half(torch.baddbmm(self.bias, rows.expand(slices, -1, -1), self.weight, out=logits))
+
     def best(self, rows: Tensor, count: int) -> BestWords:
         """Return the `count` most probable words of rows [N, H].
 
         They are in the `count` blocks with the highest maxima, so that only those blocks are searched.
         """
-        slices, _, words = self.weight.shape
-        rows = rows.to(self.weight.dtype)  # autocast does not convert inputs of operations with `out`
-        logits = self.scratch("logits", rows, slices, len(rows), words)
-        logits = upcast_half(torch.baddbmm(self.bias, rows.expand(slices, -1, -1), self.weight, out=logits))
+        logits = self.logits(rows)
         blocks = logits.unflatten(-1, (-1, BLOCK))                                   # [slices, N, blocks, BLOCK]
         maxima = blocks.amax(-1)                                                     # [slices, N, blocks]
         # the normalizer, one slice at a time so that each stays in a CPU's caches

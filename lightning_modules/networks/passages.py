@@ -81,6 +81,8 @@ class Reader(nn.Module):
         from transformers import AutoConfig, AutoModel  # takes seconds to load
         from transformers.utils.logging import disable_progress_bar
 
+        from lightning_modules.networks.pretrained_attention import use_dropout_attention
+
         disable_progress_bar()
         config = AutoConfig.from_pretrained(name)
         # model families name these options differently
@@ -94,6 +96,7 @@ class Reader(nn.Module):
             if value is not None and hasattr(config, option):
                 setattr(config, option, value)
         model = AutoModel.from_pretrained(name, config=config, dtype=torch.float32)
+        use_dropout_attention(model)
         model = model.get_encoder() if config.is_encoder_decoder else model
         if getattr(model, "pooler", None) is not None:
             model.pooler = None  # unused: its parameters would get no gradient

@@ -4,9 +4,11 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
+from lightning_modules.networks.pretrained_attention import NAME
+
 # families whose attention takes a mask of four dimensions as it is
 _FAMILIES = {"bart", "bert", "led", "pegasus", "roberta"}
-_IMPLEMENTATIONS = {"sdpa", "eager"}
+_IMPLEMENTATIONS = {"sdpa", "eager", NAME}
 
 
 def prepared_mask(config: PretrainedConfig, mask: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
@@ -47,6 +49,6 @@ def _takes_prepared_masks(config: PretrainedConfig) -> bool:
 
 def _as_used(config: PretrainedConfig, visible: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a mask, True where a query sees a key, in the form of the implementation of attention."""
-    if config._attn_implementation == "sdpa":
-        return visible
-    return torch.zeros_like(visible, dtype=dtype).masked_fill(~visible, torch.finfo(dtype).min)
+    if config._attn_implementation == "eager":
+        return torch.zeros_like(visible, dtype=dtype).masked_fill(~visible, torch.finfo(dtype).min)
+    return visible

@@ -11,6 +11,7 @@ from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel, Pre
 from transformers.modeling_outputs import BaseModelOutput
 
 from lightning_modules.networks.prepared_masks import causal_mask, prepared_mask
+from lightning_modules.networks.pretrained_attention import use_dropout_attention
 
 State = dict[str, Tensor]
 
@@ -33,6 +34,7 @@ class PretrainedEncoderDecoder(nn.Module):
         config = model.config
         if not config.is_encoder_decoder or config.decoder_start_token_id is None:
             raise ValueError(f"{config.model_type} is no encoder-decoder with a decoder_start_token_id")
+        use_dropout_attention(model)
         self.model = model
 
     @property

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lightning_modules.networks.dropout_attention import attention
+
 Norm = Literal["pre", "post"]
 Activation = Literal["relu", "gelu", "gelu_tanh"]
 
@@ -113,7 +115,7 @@ class MultiHeadAttention(nn.Module):
         key_values = memory if isinstance(memory, KeyValues) else self.project(memory)
         dropout = self.dropout if self.training else 0.0
         query = self.split(self.query(x))                                                    # [B, N, T, D / N]
-        mixed = F.scaled_dot_product_attention(query, *key_values, mask, dropout, causal)    # [B, N, T, D / N]
+        mixed = attention(query, *key_values, mask, dropout, causal)                         # [B, N, T, D / N]
         return self.output(mixed.transpose(-3, -2).flatten(-2))
 
     def weights(self, x: Tensor, memory: Tensor | KeyValues, mask: Tensor | None = None) -> Tensor:

@@ -16,6 +16,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from lightning_modules.rstformer.injection import HeadTable, Operation, View, neutral
 
 BLOCK = 128  # tokens to a side of a block of the kernel
+MIN_WIDTH = 16  # dimensions of a head that the kernel needs on CUDA
 _MIN_EDUS, _MIN_HALF_WIDTH = 64, 8  # smallest padded sizes
 # Maximal number of compiled shapes. Beyond it, PyTorch would silently compute all T^2 scores; we raise an error.
 _SHAPES = {"recompile_limit": 64, "fail_on_recompile_limit_hit": True}

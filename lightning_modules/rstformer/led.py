@@ -20,7 +20,7 @@ from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
 from lightning_modules.rstformer.chunked_attention import chunked_attention, global_attention
 from lightning_modules.rstformer.dense_attention import SHORT, dense_attention
-from lightning_modules.rstformer.fused_attention import block_mask, fused_attention
+from lightning_modules.rstformer.fused_attention import MIN_WIDTH, block_mask, fused_attention
 from lightning_modules.rstformer.injection import DiscourseInjection, HeadTable, View, check_band
 from lightning_modules.rstformer.lora import DiscourseAdapters
 
@@ -105,7 +105,8 @@ class LEDWindowAttention(nn.Module):
     def choose(self, device: torch.device, length: int) -> tuple[AttentionPath, str]:
         """Return the path of attention, and the reason for it.
 
-        `auto` is fused on CUDA unless there is attention dropout in training, else dense for short texts, else chunked.
+        `auto` is fused on CUDA unless there is attention dropout in training or a head has less than the 16 dimensions
+        that the kernel needs; else dense for short texts, else chunked.
 
         Args:
             device: device of the hidden states.
@@ -121,9 +122,12 @@ class LEDWindowAttention(nn.Module):
             return self.path, "as configured"
         because = f"on {device.type}"
         if device.type == "cuda":
-            if not drops:
+            width = self.query.out_features // self.heads
+            if width >= MIN_WIDTH and not drops:
                 return "fused", "on CUDA, without attention dropout"
             because = f"attention dropout {self.dropout}, which the fused path lacks"
+            if width < MIN_WIDTH:
+                because = f"{width} dimensions of a head, of which the fused path needs {MIN_WIDTH}"
         if length <= SHORT:
             return "dense", f"{because}, at most {SHORT} tokens"
         return "chunked", f"{because}, more than {SHORT} tokens"

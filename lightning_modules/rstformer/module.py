@@ -19,6 +19,7 @@ from datamodules.text.subword_tokenizer import SubwordTokenizer
 from lightning_modules.decoding.hugging_face import ForbidTokens, generation_options
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.long_input import LongInput, check_long_input
+from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.prepared_masks import prepared_mask
 from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection, head_relations
@@ -355,11 +356,12 @@ class RSTformer(SequenceToSequence):
     def distribution(self, batch: RSTformerBatch, tokens: Tensor) -> Callable[[Tensor], Tensor]:
         """Return a function from flat positions [n] in tokens [B, K, T] to log P of every token there, [n, V]."""
         logits = self._logits(batch, tokens).flatten(0, 2)                                   # [B K T, V]
-        return lambda rows: logits[rows].float().log_softmax(-1)
+        return lambda rows: upcast_half(logits[rows]).log_softmax(-1)
 
     def loss_terms(self, batch: RSTformerBatch) -> dict[str, Tensor]:
         """Return `nll`: the mean over the target, then over the documents."""
-        distribution = self._logits(batch, batch.target.unsqueeze(1)).squeeze(1).float().log_softmax(-1)  # [B, T, V]
+        logits = self._logits(batch, batch.target.unsqueeze(1)).squeeze(1)                    # [B, T, V]
+        distribution = upcast_half(logits).log_softmax(-1)
         log_probs = distribution.gather(2, batch.target.unsqueeze(-1)).squeeze(-1)           # [B, T]
         log_probs = log_probs.masked_fill(batch.target_mask == 0, 0)
         return {"nll": -(log_probs.sum(1) / batch.target_mask.sum(1)).mean()}

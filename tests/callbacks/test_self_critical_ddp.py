@@ -1,50 +1,54 @@
 """Self-critical training on two processes with batch size b is that on one with 2b."""
 
-import socket
 import zlib
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import test_ddp
 import torch
 from cases import CASES
 from pytorch_lightning import Trainer, seed_everything
-from test_ddp import Recorder, close, wait_for
+from test_ddp import Recorder, close, run_on_one_and_two
+from torch.nn.functional import pad
 
 from callbacks import SelfCritical
-from datamodules.pointer_generator import PointerGeneratorBatch
+from datamodules.batch import Batch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.summarizer import Samples
 
-CASE = next(case for case in CASES if case.name == "pointer")
 BATCH = 4
-RUNS = [("greedy", "summary", 1), ("leave_one_out", "reward_to_go", 2)]  # baseline, credit, batches accumulated
+# model, baseline, credit, batches accumulated: every class of generative models
+RUNS = [(name, "greedy", "summary", 1) for name in ("agents-m7", "bertsum-abs", "graphsum", "pegasus", "pointer")]
+RUNS += [("rstformer", "leave_one_out", "summary", 1), ("pointer", "leave_one_out", "reward_to_go", 2)]
 
 
-def one(batch: PointerGeneratorBatch, index: int) -> PointerGeneratorBatch:
+def case_of(name: str):
+    """Return the case of a model."""
+    return next(case for case in CASES if case.name == name)
+
+
+def one(batch: Batch, index: int) -> Batch:
     """A document of a batch alone."""
-    here, length = slice(index, index + 1), int(batch.lengths[index])
-    return replace(
-        batch,
-        ids=batch.ids[here],
-        references=batch.references[here],
-        source=batch.source[here, :length],
-        source_extended=batch.source_extended[here, :length],
-        lengths=batch.lengths[here],
-        oov_words=batch.oov_words[here],
-    )
+    values = {f.name: getattr(batch, f.name) for f in fields(batch)}
+    for name, value in values.items():
+        if isinstance(value, list | torch.Tensor) and len(value) == batch.batch_size:
+            values[name] = value[index : index + 1]
+    return type(batch)(**values)
 
 
 def by_document(model):
     """A model whose draws are a function of the document, not of the process and the batch that it is in."""
     draw = model.sample
 
-    def sample(batch: PointerGeneratorBatch, options: DecodingOptions) -> Samples:
+    def sample(batch: Batch, options: DecodingOptions) -> Samples:
         made = []
         for index, name in enumerate(batch.ids):
             torch.manual_seed(zlib.crc32(name.encode()))
             made.append(draw(one(batch, index), options))
-        return Samples(*(torch.cat(column) for column in zip(*made)))
+        longest = max(samples.tokens.shape[2] for samples in made)
+        tokens = [pad(samples.tokens, (0, longest - samples.tokens.shape[2])) for samples in made]
+        return Samples(torch.cat(tokens), torch.cat([samples.lengths for samples in made]))
 
     model.sample = sample
     return model
@@ -53,15 +57,16 @@ def by_document(model):
 def train(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
     """Losses, gradients and weights of every run, in a file."""
     results = []
-    for baseline, credit, accumulate in RUNS:
+    for name, baseline, credit, accumulate in RUNS:
         seed_everything(5, verbose=False)
-        recorder, data = Recorder(), CASE.build_data(files, batch_size=BATCH // world)
-        model = by_document(CASE.build_model(**CASE.repeatable))
+        case = case_of(name)
+        recorder, data = Recorder(), case.build_data(files, batch_size=BATCH // world)
+        model = by_document(case.build_model(**case.repeatable))
         Trainer(
             accelerator="cpu",
             strategy="ddp" if world > 1 else "auto",
             devices=world,
-            precision="64-true",
+            precision=test_ddp.PRECISION,
             max_steps=4,
             limit_val_batches=0,
             accumulate_grad_batches=accumulate,
@@ -79,8 +84,6 @@ def train(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
 
 def process(files: dict[str, str], folder: Path, rank: int, world: int, port: int) -> None:
     """Target of a process."""
-    import test_ddp
-
     test_ddp.run_all = train  # what it calls once the process knows of the others
     test_ddp.process(files, folder, rank, world, port)
 
@@ -90,22 +93,15 @@ def results(server, corpus_files, tmp_path_factory):
     from test_self_critical_ddp import process as target  # by the name under which a new process finds it
 
     folder = tmp_path_factory.mktemp("self-critical")
-    CASE.build_data(corpus_files).prepare_data()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    places = [(0, 2), (1, 2), (0, 1)]
-    processes = [server.Process(target=target, args=(corpus_files, folder, *place, port)) for place in places]
-    for started in processes:
-        started.start()
-    wait_for(processes, folder)
-    return [torch.load(folder / f"{world}-{rank}.pt") for rank, world in places]
+    for name in {run[0] for run in RUNS}:
+        case_of(name).build_data(corpus_files).prepare_data()
+    return run_on_one_and_two(server, target, corpus_files, folder)
 
 
-@pytest.mark.parametrize("run", range(len(RUNS)), ids=[f"{baseline}-{credit}" for baseline, credit, _ in RUNS])
+@pytest.mark.parametrize("run", range(len(RUNS)), ids=["-".join(run[:3]) for run in RUNS])
 def test_two_processes_equal_one(results, run):
     first, second, alone = (result[run] for result in results)
-    assert len(alone[0]) == {1: 4, 2: 7}[RUNS[run][2]] and len(alone[1]) == 4  # an epoch has seven batches
+    assert len(alone[0]) == {1: 4, 2: 7}[RUNS[run][3]] and len(alone[1]) == 4  # an epoch has seven batches
     close([(a + b) / 2 for a, b in zip(first[0], second[0])], alone[0])
     assert first[0] != second[0]  # each rewards documents of its own
     for theirs, ours in zip(first[1], alone[1], strict=True):

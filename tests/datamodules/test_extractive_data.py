@@ -7,7 +7,7 @@ from datamodules.bertsum import ExtractiveData
 from datamodules.corpora import Files, Texts
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
-from datamodules.text.trigrams import sharing
+from datamodules.text.trigrams import pairs_with_common_ngram
 from lightning_modules.metrics.oracle import greedy_oracle, sentence_scores
 
 
@@ -109,4 +109,4 @@ def test_sharing_finds_ngrams_in_common():
         if {tuple(words[i][k : k + 3]) for k in range(len(words[i]) - 2)}
         & {tuple(words[j][k : k + 3]) for k in range(len(words[j]) - 2)}
     ]
-    assert sharing(words) == expected == [(0, 1), (0, 4)]
+    assert pairs_with_common_ngram(words) == expected == [(0, 1), (0, 4)]

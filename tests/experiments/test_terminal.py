@@ -1,6 +1,10 @@
 """What a document, an id or a label holds is shown on a terminal and not obeyed by it."""
 
 import io
+import os
+import pty
+import subprocess
+import sys
 
 from conftest import write_lines
 from rich.console import Console
@@ -40,3 +44,20 @@ def test_a_point_of_a_sweep():
     progress.update(HOSTILE, "failed", HOSTILE)
     progress.console.print(progress.table())
     assert not obeyed(stream.getvalue()) and stream.getvalue().count(SHOWN) == 4
+
+
+def test_output_to_a_file_does_not_go_through_the_progress_bar_of_a_terminal():
+    script = """
+from datamodules.corpora.parallel import progress_bar
+with progress_bar() as progress:
+    for number in progress.track(range(2), description="summarizing"):
+        print(f"summary {number}")
+"""
+    terminal, stderr = pty.openpty()
+    environment = os.environ | {"TERM": "xterm"}
+    process = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=stderr, env=environment)
+    os.close(stderr)
+    shown = os.read(terminal, 100_000).decode()
+    os.close(terminal)
+    assert process.stdout.decode().splitlines() == ["summary 0", "summary 1"]
+    assert "summarizing" in shown and "summary 0" not in shown

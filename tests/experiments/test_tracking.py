@@ -14,6 +14,7 @@ from experiments.dashboards.shown import PAPERS, SETTINGS
 from experiments.sync import find_runs, offline_records
 from experiments.tracking import grouping, run_id, sweep_and_label
 
+KEYS = {"WANDB_API_KEY": 5 * "01abcdef", "HF_TOKEN": "hf_" + 4 * "Zq7wXk9t", "OPENAI_API_KEY": "sk-" + 4 * "Jp3vRb8n"}
 DASHBOARDS = {dashboard.paper: dashboard for dashboard in PAPERS}
 
 
@@ -32,17 +33,27 @@ def tracked(tmp_path_factory, tiny_config, corpus_files) -> Path:
     describe(sweep, ("first", "copy coverage=true seed=3"))
     run = sweep / "first"
     start = ["fit", f"--config={tiny_config}", f"--run_dir={run}", "--wandb=offline", "--previews=2"]
-    for arguments in ([*start, "--trainer.max_epochs=1"], ["fit", f"--run={run}", "--trainer.max_epochs=2"]):
-        assert main(arguments) == 0
-    assert main(["test", f"--run={run}"]) == 0
-    sys.argv = before
-    wandb.teardown()  # its service writes a little later
+    with pytest.MonkeyPatch.context() as patch:
+        for name, key in KEYS.items():
+            patch.setenv(name, key)
+        for arguments in ([*start, "--trainer.max_epochs=1"], ["fit", f"--run={run}", "--trainer.max_epochs=2"]):
+            assert main(arguments) == 0
+        assert main(["test", f"--run={run}"]) == 0
+        sys.argv = before
+        wandb.teardown()  # its service writes a little later
     return run
 
 
 @pytest.fixture(scope="module")
 def offline(tracked) -> OfflineRun:
     return OfflineRun(tracked)
+
+
+def test_keys_of_the_environment_are_in_no_file_of_a_run(tracked):
+    paths = [path for path in tracked.rglob("*") if path.is_file()]
+    assert any(path.suffix == ".wandb" for path in paths) and tracked / "environment.json" in paths
+    held = [(path, name) for path in paths for name, key in KEYS.items() if key.encode() in path.read_bytes()]
+    assert held == []
 
 
 def test_three_commands_are_one_wandb_run_in_the_group_of_its_sweep(tracked, offline):

@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from experiments.run_folder import load_run
-from experiments.trust import VARIABLE, import_policy, names_on_command_line
+from experiments.trust import VARIABLE, check_commands, import_policy, names_on_command_line
 
 COMMAND = "touch {}"
 MODULE = """import pathlib
@@ -211,6 +211,39 @@ def test_a_strangers_sweep_calls_nothing(part, tiny_config, tmp_path, trap, prec
         done = precis("sweep", sweep, "--out", tmp_path / "out", *options)
         refused(done, trap, "os.system", "--trust", "sweep.yaml: point")
         assert not (tmp_path / "out").exists() and done.out == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "test --trainer.callbacks+=subprocess.Popen --trainer.callbacks.args=id",
+        "test --data.corpus=hostile_code.Hello",
+        "validate --trust",
+        "validate --trust=true",
+        "clean / --yes",
+        "evaluate {run}/predictions.jsonl --metrics=[rouge,hostile_code.Hello]",
+        "evaluate 'open",
+    ],
+)
+def test_commands_of_a_strangers_sweep_name_no_foreign_class(command, tiny_config, tmp_path, trap, precis):
+    sweep, out = tmp_path / "sweep.yaml", tmp_path / "out"
+    sweep.write_text(yaml.safe_dump({"base": str(tiny_config), "seeds": [1], "after": [command]}), encoding="utf-8")
+    for options in ([], ["--dry-run"]):
+        refused(precis("sweep", sweep, "--out", out, *options), trap, "sweep.yaml: after: ")
+    # the folder of a sweep that somebody else has launched
+    out.mkdir()
+    config = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
+    described = {"after": [command], "points": [{"run": "a", "label": "a", "config": config}]}
+    (out / "points.json").write_text(json.dumps(described), encoding="utf-8")
+    refused(precis("sweep", "point", out, "--index", 0), trap, "points.json: after: ")
+    assert not (out / "a").exists()
+
+
+def test_options_of_a_strangers_sweep_are_permitted(tmp_path):
+    check_commands(["test", "report {run}", "evaluate {run}/predictions.jsonl"], "a.yaml")
+    # names of files, also where a module has the name before the dot
+    check_commands(["evaluate predictions.jsonl --html page.html", "evaluate test.jsonl", "report --out json.md"], "x")
+    check_commands(["validate --data.max_eval 100 --data.corpus=datamodules.corpora.Docstrings"], "a.yaml")
 
 
 class Unpickled:

@@ -184,6 +184,24 @@ def test_weights_of_another_model_are_refused(run_folder, corpus_files, tmp_path
     refused(done, f"--start_from {run_folder}: a run of PointerGenerator, and this is Pegasus")
 
 
+@pytest.mark.parametrize(
+    "logger, key",
+    [
+        ({"class_path": "CometLogger", "init_args": {"api_key": "abc"}}, "api_key"),
+        ({"class_path": "MLFlowLogger", "init_args": {"tracking_uri": "https://me:abc@example.org"}}, "tracking_uri"),
+    ],
+)
+def test_a_key_in_a_config_is_refused_before_it_is_written(logger, key, tiny_config, tmp_path, precis):
+    logger["class_path"] = f"pytorch_lightning.loggers.{logger['class_path']}"
+    config = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
+    config["trainer"]["logger"] = logger
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    done = precis("fit", "--config", path, "--run_dir", tmp_path / "run")
+    refused(done, f"trainer.logger.{key}: a key or password would be kept")
+    assert "abc" not in done.err and not (tmp_path / "run").exists()
+
+
 def test_whole_numbers_of_batches_are_integers_however_they_were_read():
     trainer = Namespace(limit_train_batches=2.0, limit_val_batches=1.0, limit_test_batches=0.5, overfit_batches=3)
     convert_batch_counts(trainer)

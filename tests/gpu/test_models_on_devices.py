@@ -4,6 +4,7 @@ The same tests run on the CPU with some of the models, so that the tests themsel
 """
 
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,21 @@ from devices import trainer_arguments
 from half_precision import skip_without_half_precision_lstm
 from pytorch_lightning import Callback, Trainer, seed_everything
 
+import lightning_modules
 from callbacks import Previews, SelfCritical
 from lightning_modules.summarizer import weighted_sum
 
 ON_CPU = ("pointer-coverage", "matchsum", "rstformer")  # the others are trained on CPUs by test_harness
 RUNS = [pytest.param(case, "cpu", id=f"{case.name}-cpu") for case in CASES if case.name in ON_CPU]
-RUNS += [pytest.param(case, "cuda", marks=pytest.mark.cuda, id=f"{case.name}-cuda") for case in CASES]
+# heads of 6 dimensions, which the other tests have, are too small for the fused kernel
+SMALL = next(case for case in CASES if case.name == "rstformer")
+FUSED = replace(SMALL, name="rstformer-fused", model_args=SMALL.model_args | {"hidden_size": 48})
+ON_CUDA = [*CASES, FUSED]
+RUNS += [pytest.param(case, "cuda", marks=pytest.mark.cuda, id=f"{case.name}-cuda") for case in ON_CUDA]
 every_run = pytest.mark.parametrize("case, device", RUNS)
-ACCELERATORS = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+GENERATIVE = [case for case in ON_CUDA if hasattr(getattr(lightning_modules, case.model.split(".")[1]), "log_probs")]
+GENERATIVE_RUNS = [pytest.param(c, "cpu", id=f"{c.name}-cpu") for c in GENERATIVE if c.name in ("agents-m7", "pointer")]
+GENERATIVE_RUNS += [pytest.param(c, "cuda", marks=pytest.mark.cuda, id=f"{c.name}-cuda") for c in GENERATIVE]
 
 
 class Losses(Callback):
@@ -114,25 +122,25 @@ def test_nothing_waits_for_the_gpu_in_a_training_step(case, device, corpus_files
     assert all(p.isfinite().all() for p in trained)
 
 
-@pytest.mark.parametrize("device", ACCELERATORS)
-def test_previews_and_self_critical_training(device, corpus_files, tmp_path):
-    case = next(case for case in CASES if case.name == "pointer-coverage")
+@pytest.mark.parametrize("case, device", GENERATIVE_RUNS)
+def test_previews_and_self_critical_training(case, device, corpus_files, tmp_path):
     callbacks = [SelfCritical(), Previews(tmp_path, documents=2, heat_maps=1)]
-    model, *_ = fit(case, corpus_files, device, *callbacks, max_steps=2, val_check_interval=2)
+    model, _, trainer = fit(case, corpus_files, device, *callbacks, max_steps=2, val_check_interval=2)
     assert all(p.isfinite().all() for p in model.parameters())
-    assert len(list(tmp_path.rglob("*.png"))) == 1
+    assert 0 <= trainer.callback_metrics["train/reward"] <= 1
+    assert len(list(tmp_path.rglob("*.png"))) == hasattr(model, "attention_map")
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ON_CUDA, ids=lambda case: case.name)
 def test_trains_with_one_process_of_a_strategy(case, strategy, corpus_files):
     *_, trainer = fit(case, corpus_files, "cuda", max_steps=2, strategy=strategy)
     assert trainer.callback_metrics["val/loss"].isfinite()
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", ON_CUDA, ids=lambda case: case.name)
 def test_a_compiled_loss_equals_an_eager_one(case, corpus_files):
     model, data = case.build_model(**case.repeatable).cuda().eval(), case.build_data(corpus_files)
     data.prepare_data()

@@ -1,4 +1,9 @@
-"""`python tests/hardening/files.py`: damaged records and hostile configs, and counts of what went wrong (aim: none)."""
+"""Damaged records, damaged files and hostile configs, and counts of what went wrong (aim: none).
+
+    make harden        (or: python tests/hardening/files.py)
+
+The defaults are 10,000 records of each kind in 100 files, ten files with each damage of whole files, and 90 configs.
+"""
 
 import argparse
 import os
@@ -13,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has fo
 
 import yaml
 from conftest import SIZES, made_up, write_lines
+from damaged_files import ALL_DAMAGES, MAX_MEMORY, count_damaged_files
 from damaged_records import count_files
 from hostile_configs import count_configs, run_command
 
@@ -48,12 +54,27 @@ def row(name: str, total: int, damaged: int, counts: Counter) -> str:
     return " | ".join([f"| {name}", f"{total:,}", f"{damaged:,}", *(str(counts[column]) for column in COLUMNS)]) + " |"
 
 
+def count_whole_files(number: int, seed: int, folder: Path) -> int:
+    """Print a table of damages of whole files, half of them JSON Lines, half CSV; return the number of failures."""
+    head = ("files", "read", "named", "refused", "lost", "tracebacks", "hangs", "memory")
+    print(f"\n| damage | {' | '.join(head)}, MiB |\n|---|" + "---|" * len(head), flush=True)
+    failed = 0
+    for damage in ALL_DAMAGES:
+        kinds = [count_damaged_files(damage, kind, number // 2, 50, seed, folder) for kind in ("jsonl", "csv")]
+        counts = sum(kinds, Counter())
+        counts["memory"] = max(one["memory"] for one in kinds)
+        failed += sum(counts[name] for name in ("lost", "tracebacks", "hangs")) + (counts["memory"] > MAX_MEMORY)
+        print(f"| {damage} | {' | '.join(f'{counts[name]:,}' for name in head)} |", flush=True)
+    return failed
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=200, help="of each kind of records")
-    parser.add_argument("--records", type=int, default=100, help="in each file")
-    parser.add_argument("--configs", type=int, default=200, help="hostile configs")
-    parser.add_argument("--seed", type=int, default=1, help="of all damages")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=100, help="number of files of each kind of records")
+    parser.add_argument("--records", type=int, default=100, help="number of records in each of them")
+    parser.add_argument("--whole", type=int, default=10, help="number of files with each damage of whole files")
+    parser.add_argument("--configs", type=int, default=90, help="number of hostile configs and sweeps")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all damages")
     options = parser.parse_args()
     print("| | number | damaged | " + " | ".join(COLUMNS) + " |\n|---|---|---|" + "---|" * len(COLUMNS), flush=True)
     wrong: list[str] = []
@@ -65,13 +86,15 @@ def main() -> None:
             counts = count_files(kind, options.files, options.records, options.seed, folder)
             failed += sum(counts[column] for column in COLUMNS)
             print(row(f"records, {kind}", counts["records"], counts["damaged"], counts), flush=True)
+        failed += count_whole_files(options.whole, options.seed, folder)
         base, run, path = tiny_config(folder), folder / "whole", folder / "base.yaml"
         path.write_text(yaml.safe_dump(base), encoding="utf-8")
         status, messages = run_command(["fit", f"--config={path}", f"--run_dir={run}"])
         assert status == 0, messages
         counts, wrong = count_configs(base, run, options.configs, options.seed, folder)
+        print("\n| | number | refused | " + " | ".join(COLUMNS) + " |\n|---|---|---|" + "---|" * len(COLUMNS))
         failed += sum(counts[column] for column in COLUMNS)
-        print(row("configs", counts["configs"], counts["refused"], counts), flush=True)
+        print(row("configs and sweeps", counts["configs"], counts["refused"], counts), flush=True)
     print("\n".join(["", *wrong]), file=sys.stderr)
     sys.exit(bool(failed))
 

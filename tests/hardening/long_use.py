@@ -109,9 +109,10 @@ def train(name: str, files: dict[str, str], steps: int) -> list[Usage]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=2000, help="training steps of each model")
-    parser.add_argument("--summaries", type=int, default=1000, help="calls of run.summarize")
-    parser.add_argument("--requests", type=int, default=200, help="requests to the playground")
+    parser.add_argument("--steps", type=int, default=2000, help="training steps of each model; 0 for none")
+    parser.add_argument("--summaries", type=int, default=1000, help="calls of run.summarize; 0 for none")
+    parser.add_argument("--requests", type=int, default=200, help="requests to the playground; 0 for none")
+    parser.add_argument("--models", nargs="+", choices=CASE_NAMES, default=CASE_NAMES, help="models to train and load")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print("| what | number | MiB after a quarter | MiB at the end | growth, MiB | open files |")
@@ -127,7 +128,7 @@ def main() -> int:
             flat.append(passed)
             print(line, flush=True)
 
-        for name in CASE_NAMES:
+        for name in options.models if options.steps else ():
             report(f"training steps, {name}", options.steps, train(name, files, options.steps))
 
         from run_folders import write_run
@@ -137,14 +138,15 @@ def main() -> int:
 
         rng = random.Random(1)
         texts = [made_up(number, rng)["document"] for number in range(50)]
-        paths = [str(write_run(folder / name, name, files)) for name in CASE_NAMES]
-        for name, path in zip(CASE_NAMES, paths):
+        paths = [str(write_run(folder / name, name, files)) for name in options.models]
+        for name, path in zip(options.models, paths) if options.summaries else ():
             run = precis.load(path)
             work = lambda number, run=run: run.summarize(texts[number % len(texts)])  # noqa: E731
             report(f"summaries, {name}", options.summaries, repeated(work, options.summaries))
-        playground = Playground(paths)
-        work = lambda number: playground.summarize(texts[number % len(texts)], "", list(playground.runs), 2)  # noqa: E731
-        report("playground, four models", options.requests, repeated(work, options.requests))
+        if options.requests:
+            playground = Playground(paths)
+            work = lambda number: playground.summarize(texts[number % len(texts)], "", list(playground.runs), 2)  # noqa: E731
+            report(f"playground, {len(paths)} models", options.requests, repeated(work, options.requests))
     return int(not all(flat))
 
 

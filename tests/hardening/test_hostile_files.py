@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 import yaml
+from damaged_files import ALL_DAMAGES, MAX_MEMORY, count_damaged_files
 from damaged_records import count_files
 from hostile_configs import count_configs
 
@@ -27,6 +29,15 @@ def test_a_reader_that_loses_records_is_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(Files, "records", lambda corpus, split: list(whole(corpus, split))[:-1])
     for kind in ("jsonl", "csv", "parquet"):
         assert count_files(kind, files=2, number=20, seed=0, folder=tmp_path)["lost"] > 0
+
+
+@pytest.mark.parametrize("damage, kind", zip(ALL_DAMAGES, cycle(["jsonl", "csv"])))
+def test_records_of_damaged_files_are_read_or_named_in_little_memory(damage, kind, tmp_path):
+    counts = count_damaged_files(damage, kind, files=1, number=20, seed=0, folder=tmp_path)
+    assert not any(counts[name] for name in WRONG), counts
+    assert counts["memory"] <= MAX_MEMORY and counts["files"] == 1
+    if damage in ("none", "byte order mark", "lines that end with CR LF", "gzip", "the same id"):
+        assert counts["read"] == 20
 
 
 def test_hostile_configs_are_refused_in_a_line(trained, tiny_config, tmp_path, monkeypatch):

@@ -2,11 +2,14 @@ import hashlib
 import random
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from datamodules.corpora.corpus import as_document, build_documents, read_manifest
-from datamodules.corpora.docstrings import Docstrings, split_by_cluster
+from datamodules.corpora.docstrings import PACKAGES, Docstrings, split_by_cluster
 from datamodules.corpora.harvest import Docstring, harvest, source_files
 from datamodules.corpora.modules import Modules
 from datamodules.documents import CorpusError
@@ -139,6 +142,39 @@ def test_fingerprint_follows_the_sources_not_their_age(packages, tmp_path):
     assert Docstrings([str(tmp_path)]).fingerprint("test") != first
     (tmp_path / "a.py").write_text("x = 2\n")
     assert Docstrings([str(tmp_path)]).fingerprint("val") != first
+
+
+def test_by_default_only_listed_packages_and_the_standard_library_are_read(tmp_path, monkeypatch):
+    body = " ".join(["word"] * 40) + "."
+    for place in ("library/mailbox.py", "site-packages/torch/nn.py", "site-packages/extra/code.py",
+                  "site-packages/single.py", "site-packages/torch/extra/code.py"):  # fmt: skip
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(function("f", f"What is in {place}.", body))
+    site_packages = str(tmp_path / "site-packages")
+    paths = {"purelib": site_packages, "platlib": site_packages, "stdlib": str(tmp_path / "library")}
+    monkeypatch.setattr("sysconfig.get_paths", lambda: paths)
+    corpus = Docstrings(num_proc=1)
+    names = {record.id for split in corpus.splits() for record in corpus.records(split)}
+    assert names == {"mailbox.f", "torch.nn.f", "torch.extra.code.f"}
+
+
+def add_requirements(distribution, names):
+    """Add the name of a distribution and of all that it requires without extras to `names`."""
+    name = canonicalize_name(distribution)
+    if name in names:
+        return
+    names.add(name)
+    for requirement in map(Requirement, metadata.requires(name) or []):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            add_requirements(requirement.name, names)
+
+
+def test_every_installation_has_the_listed_packages():
+    always_installed = set()
+    add_requirements("precis-suite", always_installed)
+    distributions = metadata.packages_distributions()
+    for package in PACKAGES:
+        assert set(map(canonicalize_name, distributions[package])) & always_installed, package
 
 
 def test_lengths_overloads_and_copies(tmp_path):

@@ -12,7 +12,8 @@ from made_up_treebank import made_up_treebank
 from datamodules.discourse.distributions import tree_ldd
 from datamodules.discourse.parses import ParseRequest, nodes_of
 from datamodules.documents import CorpusError
-from experiments.discourse.class_temperature import FoldData, main, read_recipe, squared_errors
+from experiments.discourse.class_temperature import main, squared_errors
+from experiments.discourse.folds import FoldData, read_recipe
 from lightning_modules.discourse_parser.parser import DiscourseParser
 
 
@@ -22,7 +23,7 @@ def treebank(tmp_path_factory):
 
 
 def test_folds_hold_out_each_training_document_once(treebank):
-    options = {"train": treebank, "val": treebank, "licences": ["CC BY 4.0"]}
+    options = {"treebanks": [treebank], "licences": ["CC BY 4.0"]}
     folds = [FoldData(fold, 2, **options) for fold in range(2)]
     parts = [[{document.id for document in data.documents(split)} for split in ("train", "held_out")] for data in folds]
     for rest, held_out in parts:
@@ -61,7 +62,7 @@ def test_the_command_fits_scores_and_uses_trained_folds_again(treebank, tmp_path
 
 def test_squared_errors_equal_those_of_the_parses_that_the_parser_gives(treebank):
     torch.manual_seed(0)
-    data = FoldData(0, 2, train=treebank, val=treebank)
+    data = FoldData(0, 2, [treebank])
     document = replace(data.documents("held_out")[0], tree=data.documents("held_out")[0].tree.binary())
     request = ParseRequest(document.id, document.text, tuple(document.sentences), tuple(document.paragraphs),
                            tuple(document.edus))  # fmt: skip
@@ -85,7 +86,7 @@ def test_invalid_recipes_are_refused(treebank, tmp_path):
     for text in ("model: 3", "- a", "model: [", ""):
         path.write_text(text)
         with pytest.raises(CorpusError, match=r"recipe\.yaml: no config that trains a discourse parser"):
-            read_recipe(path, treebank)
+            read_recipe(path)
     with pytest.raises(SystemExit, match="--folds 1: at least 2"):
         main([str(path), str(treebank), "--out", str(tmp_path / "out"), "--folds", "1"])
     with pytest.raises(ValueError, match="a class temperature is above 0, got 0"):

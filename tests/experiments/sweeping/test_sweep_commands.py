@@ -23,6 +23,9 @@ SQUEUE = (
 SCANCEL = '#!/bin/sh\necho "$@" >> {folder}/cancelled\n'
 
 
+OUTSIDE = '{"after": [], "points": [{"label": "a", "config": {}, "run": "NAME"}]}'
+
+
 def make_sweep(folder: Path, *names: str, after: list[str] = ["test"]) -> list[Job]:  # noqa: B006
     folder.mkdir(parents=True, exist_ok=True)
     rows = [{"run": name, "label": f"point={name} seed=1", "overrides": {}, "config": {"name": name}} for name in names]
@@ -123,6 +126,9 @@ def test_a_folder_that_is_no_sweep_is_named(tmp_path, precis):
         ("points.json", '{"sweep": "s", "after": []}', "the key 'points' is missing"),
         ("points.json", '{"after": [], "points": [{"label": "a"}]}', "a point without label, run or config"),
         ("points.json", '{"after": [], "points": ["a"]}', "a point without label, run or config"),
+        ("points.json", OUTSIDE.replace("NAME", "../other"), "'../other' is no name of a folder beside this file"),
+        ("points.json", OUTSIDE.replace("NAME", "/tmp"), "'/tmp' is no name of a folder beside this file"),
+        ("points.json", OUTSIDE.replace("NAME", ".."), "'..' is no name of a folder beside this file"),
         ("launch.json", "[]", "not a JSON object"),
         ("done/status.json", '{"done": []}', "the key 'failed' is missing"),
         ("again/requeued.json", "", "cannot be read"),

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from made_up_treebank import made_up_treebank
+from made_up_treebank import made_up_treebank, write_encoder
 from pytorch_lightning import Trainer, seed_everything
 from scipy.stats import spearmanr
 from torch.testing import assert_close
-from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from datamodules.discourse.features import ParserBatch, label_classes, parser_features
 from datamodules.discourse.parses import ParseRequest
@@ -271,24 +270,13 @@ def test_features_are_tokens_units_and_nodes(treebank):
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory, treebank) -> str:
     """A folder with an encoder that knows the treebank's words."""
-    folder = tmp_path_factory.mktemp("encoder")
-    words = sorted({word for d in data_of(treebank).documents("train") for word in d.text.split()})
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
-    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=5 + len(words), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16,
-        max_position_embeddings=32,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(folder)
-    return str(folder)
+    texts = [document.text for document in data_of(treebank).documents("train")]
+    return write_encoder(tmp_path_factory.mktemp("encoder"), texts)
 
 
-@pytest.mark.parametrize("how", ["frozen", "whole", "lora"])
+@pytest.mark.parametrize("how", ["frozen", "whole", "upper", "lora"])
 def test_over_a_pretrained_encoder(encoder, treebank, tmp_path, how):
-    if how == "lora":
-        pytest.importorskip("peft", reason="needs the extra lora")
-    options = {"lora_rank": 2} if how == "lora" else {"frozen": how == "frozen"}
+    options = {"lora_rank": 2} if how == "lora" else {"frozen": how == "frozen", "frozen_layers": int(how == "upper")}
     model = DiscourseParser(encoder, layers=(0, 2), window=16, **options, **TINY)
     data = data_of(treebank, encoder=encoder, batch_size=3)
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -300,7 +288,11 @@ def test_over_a_pretrained_encoder(encoder, treebank, tmp_path, how):
     if how == "frozen":
         assert not of_encoder and not kept
     elif how == "lora":
-        assert of_encoder and all(".lora_" in name for name in of_encoder | kept)
+        changes = {name for name in before if name.endswith(("weight.0.left", "weight.0.right"))}
+        assert of_encoder and of_encoder <= changes == kept
+    elif how == "upper":
+        upper = {name for name in before if name.startswith("encoder.model.encoder.layer.1.")}
+        assert of_encoder and of_encoder <= upper == kept
     else:
         assert of_encoder and kept == {name for name in before if name.startswith("encoder.")}
     model.eval()

@@ -23,7 +23,7 @@ TARGETS = [[" ".join(target) for target in targets] for targets in REFERENCES]
 
 def test_bleu_equals_another_implementation():
     pytest.importorskip("sacrebleu")
-    corpus, documents, signature = bleu(PREDICTIONS[:2], REFERENCES[:2])
+    corpus, documents, signature, _ = bleu(PREDICTIONS[:2], REFERENCES[:2])
     assert corpus == pytest.approx(100 * sacre_bleu_score(TEXTS[:2], TARGETS[:2]).item(), abs=1e-3)
     assert documents[0] == pytest.approx(100 * sacre_bleu_score(TEXTS[:1], TARGETS[:1]).item(), abs=1e-3)
     assert signature.startswith("bleu|nrefs:var|case:mixed|eff:no|tok:13a|smooth:exp|version:")
@@ -48,7 +48,7 @@ def test_chrf_equals_its_equations(word_order):
     pytest.importorskip("sacrebleu")
     predictions = [["the storm hit", "the coast at night"], ["the town slept on"]]
     references = [[["a storm hit the town"], ["the storm at night", "hit a coast"]], [["all of the town slept"]]]
-    corpus, documents, signature = chrf(predictions, references, word_order)
+    corpus, documents, signature, _ = chrf(predictions, references, word_order)
     for score, text, targets in zip(documents, predictions, references):
         expected = [chrf_by_hand(" ".join(text), " ".join(target), word_order) for target in targets]
         assert score == pytest.approx(max(expected))

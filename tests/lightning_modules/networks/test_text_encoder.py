@@ -1,8 +1,16 @@
+from itertools import pairwise
+
 import pytest
 import torch
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
-from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder, max_positions, plan_windows
+from lightning_modules.networks.text_encoder import (
+    SmallEncoder,
+    TextEncoder,
+    max_positions,
+    plan_disjoint_windows,
+    plan_windows,
+)
 
 SPECIAL = ([1], [2])
 
@@ -80,6 +88,49 @@ def test_a_model_that_is_fine_tuned_learns():
     layer = encoder(frozen=False).train()
     layer([torch.arange(3, 20)])[0].sum().backward()
     assert layer.model.embeddings.word_embeddings.weight.grad[3:20].abs().sum() > 0
+
+
+@pytest.mark.parametrize("length", [0, 1, 8, 9, 12, 29, 64])
+@pytest.mark.parametrize("size", [1, 2, 8])
+def test_disjoint_windows_cover_each_token_once(length, size):
+    torch.manual_seed(0)
+    plans = [plan_disjoint_windows(length, size) for _ in range(20)]
+    for starts, width, window in plans:
+        bounds = [*starts.tolist(), length]
+        expected = [i for i, (start, end) in enumerate(pairwise(bounds)) for _ in range(start, end)]
+        assert window.tolist() == expected and width <= size
+        assert all(0 < end - start <= size for start, end in pairwise(bounds)) or not length
+    if length > size > 2:
+        assert len({plan.starts[1].item() for plan in plans}) > 1  # boundaries move
+
+
+def test_windows_are_disjoint_only_in_training():
+    torch.manual_seed(0)
+    layer, text = encoder(frozen=False, disjoint=True), torch.randint(3, 50, (31,))
+    layer.set_dropout(0.0)
+    torch.testing.assert_close(layer([text])[0], encoder()([text])[0])
+    assert len(layer.plan(31).starts) == 7
+    layer.train()
+    state = torch.get_rng_state()
+    starts = [*layer.plan(31).starts.tolist(), 31]
+    torch.set_rng_state(state)
+    (vectors,) = layer([text])
+    for start, end in pairwise(starts):
+        # the first window reads on to its full size
+        window = text[start : start + 8]
+        expected = bert()(torch.cat([torch.tensor([1]), window, torch.tensor([2])])[None]).last_hidden_state[0]
+        torch.testing.assert_close(vectors[start:end], expected[1 : 1 + end - start])
+
+
+def test_the_lowest_layers_can_be_frozen():
+    layer = encoder(frozen=False).train()
+    layer.freeze_lowest(1)
+    trained = {name for name, parameter in layer.named_parameters() if parameter.requires_grad}
+    assert trained == {name for name, _ in layer.named_parameters() if name.startswith("model.encoder.layer.1.")}
+    layer([torch.arange(3, 20)])[0].sum().backward()
+    for count in (0, 3):
+        with pytest.raises(ValueError, match="the encoder has 2 layers"):
+            layer.freeze_lowest(count)
 
 
 def test_positions_that_begin_late_are_counted():

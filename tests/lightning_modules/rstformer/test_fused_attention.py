@@ -54,11 +54,11 @@ def test_blocks_hold_every_visible_pair_and_whole_ones_nothing_else(length, wind
         for row in range(count):
             for col in range(count):
                 part = visible[n, row * BLOCK : (row + 1) * BLOCK, col * BLOCK : (col + 1) * BLOCK]
-                own = near[row * BLOCK : (row + 1) * BLOCK, col * BLOCK : (col + 1) * BLOCK]
+                block = near[row * BLOCK : (row + 1) * BLOCK, col * BLOCK : (col + 1) * BLOCK]
                 assert not part.any() or (row, col) in partial | whole
                 if (row, col) in whole:
                     assert part.shape == (BLOCK, BLOCK) or row == length // BLOCK
-                    assert own.all() and c.view.real[n, col * BLOCK : (col + 1) * BLOCK].all()
+                    assert block.all() and c.view.real[n, col * BLOCK : (col + 1) * BLOCK].all()
 
 
 def test_few_sizes_stand_for_many():

@@ -209,7 +209,9 @@ def test_the_path_of_attention_is_chosen_and_reported_with_its_reason(monkeypatc
     messages = []
     monkeypatch.setattr(led_module, "rank_zero_info", messages.append)
     led_module._report.cache_clear()
-    attention = DiscourseLED(plain()).encoder.layers[0].self_attn.longformer_self_attn
+    attention, small = (
+        DiscourseLED(plain(d_model=size)).encoder.layers[0].self_attn.longformer_self_attn for size in (48, 16)
+    )
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
     attention.dropout = 0.1
     for training in (True, False):
@@ -223,3 +225,6 @@ def test_the_path_of_attention_is_chosen_and_reported_with_its_reason(monkeypatc
         "dense (on cpu, at most 192 tokens)",
         "fused (on CUDA, without attention dropout)",
     ]
+    assert small.choose(cuda, 1000) == (
+        "chunked", f"{16 // small.heads} dimensions of a head, of which the fused path needs 16, more than 192 tokens"
+    )  # fmt: skip

@@ -1,0 +1,32 @@
+"""Walks through nested values, such as configs."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from jsonargparse import Namespace
+
+
+def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values inside a config with their keys, such as `trainer.callbacks[0].class_path`.
+
+    Empty dictionaries and lists are values too.
+    """
+    if isinstance(value, Namespace):
+        value = vars(value)
+    if isinstance(value, Mapping) and value:
+        for key, part in value.items():
+            yield from leaves(part, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, (list, tuple, set)) and value:
+        for number, part in enumerate(value):
+            yield from leaves(part, f"{where}[{number}]")
+    else:
+        yield where, value
+
+
+def map_strings(value: Any, change: Callable[[str], str]) -> Any:
+    """Return nested dictionaries and lists with a function applied to each string that is a value in them."""
+    if isinstance(value, dict):
+        return {key: map_strings(part, change) for key, part in value.items()}
+    if isinstance(value, list):
+        return [map_strings(part, change) for part in value]
+    return change(value) if isinstance(value, str) else value

@@ -1,0 +1,79 @@
+"""Low-rank changes of pretrained weights (LoRA; Hu et al. 2022): W = W_0 + A B, with W_0 frozen.
+
+They are parametrizations of the weights, so that the model itself is unchanged, and a step costs what it costs without
+them: A B is added to the weight, not to the activations.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+
+class LowRankChange(nn.Module):
+    """Parametrization W_0 -> W_0 + A B; A is zero at first.
+
+    Args:
+        outputs, inputs: shape of the weight.
+        rank: rank r of the change; at most the smaller side of the weight is used.
+    """
+
+    def __init__(self, outputs: int, inputs: int, rank: int) -> None:
+        super().__init__()
+        rank = min(rank, outputs, inputs)
+        self.left = nn.Parameter(torch.zeros(outputs, rank))
+        self.right = nn.Parameter(torch.randn(rank, inputs) * inputs**-0.5)
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """Return W: [outputs, inputs] -> [outputs, inputs]."""
+        return weight + self.left @ self.right
+
+
+def add_low_rank_changes(model: nn.Module, rank: int, alone: bool = True) -> None:
+    """Train low-rank changes instead of the weights of all linear layers that are trained.
+
+    Args:
+        model: model to change.
+        rank: rank of the changes.
+        alone: train nothing else; otherwise biases and all other trained parameters remain trained.
+
+    Raises:
+        ValueError: if the rank is not positive.
+    """
+    if rank < 1:
+        raise ValueError(f"the rank of a change must be at least 1, got {rank}")
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear) and module.weight.requires_grad]
+    if alone:
+        model.requires_grad_(False)
+    for layer in layers:
+        layer.weight.requires_grad_(False)
+        parametrize.register_parametrization(layer, "weight", LowRankChange(*layer.weight.shape, rank))
+
+
+@torch.no_grad()
+def copy_to_low_rank(source: nn.Module, target: nn.Module) -> float:
+    """Copy the weights of a model to one with low-rank changes, the nearest of that rank (truncated SVD).
+
+    Args:
+        source: the model, without low-rank changes.
+        target: the same model after `add_low_rank_changes`, with pretrained weights W_0.
+
+    Returns:
+        Fraction of the squared change that is retained, sum ||A B||^2 / sum ||W - W_0||^2.
+    """
+    modules = dict(target.named_modules())
+    weights = dict(source.named_parameters())
+    retained = total = 0.0
+    for name, value in weights.items():
+        module = modules[name.rpartition(".")[0]]
+        if not (name.endswith(".weight") and parametrize.is_parametrized(module, "weight")):
+            target.get_parameter(name).copy_(value)
+            continue
+        change = module.parametrizations.weight[0]
+        rank = change.left.shape[1]
+        left, sizes, right = torch.linalg.svd(value - module.parametrizations.weight.original, full_matrices=False)
+        root = sizes[:rank].sqrt()
+        change.left.copy_(left[:, :rank] * root)
+        change.right.copy_(root.unsqueeze(1) * right[:rank])
+        retained += float((sizes[:rank] ** 2).sum())
+        total += float((sizes**2).sum())
+    return retained / total if total else 1.0

@@ -1,0 +1,95 @@
+"""Sampling of copying models against the extended distribution, word by word."""
+
+import math
+
+import pytest
+import torch
+
+from lightning_modules.networks.copy_sampling import PermittedMixture, inverse_cdf
+from lightning_modules.networks.extended_output import CopyOutputs
+from lightning_modules.networks.output_layer import VocabularySlices
+
+V, B, S, H = 150, 2, 6, 4  # three slices of 64 words, the last one partly empty
+SOURCE = torch.tensor([[3, 70, 3, V, V + 1, 140], [70, V, 5, 5, V, 9]])
+FORBIDDEN = torch.tensor([[0, 1, 0, -1, 70], [2, V, -1, -1, 5]])
+
+
+def make(K: int, gate: bool = True, forbidden: torch.Tensor = FORBIDDEN):
+    """A layer, the outputs of a step that is the same for all K samples of a document, and its distribution."""
+    torch.manual_seed(0)
+    layer = VocabularySlices.of(torch.randn(V, H), torch.randn(V), words=64)
+    repeat = lambda x: x.unsqueeze(1).expand(B, K, *x.shape[1:])  # noqa: E731
+    gates = repeat(torch.tensor([-0.5, 1.0])) if gate else None
+    outputs = CopyOutputs(repeat(torch.randn(B, H)), repeat(torch.randn(B, S).softmax(-1)), gates)
+    return layer, outputs, PermittedMixture.of(outputs, SOURCE, repeat(forbidden), layer)
+
+
+def plain(layer: VocabularySlices, outputs: CopyOutputs, document: int, forbidden: torch.Tensor) -> dict[int, float]:
+    """Probability of each permitted token of a document, summed in a loop."""
+    weight = layer.weight.transpose(1, 2).flatten(0, 1)[:V]
+    logits = (weight @ outputs.features[document, 0] + layer.bias.flatten()[:V]).double()
+    p_gen = 1.0 if outputs.gate is None else outputs.gate[document, 0].double().sigmoid().item()
+    probabilities = {word: p_gen * p for word, p in enumerate(logits.softmax(-1).tolist())}
+    if outputs.gate is not None:
+        for token, attention in zip(SOURCE[document].tolist(), outputs.attention[document, 0].tolist()):
+            probabilities[token] = probabilities.get(token, 0.0) + (1 - p_gen) * attention
+    permitted = {token: p for token, p in probabilities.items() if token not in forbidden.tolist()}
+    return {token: p / sum(permitted.values()) for token, p in permitted.items()}
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_log_probabilities_are_those_of_the_extended_distribution(gate):
+    layer, outputs, mixture = make(3, gate)
+    tokens = torch.arange(V + 2).expand(B, 3, -1)
+    of_tokens = mixture.log_probs(tokens).exp()
+    for document in range(B):
+        expected = plain(layer, outputs, document, FORBIDDEN[document])
+        row = torch.tensor([expected.get(token, 0.0) for token in range(V + 2)])
+        for k in range(3):
+            torch.testing.assert_close(of_tokens[document, k], row, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_frequencies_are_the_probabilities(gate):
+    draws = 30_000
+    layer, outputs, mixture = make(draws, gate)
+    tokens = mixture.draw(torch.Generator().manual_seed(0))
+    for document in range(B):
+        expected = plain(layer, outputs, document, FORBIDDEN[document])
+        counts = torch.bincount(tokens[document], minlength=V + 2).tolist()
+        assert sum(counts[token] for token in expected) == draws  # nothing else is drawn
+        for token, p in expected.items():
+            # six standard errors, and two draws for the rarest
+            assert counts[token] / draws == pytest.approx(p, abs=6 * math.sqrt(p * (1 - p) / draws) + 2 / draws), token
+
+
+def test_the_most_probable_token_is_that_of_the_extended_distribution():
+    copied = 0
+    for seed in range(30):
+        torch.manual_seed(seed)
+        layer = VocabularySlices.of(torch.randn(V, H), torch.randn(V), words=64)
+        outputs = CopyOutputs(torch.randn(B, 2, H), torch.randn(B, 2, S).mul(2).softmax(-1), torch.randn(B, 2))
+        mixture = PermittedMixture.of(outputs, SOURCE, FORBIDDEN.unsqueeze(1).expand(-1, 2, -1), layer)
+        for document, token in enumerate(mixture.most_probable().tolist()):
+            expected = plain(layer, outputs, document, FORBIDDEN[document])
+            assert token == max(expected, key=expected.get)
+            copied += token in SOURCE[document]
+    assert 0 < copied < 60  # both kinds occur
+
+
+def test_where_every_token_is_forbidden_no_token_has_a_probability():
+    everything = torch.arange(V + 2).expand(B, -1)
+    _, _, mixture = make(2, forbidden=everything)
+    assert mixture.log_probs(mixture.draw().unsqueeze(-1)).isneginf().all()
+    # only words of the document are left
+    _, _, mixture = make(50, forbidden=everything[:, :V])
+    assert set(mixture.draw().flatten().tolist()) <= {V, V + 1}
+
+
+def test_columns_without_weight_are_not_drawn():
+    weights = torch.tensor([0.0, 1e-30, 0.0, 3e-30, 0.0, 0.0]).expand(20_000, -1)
+    columns = inverse_cdf(weights, torch.Generator().manual_seed(0))
+    counts = torch.bincount(columns, minlength=6)
+    assert counts[[0, 2, 4, 5]].eq(0).all()
+    # five standard errors
+    assert counts[3].item() / 20_000 == pytest.approx(0.75, abs=5 * math.sqrt(0.75 * 0.25 / 20_000))
