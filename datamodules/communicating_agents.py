@@ -1,15 +1,16 @@
 """Data of deep communicating agents: documents dealt out to M agents, and a vocabulary extended by all their words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from datamodules.batch import pad
 from datamodules.corpora.corpus import Corpus
+from datamodules.documents import Document
 from datamodules.extended_words import WordsBatch, WordsData, truncate, word_target_fields
 from datamodules.text.vocabulary import PAD, UNK
 
-Split = Literal["even", "paragraphs"]
+Split = Literal["even", "sentences", "paragraphs"]
 
 
 @dataclass
@@ -47,12 +48,12 @@ def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
 class CommunicatingAgentsData(WordsData):
     """Documents split into parts for `agents`; documents and first references are truncated.
 
-    Paragraphs without words are left out. If a document has fewer words (or paragraphs) than agents, the first agents
+    Paragraphs without words are left out. If a document has fewer words (sentences, paragraphs) than agents, the first agents
     have one each, and the others are padding without effect. A document without words becomes one unknown word.
 
     Args:
         agents: M, at least 1; that of the model.
-        split: `even` parts, which may end anywhere, or parts of whole `paragraphs` of similar length.
+        split: `even` parts, which may end anywhere, or parts of whole `sentences` or `paragraphs` of similar length.
         max_source: maximal number of words of a document for all agents together; about 800 in the paper.
         max_target: maximal number of tokens of a summary in the loss, end symbol included.
 
@@ -75,6 +76,17 @@ class CommunicatingAgentsData(WordsData):
         if agents < 1:
             raise ValueError(f"data.agents must be at least 1, got {agents}")
         self.agents, self.split = agents, split
+
+    def encode(self, document: Document) -> dict[str, Any]:
+        features = super().encode(document)
+        if self.split == "sentences":
+            sentences = replace(document, parts=[[sentence] for sentence in document.sentences])
+            features["paragraphs"] = super().encode(sentences)["paragraphs"]
+        return features
+
+    def feature_settings(self) -> dict[str, Any]:
+        settings = super().feature_settings()
+        return settings | {"split": self.split} if self.split == "sentences" else settings
 
     def parts(self, words: int, paragraphs: list[int]) -> list[int]:
         """Return the number of words of each agent for a document truncated to `words`."""

@@ -8,6 +8,7 @@ from datamodules.corpora.texts import Texts
 from datamodules.documents import Document
 from datamodules.pointer_generator import PointerGeneratorData
 from datamodules.text.vocabulary import PAD, STOP, UNK, Vocabulary
+from datamodules.truncation import COLUMN
 
 V = 12
 TEXT = [["The zebra sat.", "A yak."], [" "], ["The cat"], [], ["near the gnu sat a yak"]]
@@ -80,6 +81,18 @@ def test_paragraphs_stay_whole_and_empty_ones_are_left_out(tmp_path):
     for agents, parts in expected.items():
         data = build(tmp_path, agents=agents, split="paragraphs")
         assert read_back(data, data.collate([row(data, TEXT)]), 0) == parts
+
+
+def test_sentences_stay_whole(tmp_path):
+    lengths = [4, 3, 2, 6]
+    for agents in (1, 2, 3):
+        data = build(tmp_path, agents=agents, split="sentences")
+        encoded = row(data, TEXT)
+        assert encoded["paragraphs"] == lengths
+        assert encoded[COLUMN] == row(build(tmp_path, agents=agents), TEXT)[COLUMN], "truncation counts paragraphs"
+        dealt = read_back(data, data.collate([encoded]), 0)
+        assert [word for part in dealt for word in part] == WORDS
+        assert {sum(map(len, dealt[:agent])) for agent in range(agents)} <= {0, *accumulate(lengths)}
 
 
 def test_ids_are_the_pointer_generator_s_over_one_vocabulary_of_the_document(tmp_path):
