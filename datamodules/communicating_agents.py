@@ -48,8 +48,8 @@ def paragraph_parts(paragraphs: list[int], agents: int) -> list[int]:
 class CommunicatingAgentsData(WordsData):
     """Documents split into parts for `agents`; documents and first references are truncated.
 
-    Paragraphs without words are left out. If a document has fewer words (sentences, paragraphs) than agents, the first agents
-    have one each, and the others are padding without effect. A document without words becomes one unknown word.
+    Paragraphs without words are left out. If a document has fewer words (sentences, paragraphs) than agents, the first
+    agents have one each, and the others are padding without effect. A document without words becomes one unknown word.
 
     Args:
         agents: M, at least 1; that of the model.

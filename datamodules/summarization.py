@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
@@ -52,8 +53,10 @@ class SummarizationData(LightningDataModule, ABC):
         tokenizer_dir: folder with the tokenizer of an earlier run (`RUN/text`), used instead of building one.
         cache_dir: folder of caches; by default `$PRECIS_CACHE` or `~/.cache/precis`.
         on_bad_record: `raise` stops at an invalid record, `skip` leaves it out with a warning.
-        max_train: maximal number of training documents, from the beginning; all by default.
-        max_eval: the same for validation, test and prediction.
+        max_train: maximal number of training documents; all by default.
+        train_subset: documents that `max_train` keeps: the `first`, or a `random` sample, the same for all seeds. In
+            corpora that are sorted by source or date, the first documents are unlike those of other splits.
+        max_eval: maximal number of documents of validation, test and prediction, from the beginning; all by default.
         num_workers: number of loader processes per rank.
         num_proc: number of processes that split sentences and encode documents.
         pool: number of global batches that are sorted by length together, see `BatchSampler`.
@@ -73,6 +76,7 @@ class SummarizationData(LightningDataModule, ABC):
         cache_dir: Path | None = None,
         on_bad_record: Literal["raise", "skip"] = "raise",
         max_train: int | None = None,
+        train_subset: Literal["first", "random"] = "first",
         max_eval: int | None = None,
         num_workers: int = 0,
         num_proc: int = 1,
@@ -87,6 +91,7 @@ class SummarizationData(LightningDataModule, ABC):
         self.tokenizer_dir, self.cache_dir = tokenizer_dir, Path(cache_dir) if cache_dir else default_cache()
         self.on_bad_record = on_bad_record
         self.limits = {TRAIN: max_train, VAL: max_eval, TEST: max_eval}
+        self.train_subset = train_subset
         self.num_workers, self.num_proc, self.pool = num_workers, num_proc, pool
         self.seed = order_seed(seed)
         self.tokenizer: SavableTokenizer | None = None
@@ -141,13 +146,24 @@ class SummarizationData(LightningDataModule, ABC):
                 num_proc=self.num_proc,
                 require_references=self.needs_references and split != TEST,
             )
-            limit = self.limits[split]
-            self._documents[split] = data if limit is None else data.select(range(min(limit, len(data))))
+            self._documents[split] = self._limited(split, data)
         return self._documents[split]
+
+    def _limited(self, split: str, data: "datasets.Dataset") -> "datasets.Dataset":
+        """Return the documents within the limit of a split, in their order."""
+        limit = self.limits[split]
+        if limit is None or limit >= len(data):
+            return data
+        if split == TRAIN and self.train_subset == "random":
+            return data.select(sorted(random.Random(0).sample(range(len(data)), limit)))
+        return data.select(range(limit))
 
     def digest(self, split: str) -> str:
         """Return a digest of the documents of a split."""
-        return _digest(read_manifest(self.documents(split))["digest"], self.limits[split])
+        limit = [self.limits[split]]
+        if split == TRAIN and self.train_subset == "random":
+            limit.append("random")
+        return _digest(read_manifest(self.documents(split))["digest"], *limit)
 
     def features(self, split: str) -> "datasets.Dataset":
         """Return the encoded documents of a split, from the cache if possible."""

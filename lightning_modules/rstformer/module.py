@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import torch
 from pytorch_lightning.utilities import rank_zero_info
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
-from transformers import LEDConfig, LEDForConditionalGeneration, LogitsProcessorList
+from transformers import LEDForConditionalGeneration, LogitsProcessorList
 from transformers.models.led.modeling_led import LEDEncoderBaseModelOutput
 
 from datamodules.discourse.relations import GUM, GUM_COUNTS
@@ -22,6 +22,7 @@ from lightning_modules.long_input import LongInput, check_long_input
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.prepared_masks import prepared_mask
 from lightning_modules.networks.pretrained import save_pretrained
+from lightning_modules.rstformer.from_scratch import led_from_scratch
 from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection, head_relations
 from lightning_modules.rstformer.led import AttentionPath, Discourse, DiscourseLED
 from lightning_modules.rstformer.lora import DiscourseAdapters
@@ -30,15 +31,6 @@ from lightning_modules.sequence_to_sequence import SequenceToSequence
 from lightning_modules.summarizer import Samples, evaluating
 
 _DISCOURSE = "network.injections."  # beta and the heads' relations
-
-
-def _led_from_scratch(config: LEDConfig, init_std: float) -> LEDForConditionalGeneration:
-    """Return a LED whose linear layers, except for the tied output layer, are initialized with `init_std`."""
-    led = LEDForConditionalGeneration(config)
-    for module in led.modules():
-        if isinstance(module, nn.Linear) and module is not led.lm_head:
-            nn.init.normal_(module.weight, std=init_std)
-    return led
 
 
 class RSTformer(SequenceToSequence):
@@ -127,16 +119,18 @@ class RSTformer(SequenceToSequence):
         if checkpoint is not None:
             led = LEDForConditionalGeneration.from_pretrained(checkpoint).train()  # it is loaded in eval mode
         else:
-            if window < 2 or window % 2:
-                raise ValueError(f"model.window {window}: tokens to both sides together, so even and at least 2")
-            if hidden_size % heads:
-                raise ValueError(f"model.hidden_size {hidden_size} does not divide into {heads} heads")
-            sizes = {"d_model": hidden_size, "encoder_ffn_dim": inner_size, "decoder_ffn_dim": inner_size}
-            sizes |= {"encoder_attention_heads": heads, "decoder_attention_heads": heads}
-            sizes |= {"encoder_layers": layers, "decoder_layers": layers, "num_hidden_layers": layers}
-            sizes |= {"max_encoder_position_embeddings": positions, "max_decoder_position_embeddings": target_positions}
-            sizes |= {"attention_window": [window] * layers, "dropout": dropout, "attention_dropout": 0.0}
-            led = _led_from_scratch(LEDConfig(vocab_size=vocab_size, **sizes), init_std)
+            led = led_from_scratch(
+                vocab_size=vocab_size,
+                hidden_size=hidden_size,
+                heads=heads,
+                layers=layers,
+                inner_size=inner_size,
+                window=window,
+                positions=positions,
+                target_positions=target_positions,
+                dropout=dropout,
+                init_std=init_std,
+            )
         max_length, max_positions = self.decoding.max_length, led.config.max_decoder_position_embeddings
         if max_length > max_positions:
             raise ValueError(f"decoding.max_length {max_length}: the decoder has {max_positions} positions")
