@@ -11,6 +11,7 @@ __all__, __getattr__ = lazy_classes(__name__, {
     "Files": "datamodules.corpora.files",
     "Hub": "datamodules.corpora.hub",
     "MixedArticles": "datamodules.corpora.mixed_articles",
+    "MixedClusters": "datamodules.corpora.mixed_clusters",
     "Modules": "datamodules.corpora.modules",
     "OwnSentences": "datamodules.corpora.own_sentences",
     "ParallelText": "datamodules.corpora.parallel_text",
