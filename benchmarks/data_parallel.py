@@ -3,16 +3,18 @@
     python -m benchmarks.data_parallel [--cores 2] [--model NAME ...]
 
 Every model has the sizes of a config for small machines and trains on the embedded corpus. One process takes batches
-of `data.batch_size` documents; of n processes each takes batches of an n-th of that, and gradients are averaged. A
-row is the median wall time of a training step (loss, gradients, clipping, AdamW) over blocks of steps in which the two
-ways take turns; the machine has to have as many free cores. Starting a process is not included.
+of `data.batch_size` documents; each of n processes takes an n-th of each batch, and gradients are averaged. A row has
+the median wall time of a training step (loss, gradients, clipping, AdamW), where the ways take turns with the same
+documents; the machine has to have as many free cores. Starting a process is not included.
 """
 
+import itertools
 import os
 import socket
 import statistics
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -31,7 +33,7 @@ MODELS = {
     "PEGASUS": ["pegasus/docstrings.yaml"],
     "BertSum over MiniLM": ["bertsum/cnndm_minilm.yaml", "--data.corpus=Docstrings"],
 }
-DOCUMENTS, BLOCK = 256, 4  # documents that are read; steps of a block
+DOCUMENTS, BLOCK = 256, 4  # documents that are read; training steps between two readings of the clock
 
 
 class Loss(nn.Module):
@@ -45,43 +47,40 @@ class Loss(nn.Module):
         return weighted_sum(self.model.loss_terms(batch), self.model.loss_weights)
 
 
-def prepared(arguments: list[str], size: int | None = None) -> tuple[Summarizer, list[Any]]:
-    """Return a model and its first batches, each of `size` documents, or as many as its config has."""
+def prepared(arguments: list[str], rank: int = 0, processes: int = 1) -> tuple[Summarizer, list[Any]]:
+    """Return a model, and this process's share of its first batches.
+
+    A batch of all processes together has `data.batch_size` documents, rounded down to a multiple of their number.
+    """
     config, *rest = arguments
-    sizes = [] if size is None else [f"--data.batch_size={size}"]
-    limits = [f"--data.max_train={DOCUMENTS}", "--data.num_workers=0"]
-    _, model, data = model_and_data([f"--config={CONFIGS}/{config}", *rest, *limits, *sizes])
+    _, model, data = model_and_data([f"--config={CONFIGS}/{config}", *rest, f"--data.max_train={DOCUMENTS}"])
+    data.batch_size //= processes
     data.prepare_splits(["train"])
-    data.setup("fit")
+    data.tokenizer = data.load_tokenizer(data._tokenizer_folder())
     model.set_tokenizer(data.tokenizer)
-    return model, list(data.train_dataloader())
+    data.trainer = SimpleNamespace(world_size=processes, global_rank=rank)
+    return model, list(itertools.islice(data.train_dataloader(), BLOCK))
 
 
-def blocks(arguments: list[str], rank: int, processes: int, threads: int, size: int) -> Iterator[float]:
-    """Yield the seconds of a training step, each time the mean of a block of steps."""
+def blocks(arguments: list[str], rank: int, processes: int, threads: int) -> Iterator[float]:
+    """Yield the seconds of a training step, each time the mean over the same batches."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    model, batches = prepared(arguments, size // processes)
-    loss = Loss(model)
-    if processes > 1:
-        loss = DistributedDataParallel(loss)
-        batches = batches[rank :: processes]
+    model, batches = prepared(arguments, rank, processes)
+    loss = Loss(model) if processes == 1 else DistributedDataParallel(Loss(model))
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-5)
-    position = 0
     while True:
         start = time.perf_counter()
-        for _ in range(BLOCK):
-            batch = batches[position % len(batches)]
+        for batch in batches:
             training_step(loss, lambda batch=batch: loss(batch), optimizer)()
-            position += 1
-        yield (time.perf_counter() - start) / BLOCK
+        yield (time.perf_counter() - start) / len(batches)
 
 
-def work(rank: int, arguments: list[str], processes: int, threads: int, size: int, port: int, pipe: Any) -> None:
+def work(rank: int, arguments: list[str], processes: int, threads: int, port: int, pipe: Any) -> None:
     """Target of a process: train a block of steps for each message, and answer with the seconds of a step."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     distributed.init_process_group("gloo", rank=rank, world_size=processes)
-    for seconds in blocks(arguments, rank, processes, threads, size):
+    for seconds in blocks(arguments, rank, processes, threads):
         pipe.send(seconds)
         if not pipe.recv():
             break
@@ -91,7 +90,7 @@ def work(rank: int, arguments: list[str], processes: int, threads: int, size: in
 class Workers:
     """Processes that train together, and wait between blocks of steps."""
 
-    def __init__(self, arguments: list[str], processes: int, threads: int, size: int) -> None:
+    def __init__(self, arguments: list[str], processes: int, threads: int) -> None:
         context = multiprocessing.get_context("spawn")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -99,7 +98,7 @@ class Workers:
         self.pipes, self.processes = [], []
         for rank in range(processes):
             ours, theirs = context.Pipe()
-            process = context.Process(target=work, args=(rank, arguments, processes, threads, size, port, theirs))
+            process = context.Process(target=work, args=(rank, arguments, processes, threads, port, theirs))
             process.start()
             theirs.close()
             self.pipes.append(ours)
@@ -124,18 +123,17 @@ class Workers:
 
 
 def compare(arguments: list[str], cores: int, repetitions: int) -> tuple[int, dict[str, float]]:
-    """Return the batch size, and the median seconds of a step with threads, with processes, and with one thread."""
+    """Return the documents of a step, and its median seconds with one thread, with `cores` threads, and processes."""
     _, batches = prepared(arguments)  # builds the cache, too
-    size = max(batch.batch_size for batch in batches) // cores * cores
-    ways = {"threads": (1, cores), "processes": (cores, 1), "one thread": (1, 1)}
-    workers = {way: Workers(arguments, *counts, size) for way, counts in ways.items()}
+    ways = {"one thread": (1, 1), "threads": (1, cores), "processes": (cores, 1)}
+    workers = {way: Workers(arguments, *counts) for way, counts in ways.items()}
     seconds = {way: [] for way in ways}
     for _ in range(repetitions):
         for way, group in workers.items():
             seconds[way].append(group.block())
     for group in workers.values():
         group.close()
-    return size, {way: statistics.median(values) for way, values in seconds.items()}
+    return batches[0].batch_size, {way: statistics.median(values) for way, values in seconds.items()}
 
 
 def main() -> None:
