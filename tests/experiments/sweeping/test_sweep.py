@@ -204,6 +204,29 @@ def test_rows_of_the_papers_table_differ_in_their_mechanism_alone():
     assert rest[0] == rest[1] == rest[2]
 
 
+PERMUTED = {"class_path": "datamodules.graphs.PermutedSimilarity", "init_args": {"scaled": True}}
+MECHANISMS = {
+    ("cnndm_agents", "model"): [
+        {"agents": 1, "communication": True},
+        {"agents": 3, "communication": False},
+        {"agents": 3, "communication": True},
+    ],
+    ("cnndm_clusters", "data"): [{"graph": "scaled_similarity"}, {"graph": PERMUTED}, {"graph": "none"}],
+}
+
+
+@pytest.mark.parametrize(("sweep", "section"), MECHANISMS)
+def test_arms_on_real_text_differ_in_their_mechanism_alone(sweep, section):
+    points = compose(read_sweep(ROOT / "experiments" / "sweeps" / f"{sweep}.yaml"))
+    for seed in {point.config["seed_everything"] for point in points}:
+        configs = [copy.deepcopy(point.config) for point in points if point.config["seed_everything"] == seed]
+        for config, mechanism in zip(configs, MECHANISMS[sweep, section], strict=True):
+            arguments = config[section]["init_args"]
+            assert {name: arguments.pop(name) for name in mechanism} == mechanism
+            config.pop("start_from")
+        assert all(config == configs[0] for config in configs)
+
+
 def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_path, tiny_config, precis):
     path, out = write_sweep(tmp_path, tiny_config, grid={"model.pointer": [True, False]}), tmp_path / "out"
     done = precis("sweep", path, "--dry-run", "--out", out)
