@@ -26,7 +26,7 @@ demo: $(SETUP) ## train the pointer-generator on docstrings, score it beside lea
 	$(BIN)/precis test --run $(DEMO)
 	$(BIN)/precis report $(DEMO)
 
-test: $(SETUP) ## run all tests (under 10 minutes on two cores)
+test: $(SETUP) ## run all tests but slow ones (a quarter of an hour on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-gpu: $(SETUP) ## run the tests that need a GPU; without one they are skipped

@@ -14,6 +14,7 @@ import socket
 import statistics
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.measuring import machine, model_and_data, options, print_table, training_step
 from lightning_modules.summarizer import Summarizer, weighted_sum
 
-CONFIGS = "experiments/configs"
+CONFIGS = Path("experiments/configs")
 MODELS = {
     "pointer-generator": ["pointer_generator/docstrings.yaml"],
     "agents": ["communicating_agents/docstrings.yaml"],
@@ -53,7 +54,7 @@ def prepared(arguments: list[str], rank: int = 0, processes: int = 1) -> tuple[S
     A batch of all processes together has `data.batch_size` documents, rounded down to a multiple of their number.
     """
     config, *rest = arguments
-    _, model, data = model_and_data([f"--config={CONFIGS}/{config}", *rest, f"--data.max_train={DOCUMENTS}"])
+    _, model, data = model_and_data([f"--config={CONFIGS / config}", *rest, f"--data.max_train={DOCUMENTS}"])
     data.batch_size //= processes
     data.prepare_splits(["train"])
     data.tokenizer = data.load_tokenizer(data._tokenizer_folder())
