@@ -93,7 +93,8 @@ def _versions(required: dict[str, tuple[str, str]]) -> dict[str, str]:
 def describe_devices() -> list[str]:
     """Return a line for the processor and one for each accelerator that torch can use."""
     threads = os.environ.get("OMP_NUM_THREADS")
-    lines = [f"{len(os.sched_getaffinity(0)) if sys.platform == 'linux' else os.cpu_count()} CPU cores"]
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
+    lines = [f"{cores} CPU cores"]
     lines[0] += f", OMP_NUM_THREADS={threads}" if threads else ""
     try:
         import torch
@@ -108,6 +109,8 @@ def describe_devices() -> list[str]:
     if len(lines) == 1:
         build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         lines.append(f"no GPU that torch {torch.__version__} can use ({build})")
+        if cores > 1:  # experiments/results/data_parallel.md
+            lines.append(f"several runs: precis sweep --jobs {cores}; one run: --trainer.devices {cores}, strategy ddp")
     return lines
 
 
