@@ -110,7 +110,7 @@ def describe_devices() -> list[str]:
         build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         lines.append(f"no GPU that torch {torch.__version__} can use ({build})")
         if cores > 1:  # experiments/results/data_parallel.md
-            lines.append(f"several runs: precis sweep --jobs {cores}; one run: threads or processes, see docs/hardware.md")
+            lines.append(f"several runs: precis sweep --jobs {cores}; one run: see docs/hardware.md")
     return lines
 
 
