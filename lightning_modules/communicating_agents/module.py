@@ -150,11 +150,18 @@ class CommunicatingAgents(CopyingSummarizer):
         rank_zero_info(f"{path}: vectors of {len(rows):,} of the vocabulary's {len(self.tokenizer):,} words")
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Load as `Summarizer` does; contextual agent attention may be absent from the checkpoint (m7 from m5)."""
-        weights, name = checkpoint["state_dict"], "network.decoder.combine_before.weight"
-        if self.network.decoder.combine_before is not None and name not in weights:
-            weights[name] = torch.zeros_like(self.state_dict()[name])  # zeros leave all outputs unchanged
-            rank_zero_info("the checkpoint has no contextual agent attention: its weights start at zero")
+        """Load as `Summarizer` does; a checkpoint may lack communication (m5 from m4) and contextual agent attention.
+
+        What it lacks starts at values that leave all outputs unchanged (m7 from m5 likewise).
+        """
+        weights = checkpoint["state_dict"]
+        for name, initial in self.state_dict().items():
+            joins = ".received." in name or name == "network.decoder.combine_before.weight"
+            if name not in weights and joins:
+                weights[name] = torch.zeros_like(initial)
+                rank_zero_info(f"the checkpoint has no {name}: these weights start at zero")
+            elif name not in weights and ".messages." in name:
+                weights[name] = initial  # behind a `received` of zeros
         cohesion_weight = self.loss_weights["cohesion"]
         super().on_load_checkpoint(checkpoint)
         self.loss_weights["cohesion"] = cohesion_weight  # this run's, which may differ from the checkpoint's

@@ -171,6 +171,19 @@ def test_a_model_with_contextual_agent_attention_continues_from_one_without():
         plain.on_load_checkpoint({"state_dict": contextual.state_dict()})
 
 
+@pytest.mark.parametrize("messages", ["mean", "feed_forward", "attention"])
+def test_messages_join_a_model_without(messages):
+    silent, agents = build(agents=3, communication=False), build(1, agents=3, messages=messages)
+    checkpoint = {"state_dict": silent.state_dict(), "loss_weights": dict(silent.loss_weights)}
+    agents.on_load_checkpoint(checkpoint)
+    agents.load_state_dict(checkpoint["state_dict"])
+    batch = make_batch()
+    loss = agents.loss_terms(batch)["nll"]
+    torch.testing.assert_close(loss, silent.loss_terms(batch)["nll"])
+    loss.backward()
+    assert all(layer.received.weight.grad.abs().max() > 0 for layer in agents.network.encoder.layers), "it can learn"
+
+
 def test_word_vectors_start_the_embedding_in_training_alone(tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("w0 1 2 3 4 5\nelsewhere 9 9 9 9 9\nw3 -1 -2 -3 -4 -5.5\n", encoding="utf-8")
