@@ -9,6 +9,7 @@ __all__, __getattr__ = lazy_classes(__name__, {
     "Corpus": "datamodules.corpora.corpus",
     "Docstrings": "datamodules.corpora.docstrings",
     "Files": "datamodules.corpora.files",
+    "Folds": "datamodules.corpora.folds",
     "Hub": "datamodules.corpora.hub",
     "MixedArticles": "datamodules.corpora.mixed_articles",
     "MixedClusters": "datamodules.corpora.mixed_clusters",
