@@ -196,7 +196,7 @@ class RSTformer(SequenceToSequence):
             weights |= discourse
             rank_zero_info("the checkpoint has no parameters of discourse; they are initialized")
         elif not checkpoint.get("start") and "own_edu_neutral" not in checkpoint:
-            for injection in self.network.injections:  # of a version that had no choice
+            for injection in self.network.injections:  # saved by a version without this option
                 injection.own_edu_neutral = False
         super().on_load_checkpoint(checkpoint)
 
