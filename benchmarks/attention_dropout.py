@@ -86,7 +86,7 @@ def main() -> None:
     print(f"{machine()}\n")
     rows = []
     for name in arguments.models:
-        # memory first: a process inherits the peak of the one that starts it, which is small as yet
+        # memory first: a new process inherits the peak of its parent, which is still small at this point
         memory = {way: in_new_process(peak_memory, name, way) for way in WAYS}
         step = make_step(name)
         ways = {way: partial(run, way, step) for way in WAYS}

@@ -34,7 +34,7 @@ MODELS = {
     "PEGASUS": ["pegasus/docstrings.yaml"],
     "BertSum over MiniLM": ["bertsum/cnndm_minilm.yaml", "--data.corpus=Docstrings"],
 }
-DOCUMENTS, BLOCK = 256, 4  # documents that are read; training steps between two readings of the clock
+DOCUMENTS, BLOCK = 256, 4  # number of documents; training steps per timed block
 
 
 class Loss(nn.Module):
@@ -49,7 +49,7 @@ class Loss(nn.Module):
 
 
 def prepared(arguments: list[str], rank: int = 0, processes: int = 1) -> tuple[Summarizer, list[Any]]:
-    """Return a model, and this process's share of its first batches.
+    """Return a model and this process's share of the first batches.
 
     A batch of all processes together has `data.batch_size` documents, rounded down to a multiple of their number.
     """
@@ -59,12 +59,12 @@ def prepared(arguments: list[str], rank: int = 0, processes: int = 1) -> tuple[S
     data.prepare_splits(["train"])
     data.tokenizer = data.load_tokenizer(data._tokenizer_folder())
     model.set_tokenizer(data.tokenizer)
-    data.trainer = SimpleNamespace(world_size=processes, global_rank=rank)
+    data.trainer = SimpleNamespace(world_size=processes, global_rank=rank)  # all that the loader needs of a trainer
     return model, list(itertools.islice(data.train_dataloader(), BLOCK))
 
 
 def blocks(arguments: list[str], rank: int, processes: int, threads: int) -> Iterator[float]:
-    """Yield the seconds of a training step, each time the mean over the same batches."""
+    """Yield the mean seconds of a training step over the same batches, again and again."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     model, batches = prepared(arguments, rank, processes)
@@ -78,7 +78,7 @@ def blocks(arguments: list[str], rank: int, processes: int, threads: int) -> Ite
 
 
 def work(rank: int, arguments: list[str], processes: int, threads: int, port: int, pipe: Any) -> None:
-    """Target of a process: train a block of steps for each message, and answer with the seconds of a step."""
+    """Run in a worker process: train a block of steps for each message, and send back the seconds per step."""
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     distributed.init_process_group("gloo", rank=rank, world_size=processes)
     for seconds in blocks(arguments, rank, processes, threads):
@@ -107,7 +107,7 @@ class Workers:
         self._answers()  # the first block includes allocations
 
     def block(self) -> float:
-        """Return the seconds of a step of a block, those of the slowest process."""
+        """Train a block of steps, and return the seconds per step of the slowest process."""
         for pipe in self.pipes:
             pipe.send(True)
         return self._answers()
@@ -124,7 +124,7 @@ class Workers:
 
 
 def compare(arguments: list[str], cores: int, repetitions: int) -> tuple[int, dict[str, float]]:
-    """Return the documents of a step, and its median seconds with one thread, with `cores` threads, and processes."""
+    """Return the number of documents per step, and its median seconds with one thread, `cores` threads or processes."""
     _, batches = prepared(arguments)  # builds the cache, too
     ways = {"one thread": (1, 1), "threads": (1, cores), "processes": (cores, 1)}
     workers = {way: Workers(arguments, *counts) for way, counts in ways.items()}

@@ -36,7 +36,7 @@ from benchmarks.measuring import in_new_process, machine, options, print_table
 from lightning_modules.rstformer.injection import DiscourseInjection, View, head_relations, reach
 from lightning_modules.rstformer.led import AttentionPath, BatchView, LayerView, LEDWindowAttention
 
-HEADS = 16 if torch.cuda.is_available() else 12  # of LED-large and LED-base
+HEADS = 16 if torch.cuda.is_available() else 12  # numbers of heads of LED-large and LED-base
 WIDTH, INNER, RELATIONS, EDU = 64 * HEADS, 256 * HEADS, 15, 8.4
 WAYS = ("transformers", "recipe", "plain", "product", "log_bias")
 

@@ -202,7 +202,7 @@ def rates(name: str, seconds: dict[str, Seconds], amount: int, unit: str) -> lis
 
 def main() -> None:
     arguments = options(__doc__, repetitions=5).parse_args()
-    # memory first: a process inherits the peak of the one that starts it, which is small as yet
+    # memory first: a new process inherits the peak of its parent, which is still small at this point
     memory = {way: in_new_process(training_memory, way) for way in LOSSES}
     training = alternate({way: trainer(loss) for way, loss in LOSSES.items()}, arguments.repetitions)
     print(f"Batch {B}, {S} source and {T} target tokens, V = {V:,}, beam {BEAM}; {machine()}.\n")

@@ -2,7 +2,7 @@
 
     python -m benchmarks.startup [--repetitions 3]
 
-Each command runs in a process of its own; the minimum of the repetitions is printed, which other work on the machine
+Each command runs in a separate process; the minimum of the repetitions is printed, which other work on the machine
 disturbs least.
 """
 

@@ -21,7 +21,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from benchmarks.measuring import machine, model_and_data, options, print_table, training_step
 
 MIB = 2**20
-ROWS = 14  # of the table; smaller ones are added up
+ROWS = 14  # rows of the table; the rest is summed in one row
 
 
 class SavedTensors:
@@ -63,7 +63,7 @@ class SavedTensors:
 
 
 def peak_of(step: Callable[[], object]) -> int:
-    """Return the bytes that PyTorch allocates at most within a function, beside those before it."""
+    """Return the peak of the bytes that PyTorch allocates within a function, without those allocated before it."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
         step()
     allocated = peak = 0
@@ -80,7 +80,7 @@ def resident() -> int:
 
 
 def total_bytes(tensors) -> int:
-    """Return the bytes of tensors, those that are None left out."""
+    """Return the total bytes of tensors; None is skipped."""
     return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 

@@ -18,11 +18,11 @@ def sentence_numbers(tokens: Tensor, ends: Tensor) -> Tensor:
         tokens: token ids, [..., T].
         ends: ids that end a sentence, [n].
     """
-    ended = torch.isin(tokens, ends).long()                                          # [..., T]
-    return ended.cumsum(-1) - ended
+    is_end = torch.isin(tokens, ends).long()                                         # [..., T]
+    return is_end.cumsum(-1) - is_end
 
 
-def beginnings(numbers: Tensor, lengths: Tensor) -> Tensor:
+def prefix_lengths(numbers: Tensor, lengths: Tensor) -> Tensor:
     """Return the number of tokens up to the end of each sentence, [..., Q]; the whole length for missing sentences.
 
     Args:

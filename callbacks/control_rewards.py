@@ -1,4 +1,4 @@
-"""Rewards of control corpora, in which the right answer is known."""
+"""Rewards of control corpora, whose correct answers are known."""
 
 import re
 

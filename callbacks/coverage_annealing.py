@@ -1,4 +1,4 @@
-"""Turns coverage on late in training, as See et al. 2017 do."""
+"""Switches coverage on late in training, as See et al. 2017 do."""
 
 from math import ceil
 

@@ -13,8 +13,8 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.loops.evaluation_loop import RestartStage
 from pytorch_lightning.utilities import rank_zero_info
 
-OUTSTANDING = "validation_outstanding"  # of a checkpoint: whether the validation of its step has yet to be done
-ENDED_EARLY = "early_stopping"  # of a checkpoint: why training was ended early with it; None if it was not
+OUTSTANDING = "validation_outstanding"  # key in a checkpoint: whether its validation is still to be done
+ENDED_EARLY = "early_stopping"  # key in a checkpoint: why training was ended early; None if it was not
 
 
 def validation_follows(trainer: Trainer) -> bool:
@@ -85,19 +85,19 @@ class GracefulStop(Checkpoint):
         self.save_every, self.patient, self.on_stop = save_every, patient, on_stop
         self.received: int | None = None
         self.stopping = False
-        self._saved = -1  # step of the checkpoint
-        self._ended_early: str | None = None  # in the last checkpoint
+        self._saved = -1  # step of the last checkpoint
+        self._ended_early: str | None = None  # reason for early stopping in the last checkpoint
         self._save_at_validation = False  # a checkpoint is due when the validation of this step starts
         self._outstanding = False  # whether the validation of this step is outstanding, also in the loaded checkpoint
-        self._max_steps: int | None = None  # of the trainer, while an outstanding validation is let through
-        self._process = os.getpid()  # whose signals are answered
+        self._max_steps: int | None = None  # original limit while `_raise_max_steps` raises it
+        self._process = os.getpid()  # process that installed the handlers; forked workers ignore signals
         self._before: dict[int, object] = {}
 
     # The signal --------------------------------------------------------------------------------------------------
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         name, first = signal.Signals(number).name, self.received is None
-        in_worker = os.getpid() != self._process  # of the data: it inherits this handler, and says nothing
+        in_worker = os.getpid() != self._process  # a loader process inherits this handler, but prints nothing
         if first:
             self.received = number
         if first and not in_worker:

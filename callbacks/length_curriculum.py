@@ -1,4 +1,4 @@
-"""Short documents first: lengths grow during training, as See et al. 2017 do."""
+"""Length curriculum: documents and summaries grow during training, as See et al. 2017 do."""
 
 from pytorch_lightning import LightningModule, Trainer
 

@@ -1,4 +1,4 @@
-"""Finds a monitored value that is never logged before training is spent on it."""
+"""Checks early in training that monitored values are logged."""
 
 from difflib import get_close_matches
 

@@ -51,9 +51,9 @@ class Throughput(Callback):
     ) -> None:
         self._documents += getattr(batch, "batch_size", 0) * trainer.world_size
         if trainer.global_step - self._step >= (self.every or trainer.log_every_n_steps):
-            self._say(trainer)
+            self._log_throughput(trainer)
 
-    def _say(self, trainer: Trainer) -> None:
+    def _log_throughput(self, trainer: Trainer) -> None:
         steps = trainer.global_step - self._step
         if self._step >= 0 and steps > 0:
             seconds = max(monotonic() - self._since, 1e-9)
@@ -64,7 +64,7 @@ class Throughput(Callback):
         self._forget()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._say(trainer)
+        self._log_throughput(trainer)
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict) -> None:
-        self._say(trainer)
+        self._log_throughput(trainer)

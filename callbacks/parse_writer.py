@@ -86,7 +86,7 @@ class ParseWriter(Callback):
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._end()
-        trainer.strategy.barrier("parses")  # who counts them afterwards finds every rank's
+        trainer.strategy.barrier("parses")  # the parses of all ranks are on disk before any process counts them
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self.interrupted = isinstance(exception, KeyboardInterrupt)

@@ -64,11 +64,11 @@ class PredictionWriter(Callback):
     on_validation_end = on_predict_end = on_test_end
 
     def _merge(self, world_size: int) -> None:
-        """Make one file of the ranks' files."""
+        """Merge the files of all ranks into one."""
         parts = [self._part(rank) for rank in range(world_size)]
         # Split at line feeds only; `str.splitlines` would also split at separators inside texts.
         shares = [part.read_text(encoding="utf-8").split("\n")[:-1] for part in parts]
-        # Rank r of n has documents r, r + n, ...: dealt out in turn, they come back in turn.
+        # Rank r of n has documents r, r + n, ..., so taking one line from each rank in turn restores the order.
         lines = [share[i] for i in range(max(map(len, shares))) for share in shares if i < len(share)]
         self._documents = len(lines)
         parts[0].write_text("".join(line + "\n" for line in lines), encoding="utf-8")
@@ -90,7 +90,7 @@ class PredictionWriter(Callback):
         self._file, file = None, self._file
         if file is None:
             return
-        with suppress(OSError):  # of a full disk, which `exception` names
+        with suppress(OSError):  # on a full disk `close` fails, too; `exception` already reports it
             file.close()
         self._part(trainer.global_rank).unlink(missing_ok=True)
 

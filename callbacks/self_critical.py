@@ -1,4 +1,4 @@
-"""Self-critical training: samples are praised or blamed by their reward against a baseline's."""
+"""Self-critical training: a policy gradient on sampled summaries, with the reward of a baseline."""
 
 import math
 import time
@@ -13,7 +13,7 @@ from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor, nn
 
-from callbacks.advantages import Baseline, Credit, advantages, beginnings, gains, sentence_numbers
+from callbacks.advantages import Baseline, Credit, advantages, gains, prefix_lengths, sentence_numbers
 from callbacks.schedules import Scheduled, Switch, ramp
 from datamodules.batch import Batch
 from datamodules.text.words import SENTENCE_ENDS
@@ -128,8 +128,8 @@ class SelfCritical(Scheduled):
         missing = [name for name in needed if not hasattr(pl_module, name)]
         if missing:
             raise ValueError(f"SelfCritical: {type(pl_module).__name__} has no {', '.join(missing)}; see `Generative`")
-        self.options(pl_module)  # complains about lengths that exclude each other
-        self._ends = None  # of this model's text, which is not there yet
+        self.options(pl_module)  # raises an error if the length limits are incompatible
+        self._ends = None  # ids of sentence ends: computed later, because the tokenizer is not loaded yet
         pl_module.extra_terms[TERM] = self.term
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -201,18 +201,19 @@ class SelfCritical(Scheduled):
         started = time.perf_counter()
         tokens, lengths = samples
         if self.credit == "summary":
-            numbers, ends = torch.zeros_like(tokens), lengths.unsqueeze(-1)
+            numbers, ends = torch.zeros_like(tokens), lengths.unsqueeze(-1)          # one unit, the whole text
         else:
             if self._ends is None:
                 self._ends = self._end_ids(module)
             numbers = sentence_numbers(tokens, self._ends)
-            ends = beginnings(numbers, lengths)                                      # [B, K, Q]
+            ends = prefix_lengths(numbers, lengths)                                  # [B, K, Q]
         rewards = self.rewards(module, batch, tokens, ends)                          # [B, K, Q]
-        first = int(self.baseline == "greedy")
+        first_sample = int(self.baseline == "greedy")
         by_sentence = advantages(gains(rewards), self.credit, self.baseline)
         self.seconds["reward"] += time.perf_counter() - started
         self._log_rewards(module, batch, rewards[..., -1])
-        return by_sentence.gather(-1, numbers[:, first:].clamp_max(by_sentence.shape[-1] - 1))
+        # Each token gets the advantage of its sentence.
+        return by_sentence.gather(-1, numbers[:, first_sample:].clamp_max(by_sentence.shape[-1] - 1))
 
     def _end_ids(self, module: Generative) -> Tensor:
         """Return the ids of tokens that end a sentence.
@@ -229,11 +230,11 @@ class SelfCritical(Scheduled):
         return torch.tensor(ends, dtype=torch.long)
 
     def rewards(self, module: Generative, batch: Batch, tokens: Tensor, ends: Tensor) -> Tensor:
-        """Return the rewards of beginnings of texts; each distinct text of a document is scored once.
+        """Return the rewards of prefixes of texts; each distinct text of a document is scored once.
 
         Args:
             tokens: [B, K, T].
-            ends: lengths of beginnings, [B, K, Q].
+            ends: lengths of the prefixes, [B, K, Q].
 
         Returns:
             [B, K, Q], double precision.
@@ -253,7 +254,7 @@ class SelfCritical(Scheduled):
         inputs = RewardInputs(repeat(batch.ids), flat, repeat(references), sources)
         values = self.reward(inputs)
         if len(values) != len(flat) or not all(map(math.isfinite, values)):
-            raise ValueError(_complaint(self.reward, inputs, values))
+            raise ValueError(_describe_invalid(self.reward, inputs, values))
         remaining_values = iter(values)
         tables = [{text: next(remaining_values) for text in row} for row in different]
         return torch.tensor([[table[text] for text in row] for table, row in zip(tables, texts)]).double().view(B, K, Q)
@@ -324,11 +325,11 @@ def without_dropout(module: nn.Module) -> Iterator[None]:
             setattr(part, name, share)
 
 
-def _complaint(reward: Reward, inputs: RewardInputs, values: Sequence[float]) -> str:
-    """Return the problem of invalid reward values."""
+def _describe_invalid(reward: Reward, inputs: RewardInputs, values: Sequence[float]) -> str:
+    """Return an error message about invalid reward values."""
     name = f"SelfCritical: the reward {type(reward).__name__}"
     if len(values) != len(inputs.texts):
-        return f"{name} gave {len(values)} numbers for {len(inputs.texts)} texts; it has to give one for each"
+        return f"{name} returned {len(values)} numbers for {len(inputs.texts)} texts; it must return one for each"
     row = next(i for i, value in enumerate(values) if not math.isfinite(value))
     return (
         f"{name} is {values[row]} for {inputs.texts[row]!r}, written for document {inputs.ids[row]}; "

@@ -31,7 +31,7 @@ class StartFrom(Callback):
         if trainer.ckpt_path is not None:
             return
         if type(trainer.strategy).__name__ in SHARDED:
-            raise CorpusError("StartFrom: weights are shards already; start with --trainer.strategy ddp")
+            raise CorpusError("StartFrom: the weights are already sharded; start with --trainer.strategy ddp")
         state = read_checkpoint(self.run if self.run.is_file() else best_checkpoint(self.run))
         pl_module.on_load_checkpoint(state | {"start": True})
         try:

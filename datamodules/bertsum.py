@@ -66,10 +66,10 @@ class SentenceData(EncoderData):
 
     @staticmethod
     def at_least_one(**values: int | None) -> None:
-        """Check arguments of the data that are at least 1, or None.
+        """Check that arguments of the DataModule are at least 1, or None.
 
         Raises:
-            ValueError: with the name of one that is not.
+            ValueError: if one is smaller; the message has its name.
         """
         for name, value in values.items():
             if value is not None and value < 1:
@@ -80,7 +80,7 @@ class SentenceData(EncoderData):
 
     def encode(self, document: Document) -> dict[str, Any]:
         pieces = self.tokenizer.pieces(document.sentences, self.piece, self.max_source)
-        # tokens of the truncated and of the full document, including head and end symbols of sentences
+        # The rest is encoded only to count its tokens; counts include head and end symbols of sentences.
         truncated = self.tokenizer.pieces(document.sentences[pieces.sentences :], self.piece).tokens
         counts = count_source(document, len(pieces.tokens), len(pieces.tokens) + len(truncated), pieces.sentences)
         return {

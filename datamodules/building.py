@@ -14,7 +14,7 @@ from datamodules.documents import CorpusError
 
 BUILDING = ".building-"  # prefix of the names of incomplete folders
 LOCK = ".builders.lock"
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of the disk, of a quota, of the size that a file may have
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, exceeded quota, or file size limit
 _lock_descriptors: set[int] = set()  # descriptors of locks, which a forked worker must not keep when its parent dies
 
 

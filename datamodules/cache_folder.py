@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, get_args
 Kind = Literal["documents", "features", "tokenizers", "proposals", "parses", "vectors"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-# Path of an entry, from the folder of caches. What does not look like an entry is nobody's to remove.
+# Paths of entries, relative to the folder of caches. Files that do not match are never removed.
 _PATTERNS: dict[Kind, str] = {
     "documents": r"[a-z_]+-(train|val|test)-[0-9a-f]{20}",
     "features": r"features/[0-9a-f]{24}(_\d{5}_of_\d{5})?\.arrow",
@@ -25,7 +25,7 @@ class CacheEntry(NamedTuple):
     """An entry of the cache.
 
     Attributes:
-        kind: what it holds.
+        kind: kind of its content.
         path: a file, or a folder of files.
         nbytes: size on disk.
         last_used: time of the last access or change, in seconds since the epoch.
@@ -40,7 +40,7 @@ class CacheEntry(NamedTuple):
 def default_cache() -> Path:
     """Return `$PRECIS_CACHE`, or `precis` in the user's cache folder, which is created for this user alone."""
     if named := os.environ.get("PRECIS_CACHE"):
-        return Path(named)  # which several users may share
+        return Path(named)  # several users may share this folder, so its permissions are left alone
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "precis"
     with suppress(OSError):  # reported with the path when something is written
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

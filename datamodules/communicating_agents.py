@@ -1,4 +1,4 @@
-"""Data of deep communicating agents: documents dealt out to M agents, and a vocabulary extended by all their words."""
+"""Data of deep communicating agents: documents split between M agents, and a vocabulary extended by all their words."""
 
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise

@@ -76,7 +76,7 @@ class BadRecord:
 
     Attributes:
         where: file and line, or dataset and row, with the id if there is one.
-        problem: what is wrong with it.
+        problem: description of the problem.
         remedy: what to do.
     """
 

@@ -1,4 +1,4 @@
-"""What DataModules with subword tokenizers share: a pretrained tokenizer, or one that is trained on the corpus."""
+"""Base classes of DataModules with subword tokenizers, pretrained or trained on the corpus."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,11 +31,11 @@ class TokenizerData(SummarizationData):
 
 
 class EncoderData(TokenizerData):
-    """Documents as an encoder's tokens.
+    """Documents as tokens of an encoder.
 
     Args:
-        vocab_size: tokens of a tokenizer that is trained on the corpus, 260 or more; with `encoder` its tokenizer's
-            tokens are at most as many.
+        vocab_size: size of a tokenizer that is trained on the corpus, at least 260; with `encoder` an upper limit for
+            the size of its tokenizer.
         encoder: pretrained encoder whose tokenizer is used, see `BertSum`.
 
     The other arguments are those of `SummarizationData`.

@@ -119,7 +119,8 @@ def encode_words(
     summary = [word for sentence in document.reference for word in vocabulary.tokenize(sentence)]
     target = [*vocabulary.target_ids(summary, oov_words, vocab_size), STOP]
     # ends of paragraphs in the truncated document
-    ends = [0, *(min(end, max_source) for end in accumulate(sum(map(len, part)) for part in parts))]
+    paragraph_lengths = [sum(map(len, part)) for part in parts]
+    ends = [min(end, max_source) for end in accumulate(paragraph_lengths, initial=0)]
     complete_sentences = whole_units([len(sentence) for sentence in sentences], max_source)
     return {
         "source": source or [UNK],

@@ -90,7 +90,7 @@ class GraphTokenizer(SubwordTokenizer):
             try:
                 tokenizer.graph = json.loads(path.read_text(encoding="utf-8"))
             except ValueError as error:
-                raise CorpusError(f"{path}: broken: {error}; prepare the data again") from None
+                raise CorpusError(f"{path}: damaged: {error}; prepare the data again") from None
         return tokenizer
 
 
@@ -149,7 +149,7 @@ class GraphSumData(NeedsParser, SummarizationData):
         self.max_tokens, self.max_target = max_tokens, max_target
         self.paragraphs = paragraphs or ParagraphRule()
         if isinstance(graph, str) and graph not in get_args(GraphName):
-            raise ValueError(f"data.graph {graph!r} is none of {', '.join(get_args(GraphName))}; choose one")
+            raise ValueError(f"data.graph {graph!r} is not one of {', '.join(get_args(GraphName))}; choose one")
         if graph == "rst" and parser is None:
             raise ValueError("data.graph rst needs a parser; name one with data.parser")
         self._graph, self._parser = graph, parser
@@ -297,6 +297,6 @@ def weights_of(row: dict[str, Any]) -> Tensor:
     if weights.numel() != size * size:
         problem = f"its graph has {weights.numel()} weights, not {size} x {size}"
         raise CorpusError(f"document {row['id']!r}: {problem}; prepare the data again")
-    if not ((weights >= 0) & (weights <= 1)).all():  # so written, NaN is wrong too
+    if not ((weights >= 0) & (weights <= 1)).all():  # this form also rejects NaN
         raise CorpusError(f"document {row['id']!r}: its graph has weights outside [0, 1]; scale them")
     return weights.view(size, size)

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import accumulate, combinations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -119,7 +119,7 @@ class MatchSumData(EncoderData):
             raise ValueError(f"data.keep {keep}, sizes {self.sizes}, piece {piece}: at least 1, and a size up to keep")
         self.scorer = scorer
         self.keep, self.piece = keep, piece
-        self._scores: dict[str, list[float]] = {}  # of the split that is being encoded
+        self._scores: dict[str, list[float]] = {}  # sentence scores of the split that is being encoded, by document id
 
     # Features ----------------------------------------------------------------------------------------------------
 
@@ -205,14 +205,16 @@ class MatchSumData(EncoderData):
         documents, document_of = _flat([row["document"] for row in rows])
         counts = [len(row["candidates"]) for row in rows]
         golds = [row["gold"] for row in rows if row["gold"]]
+        # Texts are the candidates of all documents, then the references of documents that have one.
         texts, text_of = _flat([text for row in rows for text in row["candidates"]] + golds)
-        firsts = [sum(counts[:number]) for number in range(len(rows))]
-        with_gold = [bool(row["gold"]) for row in rows]
-        numbers = [sum(counts) + sum(with_gold[:number]) if present else 0 for number, present in enumerate(with_gold)]
-        prior = [
-            [sum(row["proposed"][index] for index in choice) / max(1, len(choice)) for choice in row["choices"]]
-            for row in rows
-        ]
+        firsts = list(accumulate(counts, initial=0))  # index of the first candidate of each document
+        has_gold = [bool(row["gold"]) for row in rows]
+        earlier_golds = accumulate(has_gold, initial=0)
+        gold = [sum(counts) + earlier if present else 0 for earlier, present in zip(earlier_golds, has_gold)]
+        prior = []
+        for row in rows:
+            chosen_scores = [[row["proposed"][index] for index in choice] for choice in row["choices"]]
+            prior.append([sum(scores) / max(1, len(scores)) for scores in chosen_scores])
         return MatchSumBatch(
             ids=[row["id"] for row in rows],
             references=[row["references"] for row in rows],
@@ -224,8 +226,8 @@ class MatchSumData(EncoderData):
             text_of=torch.tensor(text_of),
             slots=pad([list(range(first, first + count)) for first, count in zip(firsts, counts)]),
             mask=pad([[1] * count for count in counts]).bool(),
-            gold=torch.tensor(numbers),
-            has_gold=torch.tensor(with_gold),
+            gold=torch.tensor(gold),
+            has_gold=torch.tensor(has_gold),
             gains=pad([row["gains"] for row in rows], dtype=torch.float),
             prior=pad(prior, dtype=torch.float),
             choices=[row["choices"] for row in rows],

@@ -31,13 +31,14 @@ _OTHERS_FOLDER = "other_documents"  # folder of their parses, next to the tokeni
 
 
 def reach(token_edu: Tensor, window: int) -> int:
-    """Return the largest distance between the EDUs of a token and of another one in its window, in one document.
+    """Return the reach of the attention window in a document: the largest distance between the EDUs of a token and of
+    another one in its window.
 
     Args:
         token_edu: EDU of each token in order, -1 for none, [S].
         window: number of tokens to each side.
     """
-    highest = token_edu.cummax(0).values  # EDUs follow each other
+    highest = token_edu.cummax(0).values  # tokens in no EDU (-1) count as part of the EDU before them
     last = (torch.arange(len(token_edu)) + window).clamp(max=len(token_edu) - 1)
     distances = (highest[last] - token_edu)[token_edu >= 0]
     return int(distances.max()) if len(distances) else 0

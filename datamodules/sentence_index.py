@@ -47,7 +47,7 @@ class SentenceIndex:
                     raise CorpusError(str(row))
                 where, indices = f"{path}:{number}", row.get(self.field)
                 if not isinstance(indices, list) or not all(type(index) is int and index >= 0 for index in indices):
-                    raise CorpusError(f"{where}: {self.field} is no list of indices; mend it")
+                    raise CorpusError(f"{where}: {self.field} is not a list of indices; correct it")
                 by_id[str(row.get("id", f"{stem}-{number}"))] = where, indices
         return by_id
 

@@ -1,7 +1,6 @@
 """`SummarizationData`: from a corpus to batches, for every model of the suite."""
 
 import copy
-import hashlib
 import json
 import random
 from abc import ABC, abstractmethod
@@ -19,6 +18,7 @@ from datamodules.cache_folder import default_cache
 from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
 from datamodules.documents import CorpusError, Document
 from datamodules.loading import BatchSampler, ResumableLoader, order_seed
+from datamodules.text.hashing import text_digest
 from datamodules.truncation import TruncationRow, truncation_line, truncation_rows
 
 if TYPE_CHECKING:
@@ -298,4 +298,4 @@ def _encode_row(data: SummarizationData, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _digest(*values: Any) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:24]
+    return text_digest(json.dumps(values, sort_keys=True, default=str))[:24]

@@ -21,7 +21,7 @@ from datamodules.documents import Document
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
 
-COLUMN = "truncation"  # of the features
+COLUMN = "truncation"  # column of the features
 Counts = dict[str, list[int]]  # counts of a document: name -> [read, total]
 
 
@@ -166,7 +166,7 @@ def to_csv(rows: Sequence[TruncationRow]) -> str:
 def from_csv(text: str) -> list[TruncationRow]:
     """Parse the rows of `to_csv`."""
     kinds = {field.name: field.type for field in fields(TruncationRow)}
-    return [
-        TruncationRow(**{name: kind(row[name]) for name, kind in kinds.items()})
-        for row in csv.DictReader(io.StringIO(text))
-    ]
+    rows = []
+    for row in csv.DictReader(io.StringIO(text)):
+        rows.append(TruncationRow(**{name: kind(row[name]) for name, kind in kinds.items()}))
+    return rows

@@ -146,7 +146,7 @@ def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
             state[name] = moved(state[name])
         state["best_k_models"] = {moved(path): score for path, score in state["best_k_models"].items()}
         if trainer.strategy.broadcast(_lacks_a_best_model(state)):
-            states[callback.state_key] = callback.state_dict()  # that of a new run
+            states[callback.state_key] = callback.state_dict()  # state of a new run
 
 
 def _in_folder(path: str, old: str, new: str) -> str:

@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
         status = _run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # of `precis ... | head`: nobody reads the rest
+    except BrokenPipeError:  # as in `precis ... | head`, which closes the pipe early
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
 

@@ -24,6 +24,7 @@ def find_parser(command: str, arguments: list[str]) -> tuple[ArgumentParser, lis
     if command in TRAINING:
         return fit_parser(command), arguments
 
+    # The command builds its parser and is stopped by an exception in the place where it would parse its arguments.
     def stop(parser: ArgumentParser, args: list[str], *_: Any, **__: Any) -> None:
         raise _Found(parser, args)
 

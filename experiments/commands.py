@@ -1,6 +1,6 @@
 """The commands summarize, corpus, report and export: their options.
 
-The work is in modules that import torch and Lightning, after the options have been checked.
+The implementations are in modules that import torch and Lightning, after the options have been checked.
 """
 
 import shlex
@@ -36,7 +36,9 @@ def summarize(arguments: list[str]) -> None:
         "none",
     )  # fmt: skip
     parser.add_argument("--document", type=str, default="document", help="field of the text in a file of records")
-    parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="invalid records")
+    parser.add_argument(
+        "--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records"
+    )
     parser.add_argument("--batch_size", type=int, default=16, help="number of documents summarized together")
     add_budget_arguments(parser)
     parser.add_argument("--json", type=bool, default=False, help="print one line of JSON per document instead of text")
@@ -67,7 +69,7 @@ def corpus(arguments: list[str]) -> None:
     """`precis corpus FILE`, or `precis corpus --corpus NAME ...`: counts, lengths and first examples of a corpus."""
     parser = ArgumentParser(prog="precis corpus", description=corpus.__doc__, exit_on_error=False)
     load_classes(datamodules.corpora)
-    parser.add_argument("file", nargs="?", type=Path, help="records whose fields are guessed and explained")
+    parser.add_argument("file", nargs="?", type=Path, help="file of records; its fields are guessed and explained")
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
     parser.add_argument("--examples", type=int, default=2, help="number of documents to show per split")
     bad_records = "what to do with invalid records"
@@ -137,7 +139,7 @@ def export(arguments: list[str]) -> None:
     if out.is_dir() and not any(out.iterdir()):
         out.rmdir()
     if out.exists():
-        raise CorpusError(f"{out}: not empty; name another folder")
+        raise CorpusError(f"{out}: not empty; choose another folder")
     checkpoint = options.checkpoint
     read_config(options.run)
     from experiments.export import write_export

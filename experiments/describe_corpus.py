@@ -1,4 +1,4 @@
-"""The work of `precis corpus`: counts, lengths, overlaps and first examples of a corpus."""
+"""Implementation of `precis corpus`: counts, lengths, overlaps and first examples of a corpus."""
 
 import json
 from dataclasses import asdict

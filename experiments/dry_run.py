@@ -25,9 +25,9 @@ class DryRunReport(Callback):
     The estimate assumes that the other batches are as large as those measured.
 
     Args:
-        max_epochs: of the run, None or -1 if its steps are not limited by epochs.
-        max_steps: of the run, -1 if there is no limit.
-        validations: per epoch.
+        max_epochs: number of epochs of the run; None or -1 if it is limited by steps alone.
+        max_steps: number of steps of the run; -1 for no limit.
+        validations: number of validations per epoch.
     """
 
     def __init__(self, max_epochs: int | None, max_steps: int, validations: float) -> None:
@@ -64,35 +64,35 @@ class DryRunReport(Callback):
         steps = -(-batches // trainer.accumulate_grad_batches)
         epochs = self.max_epochs if self.max_epochs not in (None, -1) else float("inf")
         total = min(steps * epochs, self.max_steps if self.max_steps != -1 else float("inf"))
+        parameters = sum(parameter.numel() for parameter in module.parameters())
         trained = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
         step = self._typical("training") * min(trainer.accumulate_grad_batches, batches)
         rows = {
-            "parameters": f"{sum(p.numel() for p in module.parameters()):,}, of them trained {trained:,}",
+            "parameters": f"{parameters:,}, {trained:,} of them trained",
             "memory at most": f"{_peak_memory(trainer)}, over {len(self.seconds['training'])} batches",
             "steps": f"{steps:,} per epoch, {_count(total)} in all",
             "time of a step": f"{step:.2f} s",
-            "training": f"about {format_seconds(total * step)}" if total != float("inf") else "without an end",
+            "training": f"about {format_seconds(total * step)}" if total != float("inf") else "without a limit",
         }
         if self.seconds["validation"]:
-            one = self._typical("validation") * len(trainer.datamodule.val_dataloader())
-            count = self.validations * total / steps if total != float("inf") else None
-            times = "" if count is None else f", {count:,.0f} times"
-            rows["a validation"] = f"at most {format_seconds(one)}{times}"
+            seconds = self._typical("validation") * len(trainer.datamodule.val_dataloader())
+            repetitions = f", {self.validations * total / steps:,.0f} times" if total != float("inf") else ""
+            rows["a validation"] = f"at most {format_seconds(seconds)}{repetitions}"
         return rows
 
     def _typical(self, stage: str) -> float:
-        """Return the median time of a batch, without the first, in which libraries prepare themselves."""
+        """Return the median time of a batch, without the first one, which includes the initialization of libraries."""
         return median(self.seconds[stage][1:] or self.seconds[stage])
 
 
 def prepare_dry_run(command: str, config: Namespace) -> DryRunReport:
-    """Let the trainer of a config do a few steps, without what writes to a run folder.
+    """Limit the trainer of a config to a few steps, and switch off everything that writes to a run folder.
 
     Raises:
         CorpusError: for another command than `fit`.
     """
     if command != "fit":
-        raise CorpusError(f"--dry-run: precis {command} has none; leave it out")
+        raise CorpusError(f"--dry-run: precis {command} does not have this option; leave it out")
     trainer = config.trainer
     every = trainer.val_check_interval  # a share of the epoch, or a number of batches
     validations = 1 / every if isinstance(every, float) and every else 1 / (trainer.check_val_every_n_epoch or 1)
@@ -117,7 +117,7 @@ def batch_shapes(batch: Any) -> dict[str, str]:
 
 def print_report(shapes: dict[str, str], rows: dict[str, str]) -> None:
     """Print the shapes of the first batch and the estimates."""
-    table = Table(title="dry run: nothing was written but the caches of data", show_header=False)
+    table = Table(title="dry run: nothing was written except data caches", show_header=False)
     for name, shape in shapes.items():
         table.add_row(f"batch.{name}", shape)
     table.add_section()

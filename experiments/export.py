@@ -1,4 +1,4 @@
-"""The work of `precis export`: a trained model as a folder that can be given away, and that `precis.load` reads."""
+"""Implementation of `precis export`: a trained model as a folder that can be shared, and that `precis.load` reads."""
 
 import json
 import os

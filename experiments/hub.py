@@ -29,7 +29,7 @@ def push(arguments: list[str]) -> None:
 
 
 def upload(folder: Path, repo: str, private: bool, message: str) -> str:
-    """Upload a folder to a model repository, made if it is not there, and return its address.
+    """Upload a folder to a model repository, created if missing, and return its address.
 
     Raises:
         CorpusError: if there is no token, or the hub refuses.

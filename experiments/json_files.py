@@ -32,11 +32,11 @@ def read_json(path: Path, *keys: str) -> dict[str, Any]:
 
 
 def folder_beside(path: Path, name: object) -> Path:
-    """Return the folder beside a JSON file that names it.
+    """Return the folder next to a JSON file that names it.
 
     Raises:
-        CorpusError: if the name leads to another place; the file may be a stranger's.
+        CorpusError: if the name leads to another place, which a file of unknown origin could do.
     """
     if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
-        raise CorpusError(f"{path}: {name!r} is no name of a folder beside this file; {REMEDY}")
+        raise CorpusError(f"{path}: {name!r} is not the name of a folder beside this file; {REMEDY}")
     return path.parent / name

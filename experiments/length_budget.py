@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lightning_modules.summarizer import Summarizer, Summary
 
 NO_LIMIT = 1_000_000  # sentences
-TOKENS_PER_WORD = 1.5  # of subwords, punctuation included; a summary that is longer in words is cut
+TOKENS_PER_WORD = 1.5  # subwords per word, punctuation included; a summary with more words is truncated
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,19 @@ class LengthBudget:
 
 def add_budget_arguments(parser: ArgumentParser) -> None:
     """Add the options of a budget to a command."""
-    parser.add_argument("--words", type=int | None, default=None, help="words of a summary, at most")
-    parser.add_argument("--sentences", type=int | None, default=None, help="its sentences, at most")
-    parser.add_argument("--ratio", type=float | None, default=None, help="its words, at most, for each of the document")
-    parser.add_argument("--share", type=float | None, default=None, help="the same of sentences; of extractive models")
-    parser.add_argument("--min_score", type=float | None, default=None, help="of a selected sentence, at least")
+    parser.add_argument("--words", type=int | None, default=None, help="maximal number of words of a summary")
+    parser.add_argument("--sentences", type=int | None, default=None, help="maximal number of sentences of a summary")
+    parser.add_argument(
+        "--ratio", type=float | None, default=None,
+        help="maximal number of words, as a fraction of those of the document",
+    )
+    parser.add_argument(
+        "--share", type=float | None, default=None, help="the same for sentences; for extractive models"
+    )
+    parser.add_argument(
+        "--min_score", type=float | None, default=None,
+        help="lowest score of a selected sentence; for extractive models",
+    )
 
 
 def read_budget(options: Namespace) -> LengthBudget:
@@ -103,8 +111,8 @@ def read_budget(options: Namespace) -> LengthBudget:
     """
     for name in ("words", "sentences"):
         if options[name] is not None and options[name] < 1:
-            raise CorpusError(f"--{name} {options[name]}: a summary has at least one; give a larger number")
+            raise CorpusError(f"--{name} {options[name]}: must be at least 1")
     for name in ("ratio", "share"):
         if options[name] is not None and not 0 < options[name] <= 1:
-            raise CorpusError(f"--{name} {options[name]}: a share of the document, above 0 and at most 1")
+            raise CorpusError(f"--{name} {options[name]}: must be a share of the document, above 0 and at most 1")
     return LengthBudget(options.words, options.ratio, options.sentences, options.share, options.min_score)

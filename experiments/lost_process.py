@@ -8,7 +8,7 @@ from pytorch_lightning import Trainer
 from callbacks import GracefulStop
 from experiments.checkpoint_files import has_checkpoint
 
-# of gloo, of torch.distributed's store, and of NCCL
+# Messages of gloo, of torch.distributed's store, and of NCCL.
 _LOST_CONNECTION = re.compile(
     r"connection (was )?(closed|reset|refused)|broken pipe|remote (worker|process|peer)|socket timeout"
     r"|recvValue failed|sendBytes failed|NCCL error|ncclRemoteError|collective operation timeout",

@@ -16,7 +16,7 @@ from datamodules.atomic_write import atomic_file
 from datamodules.documents import CorpusError
 from experiments.run_folder import check_not_removed
 
-KEY = "metrics"  # of a checkpoint: what `MetricsRecord` adds
+KEY = "metrics"  # key in a checkpoint of what `MetricsRecord` adds
 
 
 class _AppendingWriter(ExperimentWriter):
@@ -124,6 +124,7 @@ def pending_row(trainer: Trainer) -> dict[str, Any] | None:
     Returns:
         `values` and `step`, as Lightning logs them; None if there are none.
     """
+    # In the hook at the end of a batch, the batch is processed but not yet completed; Lightning logs after the hook.
     loop, connector = trainer.fit_loop.epoch_loop, trainer._logger_connector
     in_batch_end = loop.batch_progress.total.completed < loop.batch_progress.total.processed
     if not in_batch_end or trainer.fit_loop._should_accumulate() or not connector.should_update_logs:

@@ -27,7 +27,7 @@ def explain(message: str, command: str) -> str:
     value = re.search(r"(?:Got|Given) value: (.*)", message)
     if value and keys and keys[-1] == "corpus" and Path(value[1]).suffix in _DATA_FILES:
         option = f"--{'.'.join(keys)}"
-        return f"{where}{value[1]} is no class; a file is given as {option} Files {option}.train {value[1]}"
+        return f"{where}{value[1]} is not a class; a file is given as {option} Files {option}.train {value[1]}"
     if "unhashable type: 'dict'" in message:
         return f"{where}class_path has to be the dotted name of a class"
     if match := re.search(r"Importing '([^']+)' is not allowed", message):

@@ -1,12 +1,12 @@
 """Files with the predictions of a run: one for each split and corpus."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from callbacks.results_path import results_path
 from datamodules.documents import CorpusError
+from datamodules.text.hashing import text_digest
 from experiments.json_files import read_json
 
 SPLITS = {"test": "test", "validate": "val", "predict": "test"}  # by command
@@ -40,7 +40,7 @@ def source_name(run_corpus: dict[str, Any], corpus: dict[str, Any]) -> str | Non
     """
     if _agrees(run_corpus, corpus):
         return None
-    digest = hashlib.sha256(json.dumps(corpus, sort_keys=True, default=str).encode()).hexdigest()[:8]
+    digest = text_digest(json.dumps(corpus, sort_keys=True, default=str))[:8]
     return f"{corpus.get('class_path', 'corpus').rpartition('.')[2].lower()}-{digest}"
 
 
@@ -65,7 +65,7 @@ def find_predictions(folder: Path, split: str = "test") -> Path:
         if path.is_file() and recorded_split(path) in (None, SPLITS.get(split, split)):
             return path
     command = {"val": "validate"}.get(split, split)
-    raise MissingPredictions(f"{folder / NAMES[split]}: not there; run `precis {command} --run {folder}` first")
+    raise MissingPredictions(f"{folder / NAMES[split]}: not found; run `precis {command} --run {folder}` first")
 
 
 def recorded_split(predictions: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""The work of `precis summarize`: print, draw and mark the summaries of documents."""
+"""Implementation of `precis summarize`: print, draw and mark the summaries of documents."""
 
 import sys
 from collections.abc import Iterator
@@ -43,12 +43,13 @@ def print_summaries(options: Namespace, corpus: Corpus, budget: LengthBudget) ->
 
 
 def _within(budget: LengthBudget, run: Run, documents: Dataset, attention: bool) -> Iterator[Summary]:
-    """Yield the summaries of a run within a budget, and say how many generated ones were cut to it."""
-    generates, cut = not hasattr(run.model, "selection"), 0
+    """Yield the summaries of a run within a budget, and report how many generated ones were truncated."""
+    is_generative, truncated = not hasattr(run.model, "selection"), 0
     with changed_options(run.model, budget.options(run.model)):
         for document, summary in zip(documents, summarize_all(run.model, run.data, attention), strict=True):
-            if budget and generates:
-                cut += budget.cut(summary, len(as_document(document).text.split()))
+            if budget and is_generative:
+                truncated += budget.cut(summary, len(as_document(document).text.split()))
             yield summary
-    if cut:
-        print(f"precis: {cut} of {len(documents)} summaries were longer and end where the budget does", file=sys.stderr)
+    if truncated:
+        message = f"{truncated} of {len(documents)} summaries exceeded the budget and were truncated"
+        print(f"precis: {message}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The work of `precis report`: ROUGE of a run's predictions beside lead-1, and a few documents."""
+"""Implementation of `precis report`: ROUGE of a run's predictions beside lead-1, and a few documents."""
 
 from pathlib import Path
 

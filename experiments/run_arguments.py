@@ -30,7 +30,7 @@ def add_run_arguments(parser: LightningArgumentParser) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="of fit: show the first batch, memory and time from a few steps, and make no run folder",
+        help="for fit: show the first batch, and memory and time of a few steps, without a run folder",
     )
     parser.add_argument(
         "--out",

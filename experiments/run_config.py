@@ -20,7 +20,7 @@ def read_config(run: Path) -> dict[str, Any]:
     """
     path = Path(run) / "config.yaml"
     if not path.is_file():
-        raise CorpusError(f"{path}: not there; give the folder of a run that `precis fit` made")
+        raise CorpusError(f"{path}: not found; give the folder of a run that `precis fit` made")
     config = upgrade(read_yaml(path))
     if not (Path(run) / EXPORTED).is_file():
         return config

@@ -98,10 +98,10 @@ def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = 
     """
     config = read_config(run)
     if not (Path(run) / "text").is_dir():
-        raise CorpusError(f"{run}: not the run of a summarizer, it has no folder text; give one that has")
+        raise CorpusError(f"{run}: not the run of a summarizer, because it has no folder text; give another run")
     for part in ("model", "data"):
         if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
-            raise CorpusError(f"{Path(run) / 'config.yaml'}: it names no {part}; give the folder of a run")
+            raise CorpusError(f"{Path(run) / 'config.yaml'}: it has no {part}; give the folder of a run")
     config["data"].setdefault("init_args", {})
     config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), **changes}
     model, data = build(config)

@@ -1,4 +1,4 @@
-"""`RunScorer`: a trained extractive model as the proposer of another's candidates."""
+"""`RunScorer`: a trained extractive model that proposes the candidates of another model."""
 
 import hashlib
 from collections.abc import Iterable, Iterator

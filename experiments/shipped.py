@@ -45,7 +45,7 @@ def resolve_configs(arguments: list[str]) -> list[str]:
     """Return arguments of the command line with the path of each config that is named by its short name.
 
     Raises:
-        CorpusError: for a config that is not there.
+        CorpusError: for a config that does not exist.
     """
     resolved = list(arguments)
     for index, name in named_configs(arguments):

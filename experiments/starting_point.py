@@ -44,7 +44,7 @@ def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
 
 
 def check_same_model(run: Path, class_path: str) -> None:
-    """Check that a run, from whose weights training is to start, has a model of the same class.
+    """Check that the run whose weights training starts from has a model of the same class.
 
     Raises:
         CorpusError: if its model has another class.
@@ -52,4 +52,5 @@ def check_same_model(run: Path, class_path: str) -> None:
     trained_class = (read_config(run).get("model") or {}).get("class_path", "")
     name, trained_name = (path.rpartition(".")[2] for path in (class_path, trained_class))
     if trained_name and trained_name != name:
-        raise CorpusError(f"--start_from {run}: a run of {trained_name}, and this is {name}; give a run of {name}")
+        problem = f"has the weights of {trained_name}, but this run trains {name}"
+        raise CorpusError(f"--start_from {run}: {problem}; give a run of {name}")

@@ -94,7 +94,7 @@ class WandbRecord(Callback):
 
     def __init__(self, run: Path, config: dict[str, Any], models: bool = True) -> None:
         self.run, self.config, self.models = Path(run), config, models
-        self._best_scores: dict[str, Any] = {}  # of the best checkpoint: its monitored score, and the summary
+        self._best_scores: dict[str, Any] = {}  # monitored score of the best checkpoint, and the W&B summary
 
     def _runs(self, trainer: Trainer) -> list[Any]:
         if not trainer.is_global_zero:

@@ -322,9 +322,10 @@ class _Parsers(PrecisCLI):
     def instantiate_classes(self) -> None: ...
 
 
-def command_line(kind: type[PrecisCLI]) -> PrecisCLI:
+def command_line(cli_class: type[PrecisCLI]) -> PrecisCLI:
+    """Run LightningCLI with the settings of the suite; it parses `sys.argv` and runs the command."""
     options = {"allow_abbrev": False, "exit_on_error": False}
-    return kind(
+    return cli_class(
         LightningModule,
         LightningDataModule,
         subclass_mode_model=True,

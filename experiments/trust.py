@@ -144,7 +144,7 @@ def check_commands(commands: Sequence[str], source: str) -> None:
         try:
             first, *words = shlex.split(command)
         except ValueError:  # none, or an open quotation mark
-            raise CorpusError(f"{source}: after: {command!r} is no command; for example, use test") from None
+            raise CorpusError(f"{source}: after: {command!r} is not a command; for example, use test") from None
         refused = [f"precis {first}"] if first not in _COMMANDS_OF_SWEEPS else []
         refused += [word for word in words if word.partition("=")[0] == FLAG]
         # evaluate imports classes of metrics, too, in lists as well
@@ -191,7 +191,7 @@ def _forbidden_names(config: Any, names: frozenset[str]) -> Iterator[tuple[str, 
 
 def explain_forbidden_name(name: str) -> str:
     """Return the message on a class or function that a config may not name, with a remedy."""
-    return f"a config may not name {name}, which is no class of the suite, optimizer, or part of a Trainer; {REMEDY}"
+    return f"a config may not name {name}, which is not a class of the suite, optimizer, or part of a Trainer; {REMEDY}"
 
 
 def is_permitted_class(thing: Any) -> bool:

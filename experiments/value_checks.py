@@ -137,7 +137,7 @@ def explain_trainer_refusal(error: BaseException, values: Any) -> str:
 
 def missing_model_message(name: str) -> str:
     """Return the message that a pretrained model is missing, with a remedy."""
-    return f"no pretrained model {name!r}: it is no folder here, and not downloaded; give a folder that holds one"
+    return f"no pretrained model {name!r}: no such folder here, and not downloaded; give a folder that holds one"
 
 
 def _key_of(cause: str, values: Any) -> str:

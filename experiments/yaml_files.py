@@ -8,7 +8,7 @@ import yaml
 
 from datamodules.documents import CorpusError
 
-MOST_VALUES = 100_000  # of a config; those of the suite have some hundred
+MOST_VALUES = 100_000  # values of a config; those of the suite have some hundred
 NO_CONFIG = "not a config: it has no keys at the top; see experiments/configs for examples"
 
 

@@ -89,16 +89,33 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         decoding: DecodingOptions | None = None,
         val_summaries: int = 256,
     ) -> None:
-        usual = DecodingOptions(5, 1, 128, length_penalty="gnmt", alpha=0.95, no_repeat_ngram=3)
-        super().__init__(vocab_size, decoding or usual, val_summaries)
+        if decoding is None:
+            decoding = DecodingOptions(
+                beam_size=5, min_length=1, max_length=128, length_penalty="gnmt", alpha=0.95, no_repeat_ngram=3
+            )
+        super().__init__(vocab_size, decoding, val_summaries)
         self.set_label_smoothing(label_smoothing)
-        rates = (encoder_learning_rate, learning_rate, schedule, warm_up, weight_decay, encoder_warm_up)
-        self.set_rates(encoder, *rates)
+        self.set_rates(
+            encoder,
+            encoder_learning_rate=encoder_learning_rate,
+            learning_rate=learning_rate,
+            schedule=schedule,
+            warm_up=warm_up,
+            weight_decay=weight_decay,
+            encoder_warm_up=encoder_warm_up,
+        )
         self.sentence_mark = sentence_mark
         self.interval_segments, self.encoder_from = interval_segments, encoder_from
         self.long_input = long_input
-        extended = positions if long_input == "extend" else 0
-        self.reader = self.make_reader(encoder, hidden_size, heads, layers, dropout, attention_dropout, extended)
+        self.reader = self.make_reader(
+            encoder,
+            hidden_size=hidden_size,
+            heads=heads,
+            layers=layers,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            positions=positions if long_input == "extend" else 0,
+        )
         size = self.reader.size
         self.decoder = EncoderDecoder(
             vocab_size=vocab_size,
@@ -111,7 +128,7 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
             activation=activation,
             output_bias=output_bias,
         )
-        self.decoder.encoder_norm = nn.Identity()  # it has no encoder
+        self.decoder.encoder_norm = nn.Identity()  # unused, as `EncoderDecoder` has no encoder layers here
 
     def setup(self, stage: str) -> None:
         """Set the tokenizer and, when a new run is trained, load the encoder to start from.

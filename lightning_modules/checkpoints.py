@@ -34,7 +34,7 @@ def best_checkpoint(run: Path) -> Path:
     if best.is_file():
         return best
     if best.is_symlink():
-        raise CorpusError(f"{best}: a link to {best.readlink()}, which is not there; restore that file, or name {last}")
+        raise CorpusError(f"{best}: a link to {best.readlink()}, which does not exist; restore it, or give {last}")
     if last.is_file():
         _warn_of_last(best, last)
         return last
@@ -44,7 +44,7 @@ def best_checkpoint(run: Path) -> Path:
 @cache
 def _warn_of_last(best: Path, last: Path) -> None:
     """Warn once in a process that a run has no best checkpoint."""
-    warnings.warn(f"{best}: not there; {last} is taken in its place", stacklevel=3)
+    warnings.warn(f"{best}: not found; {last} is taken in its place", stacklevel=3)
 
 
 def find_damage(path: Path) -> str:

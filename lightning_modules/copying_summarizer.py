@@ -106,10 +106,12 @@ class CopyingSummarizer(Summarizer):
         source = self.source_ids(batch)
         oov_counts = sampling_memory(source, self.vocab_size)["oov_counts"]
         tokens_per_document = samples.tokens[0].numel()                              # K T
-        flat = [None if x is None else x.flatten(0, 2) for x in (outputs.features, outputs.attention, outputs.gate)]
+        # Rows of the outputs at flat positions in [B K T]; the gate is None for a model that does not copy.
+        fields = (outputs.features, outputs.attention, outputs.gate)
+        flat = [None if field is None else field.flatten(0, 2) for field in fields]
 
         def distribution(rows: Tensor) -> Tensor:
-            selected = CopyOutputs(*(None if x is None else x[rows].unsqueeze(1) for x in flat))
+            selected = CopyOutputs(*(None if field is None else field[rows].unsqueeze(1) for field in flat))
             memory = {"source": source[rows // tokens_per_document], "oov_counts": oov_counts}
             return all_log_probs(self.network.output, len(self.tokenizer), selected, memory).squeeze(1)  # [n, V + OOV]
 
@@ -122,10 +124,13 @@ class CopyingSummarizer(Summarizer):
         """Return `log_probs` for options that forbid tokens by their position alone."""
         tokens, always_forbidden = samples.tokens, forbidden_tokens(options)
         steps = torch.arange(tokens.shape[-1], device=tokens.device)
-        real, early = steps < samples.lengths.unsqueeze(-1), steps < options.min_length          # [B, K, T], [T]
+        in_sample = steps < samples.lengths.unsqueeze(-1)                            # [B, K, T]
+        too_short = steps < options.min_length                                       # [T]
+        # Before the minimal length the end symbol is forbidden, too, so these positions are computed separately.
+        cases = [(in_sample & too_short, (*always_forbidden, STOP)), (in_sample & ~too_short, always_forbidden)]
         log_probs = 0
-        for chosen, forbidden in ((real & early, (*always_forbidden, STOP)), (real & ~early, always_forbidden)):
-            rows = chosen.flatten().nonzero().squeeze(1)                             # [N]
+        for positions, forbidden in cases:
+            rows = positions.flatten().nonzero().squeeze(1)                          # [N]
             arguments = (self.network.output, len(self.tokenizer), outputs, self.source_ids(batch), tokens, rows)
             log_probs = log_probs + permitted_log_probs(*arguments, forbidden)
         return log_probs

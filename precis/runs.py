@@ -53,12 +53,12 @@ class Run:
         checkpoint: another checkpoint of that run than its best one.
 
     Raises:
-        CorpusError: if the folder is no run of a summarizer, or its checkpoint does not fit.
+        CorpusError: if the folder is not a run of a summarizer, or its checkpoint does not fit.
     """
 
     def __init__(self, path: str | Path, checkpoint: str | Path | None = None) -> None:
         self.path = find_folder(path)
-        self._folder = TemporaryDirectory(prefix="precis-")  # of parses and features; removed with this object
+        self._folder = TemporaryDirectory(prefix="precis-")  # parses and features; removed with this object
         self._lock = RLock()  # options of a model change for the time of a call
         try:
             loaded = load_run(

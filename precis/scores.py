@@ -11,7 +11,7 @@ import pandas as pd
 from datamodules.documents import CorpusError
 from experiments.evaluation.compare import compare_runs
 from experiments.evaluation.comparison import how_computed
-from experiments.evaluation.prediction_fields import Cutter
+from experiments.evaluation.prediction_fields import SentenceCutter
 from experiments.evaluation.predictions import Prediction
 from experiments.evaluation.scorers import ScoreOptions, score
 from experiments.evaluation.statistics import RESAMPLES
@@ -41,7 +41,7 @@ def rouge(
     if isinstance(targets_of, str) or len(texts) != len(targets_of) or not texts:
         count = 1 if isinstance(targets_of, str) else len(targets_of)
         raise CorpusError(f"{len(texts)} summaries and {count} references; give one reference for each summary")
-    cutter = Cutter()
+    cutter = SentenceCutter()
     predictions = []
     for number, (summary, target) in enumerate(zip(texts, targets_of), start=1):
         targets = [cutter(reference) for reference in ([target] if isinstance(target, str) else target)]

@@ -1,4 +1,4 @@
-"""Everything that only a GPU can show, in order of value, with one command.
+"""All measurements that need a GPU, the most important first, with one command.
 
     python -m benchmarks.gpu --minutes 30 --out runs/gpu [--part tests attention models training] [--dry-run]
 
@@ -9,10 +9,10 @@ Parts:
     models     training step and decoding of every model, against eager fp32 and settings of public implementations
     training   RSTformer with and without discourse, pointer-generator and BertSum on packed data (`--data`)
 
-Each part gets its share of the minutes; what one leaves goes to the next. Each measurement is a cell with a JSON file
-of its own. Finished cells are left out by a second call, failed ones are tried again. A part runs in processes of its
-own: a cell that fails, crashes or exceeds the time of its part is recorded and does not end the others. Plots and
-`summary.md` are written at the end.
+Each part gets its share of the minutes; what one does not use goes to the next. Each measurement is a cell with a JSON
+file of its own. A second call skips finished cells and repeats failed ones. A part runs in processes of its own: a cell
+that fails, crashes or exceeds the time of its part is recorded and does not end the others. Plots and `summary.md` are
+written at the end.
 
 `--tiny` runs the same code with tiny sizes, on a CPU as well. `--dry-run` prints the plan; its minutes are estimated
 from floating-point operations and bytes at assumed rates (see cells.py), not measured.
@@ -33,7 +33,7 @@ import torch
 from benchmarks.gpu.cells import Cell, is_due, read_record, record_interrupted, run_cells
 from benchmarks.measuring import machine, options
 
-# share of the time that is left when a part begins
+# share of the remaining time that each part may use
 SHARES = {"tests": 0.35, "attention": 0.35, "models": 0.4, "training": 1.0}
 
 
@@ -71,7 +71,7 @@ def print_plan(arguments: argparse.Namespace) -> None:
 
 
 def run_part(part: str, arguments: argparse.Namespace, started: float, until: float) -> None:
-    """Run the cells of a part in processes of their own, with a new process after one that was lost."""
+    """Run the cells of a part in a separate process, which is replaced by a new one if it crashes."""
     folder = arguments.out / part
     command = [sys.executable, "-m", "benchmarks.gpu", "--part", part, "--out", str(arguments.out)]
     command += ["--device", arguments.device, "--minutes", str(arguments.minutes)]
@@ -122,13 +122,14 @@ def main() -> int:
     if arguments.dry_run:
         print_plan(arguments)
         return 0
-    if arguments.worker:
+    if arguments.worker:  # a process that `run_part` started
         (part,) = arguments.part
         return run_cells(cells_of(part, arguments), arguments.out / part, *arguments.worker)
     started = time.time()
     end = started + 60 * arguments.minutes
     try:
         for part in arguments.part:
+            # A part may use its share of the remaining time, the last one all of it.
             share = 1.0 if part == arguments.part[-1] else SHARES[part]
             run_part(part, arguments, started, time.time() + share * (end - time.time()))
     except KeyboardInterrupt:

@@ -29,7 +29,7 @@ def costs(part: str, length: int, window: int) -> tuple[float, float]:
     2 T (w + 1) D. Projections: 3 of D x D per token, and in a layer the output's and the feed-forward network's, with a
     backward pass twice as expensive. Bytes: activations and weights in bf16, read or written once by each product.
     """
-    width, inner = 1024, 4096  # of LED-large
+    width, inner = 1024, 4096  # widths of LED-large
     weights = 3 * width**2 + (width**2 + 2 * width * inner if part == "layer" else 0)
     flops = 7 * 2 * length * (window + 1) * width + 3 * 2 * length * weights
     tokens = length * width * (8 if part == "attention" else 14) + (2 * length * inner if part == "layer" else 0)

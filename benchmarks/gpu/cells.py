@@ -27,8 +27,8 @@ class Cell:
     Attributes:
         name: file name of its record, unique in its part.
         seconds: estimated time.
-        run: measures, and returns figures that can be written as JSON.
-        settings: what is measured, for the record.
+        run: function that measures and returns figures that can be written as JSON.
+        settings: description of what is measured, for the record.
     """
 
     name: str

@@ -79,7 +79,7 @@ def names(documents: int) -> dict[str, list]:
 
 
 def ids(size: int, *shape: int) -> Tensor:
-    """Return random ids that are no special symbols."""
+    """Return random ids of tokens that are not special symbols."""
     return torch.randint(6, size, shape, generator=torch.Generator().manual_seed(1))
 
 

@@ -61,7 +61,7 @@ def _class(path: str) -> type:
     """
     module, name = path.rsplit(".", 1)
     if module.split(".")[0] not in ("datamodules", "lightning_modules", "benchmarks"):
-        raise ValueError(f"a packed file names {path}, which is no class of the suite")
+        raise ValueError(f"a packed file names {path}, which is not a class of the suite")
     return getattr(import_module(module), name)
 
 

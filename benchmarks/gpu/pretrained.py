@@ -13,7 +13,7 @@ from torch import Tensor
 
 from datamodules.text.subwords import encoder_path
 
-ARGUMENTS = ("encoder", "checkpoint")  # of models, that name a pretrained one
+ARGUMENTS = ("encoder", "checkpoint")  # arguments of models that name a pretrained model
 
 
 def named_in(model: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -26,7 +26,7 @@ def read_pretrained(name: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the config and the weights of a folder, or of `minilm`.
 
     Raises:
-        ValueError: if it is no folder with config.json and model.safetensors.
+        ValueError: if it is not a folder with config.json and model.safetensors.
     """
     folder = Path(encoder_path(name))
     paths = folder / "config.json", folder / "model.safetensors"

@@ -87,10 +87,10 @@ def train(path: Path, changes: dict[str, Any], seed: int, steps: int, device: st
         gradient_clip_val=2.0, callbacks=[rate], logger=False, enable_checkpointing=False, limit_val_batches=0,
         enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
     )  # fmt: skip
-    trainer.fit(model, loader(pack.batches["train"], True, device))
+    trainer.fit(model, loader(pack.batches["train"], shuffle=True, device=device))
     loss = trainer.callback_metrics["train/loss"].item()
     trainer.limit_val_batches = 1.0
-    (scores,) = trainer.validate(model, loader(pack.batches["val"], False, device), verbose=False)
+    (scores,) = trainer.validate(model, loader(pack.batches["val"], shuffle=False, device=device), verbose=False)
     return {"train_loss": loss, "documents_per_second": rate.documents / max(rate.seconds, 1e-9), "scores": scores}
 
 
@@ -106,7 +106,7 @@ def cells(arguments) -> list[Cell]:
             arms = DISCOURSE_ARMS if "RSTformer" in pack.model["class_path"] else {"": {}}
             for arm, changes in arms.items():
                 result.append(Cell(
-                    name=f"{path.stem}{arm and '-'}{arm}-{seed}",
+                    name="-".join(filter(None, [path.stem, arm, str(seed)])),
                     seconds=seconds_of(pack, steps),
                     run=lambda p=path, c=changes, s=seed: train(p, c, s, steps, arguments.device),
                     settings={"data": path.stem, "arm": arm, "seed": seed, "steps": steps},

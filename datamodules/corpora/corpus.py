@@ -17,6 +17,7 @@ import pyarrow as pa
 from datamodules.building import appearing_folder
 from datamodules.corpora.parallel import mapper, progress_bar
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Document, Record
+from datamodules.text.hashing import text_digest
 from datamodules.text.sentences import Splitter, split_sentences
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ def build_documents(
     fingerprint = corpus.fingerprint(split)
 
     def folder_of(with_references: bool) -> Path:
-        key = _digest([VERSION, version("sentencex"), fingerprint, splitter, with_references])[:20]
+        content = json.dumps([VERSION, version("sentencex"), fingerprint, splitter, with_references])
+        key = text_digest(content)[:20]
         return Path(cache_dir) / f"{type(corpus).__name__.lower()}-{split}-{key}"
 
     folder = folder_of(require_references)
@@ -268,7 +270,3 @@ def _no_split(corpus: Corpus, split: str) -> str:
 def _no_document(corpus: Corpus, split: str, skipped: list[dict[str, str]]) -> str:
     first = f": {len(skipped)} bad records, the first {skipped[0]['where']}: {skipped[0]['problem']}" if skipped else ""
     return f"{corpus.title(split)}: no usable document{first}; check the files and the field names"
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()

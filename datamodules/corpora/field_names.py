@@ -1,4 +1,4 @@
-"""Which fields of a record hold document, reference and id, and how, by common names and by their values."""
+"""Detection of the fields with document, reference and id of a record, by common names and by their values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -43,7 +43,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
 
     Args:
         row: a record.
-        where: its place, for messages.
+        where: location of the record, for messages.
 
     Raises:
         CorpusError: if no field has a common name of a document.
@@ -55,8 +55,8 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
 
     document, summary = first(DOCUMENT_NAMES), first(SUMMARY_NAMES)
     if document is None:
-        there = ", ".join(row) or "none"
-        raise CorpusError(f"{where}: no field is named as documents are (there are: {there}); name it, `document`")
+        fields = ", ".join(row) or "none"
+        raise CorpusError(f"{where}: no field has a usual name of documents (fields: {fields}); call it `document`")
     return FieldMap(
         document,
         summary,
@@ -91,14 +91,14 @@ def first_row(path: Path) -> dict[str, Any]:
 
 
 def _document_list(value: Any) -> DocumentList:
-    """Tell parts from sentences: most sentences are short, and have one mark at their end."""
+    """Return the layout of a document; a list of texts has sentences if few of the texts contain several."""
     if _is_tokens(value):
         return "tokens"
     return "sentences" if _is_sentences(value) else "parts"
 
 
 def _summary_list(value: Any) -> SummaryList:
-    """Several texts are several references unless the field holds lists of tokens: see `summary_list` of `Files`."""
+    """Return the layout of a summary; a list of texts has several references, see `summary_list` of `Files`."""
     return "tokens" if _is_tokens(value) else "references"
 
 
@@ -111,8 +111,8 @@ def _is_tokens(value: Any) -> bool:
 
 
 def _is_sentences(value: Any) -> bool:
-    """Return whether a value is a list of several texts, few of which seem to hold more than a sentence."""
+    """Return whether a value is a list of texts of which at most a fifth seem to have more than one sentence."""
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(item, str) for item in value):
         return False
-    longer = sum(any(f"{mark} " in item.strip() for mark in ".!?") for item in value)
-    return longer <= len(value) / 5
+    with_several = sum(any(f"{mark} " in item.strip() for mark in ".!?") for item in value)
+    return with_several <= len(value) / 5

@@ -64,8 +64,8 @@ class Files(Corpus):
     ) -> None:
         if split is not None and (not 0 < split < 1 or val or not train):
             raise CorpusError(
-                f"corpus.split {split}: the fraction of `train` that becomes `val`, between 0 and 1; it needs `train` "
-                "and no file for `val`"
+                f"corpus.split {split}: must be the fraction of `train` to use as `val`, between 0 and 1; it needs "
+                "`train` and no file for `val`"
             )
         self.val_share = split
         val = train if split else val

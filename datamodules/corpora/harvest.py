@@ -48,9 +48,11 @@ def source_files(folders: Iterable[Path], packages: Collection[str] | None = Non
     for folder in folders:
         for parent, subfolders, names in os.walk(folder):
             excluded = set()
-            if Path(parent) == folder:
-                excluded = _OURS if packages is None else set(subfolders).difference(packages)
-                names = names if packages is None else []
+            if Path(parent) == folder and packages is None:
+                excluded = _OURS
+            elif Path(parent) == folder:  # only the given packages, and no modules next to them
+                excluded, names = set(subfolders).difference(packages), []
+            # `os.walk` does not enter the folders that are removed from this list
             subfolders[:] = [name for name in subfolders if name not in _LEFT_OUT | excluded]
             paths = [Path(parent, name) for name in names if name.endswith(".py") and not name.startswith("test_")]
             files += [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]

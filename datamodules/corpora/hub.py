@@ -263,7 +263,7 @@ class Hub(Corpus):
         client.setLevel(logging.ERROR)  # not a warning for each retry: the error below is enough
         try:
             return function(source.name, source.config, **location, **kwargs)
-        except Exception as error:  # of the network, the hub, or any file format
+        except Exception as error:  # the network, the hub and every file format raise errors of their own
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             remedy = "check its name, config and splits and the network, or name a folder with a copy of it"
             raise CorpusError(f"{source.name}: the dataset cannot be loaded ({reason:.300}); {remedy}") from error

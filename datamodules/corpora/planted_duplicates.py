@@ -8,7 +8,7 @@ from datamodules.corpora.corpus import Corpus, make_document
 from datamodules.documents import BadRecord, CorpusError, Record
 
 Variation = Literal["one_word", "every_third_word", "none"]
-_COPIES = (4, 3, 2)  # of each sentence that is repeated
+_COPIES = (4, 3, 2)  # number of versions of each repeated sentence
 _PUNCTUATION = ".,;:!?()'\"`"
 
 

@@ -24,7 +24,7 @@ class PlantedPrincipals(Corpus):
     and all of it can be predicted from them. Of another sentence only the last word can.
 
     Args:
-        corpus: where the real sentences come from; docstrings of the standard library if not given.
+        corpus: corpus of the real sentences; docstrings of the standard library by default.
         principal: whether the document contains the summary, as for pre-training.
         pool: number of distinct real sentences, at least four.
         sizes: documents of train, val and test.

@@ -154,8 +154,9 @@ def planted_tree(sentences: list[str], task: Task, draw: int = 0, target: int | 
             nuclearity = rng.choices((_NS, _NN), (2, 1))[0] if target <= split else _SN
         if task == "relation":
             relation = rng.choice([number for number in range(len(RELATIONS)) if number != _CAUSE])
+            # Only the parent of the target has the relation `cause`, with the target as its satellite.
             left, right = start == split == target, split + 1 == end == target
-            if left or right:  # the parent of the target
+            if left or right:
                 nuclearity, relation = (_SN if left else _NS), _CAUSE
         nodes.append((start, split, end, nuclearity, relation))
         spans += [(start, split), (split + 1, end)]

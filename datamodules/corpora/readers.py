@@ -42,17 +42,17 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, An
     Raises:
         CorpusError: if the file is missing, truncated or of unknown type, or has a line of more than 64 MiB.
     """
-    kind, packing = file_type(path)
+    kind, compression = file_type(path)
     if not path.is_file():
         raise CorpusError(f"{path}: no such file; check the path")
     try:
         if kind == ".parquet":
             yield from _parquet(path, fields)
             return
-        with _OPENERS.get(packing, open)(path, "rb") as stream:
+        with _OPENERS.get(compression, open)(path, "rb") as stream:
             if kind in (".csv", ".tsv"):
                 yield from _separated(stream, path, kind)
-            elif kind == ".json" and _begins_array(path, packing):
+            elif kind == ".json" and _begins_array(path, compression):
                 yield from _json_array(stream, path)
             else:
                 yield from _json_lines(stream, path)
@@ -68,12 +68,12 @@ def file_type(path: Path) -> tuple[str, str]:
         CorpusError: if `read_rows` does not read this type.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    packing = suffixes.pop() if suffixes and suffixes[-1] in _OPENERS else ""
+    compression = suffixes.pop() if suffixes and suffixes[-1] in _OPENERS else ""
     kind = suffixes[-1] if suffixes else ""
-    if kind not in _TYPES or (kind == ".parquet" and packing):
+    if kind not in _TYPES or (kind == ".parquet" and compression):
         types = f"{', '.join(_TYPES)}; all but .parquet may be followed by {', '.join(_OPENERS)}"
-        raise CorpusError(f"{path}: the suffix names no kind of file that can be read; give one of {types}")
-    return kind, packing
+        raise CorpusError(f"{path}: unknown type of file; the suffix must be one of {types}")
+    return kind, compression
 
 
 def _lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
@@ -111,8 +111,8 @@ def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
                 yield number, BadRecord(f"{path}:{number}", problem, "write one object per line")
 
 
-def _begins_array(path: Path, packing: str) -> bool:
-    with _OPENERS.get(packing, open)(path, "rb") as stream:
+def _begins_array(path: Path, compression: str) -> bool:
+    with _OPENERS.get(compression, open)(path, "rb") as stream:
         return stream.read(1024).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
 
 
@@ -120,7 +120,7 @@ def _json_array(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
     """Yield the objects of one JSON array, numbered from 1.
 
     Raises:
-        CorpusError: if the file is no JSON, or too large to be read at once.
+        CorpusError: if the file is not JSON, or too large to be read at once.
     """
     content = stream.read(LONGEST_ARRAY + 1)
     if len(content) > LONGEST_ARRAY:
@@ -128,7 +128,7 @@ def _json_array(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
     try:
         rows = json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise CorpusError(f"{path}: broken JSON ({error}); mend it, or get a whole copy of the file") from None
+        raise CorpusError(f"{path}: broken JSON ({error}); correct it, or get a complete copy of the file") from None
     for number, row in enumerate(rows, start=1):
         if isinstance(row, dict):
             yield number, row

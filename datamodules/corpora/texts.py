@@ -1,6 +1,5 @@
 """Documents in memory: texts, or records."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import Fields, Paragraphs
 from datamodules.documents import BadRecord, Record
+from datamodules.text.hashing import text_digest
 
 
 class Texts(Corpus):
@@ -31,7 +31,7 @@ class Texts(Corpus):
 
     def fingerprint(self, split: str) -> str:
         content = json.dumps([self.texts, self.fields.paragraphs])
-        return f"texts {hashlib.sha256(content.encode()).hexdigest()}"
+        return f"texts {text_digest(content)}"
 
 
 class Records(Corpus):
@@ -54,4 +54,4 @@ class Records(Corpus):
 
     def fingerprint(self, split: str) -> str:
         content = json.dumps(self.rows, sort_keys=True, default=str)
-        return f"records {hashlib.sha256(content.encode()).hexdigest()}"
+        return f"records {text_digest(content)}"

@@ -23,6 +23,7 @@ def right_branching(
         within: nuclearity and relation of nodes within sentences, by default the most frequent label there in GUM.
         between: nuclearity and relation of all other nodes, by default the most frequent coarse label in GUM.
     """
+    # Units of each level are represented by their first EDUs; a group has the units within a unit of the next level.
     edus = list(range(len(document.edus)))
     spans: list[Span] = []
     sentences = _groups(edus, document, document.sentences)
@@ -31,6 +32,7 @@ def right_branching(
     for level, label in ((sentences, within), (paragraphs, between), (document_level, between)):
         ends = [following[0] - 1 for following in level[1:]] + [edus[-1]]
         for group, end in zip(level, ends, strict=True):
+            # right-branching: each unit but the last is the left child of a node that ends with the group
             spans += [Span(start, split - 1, end, *label) for start, split in pairwise(group)]
     return Tree.from_spans(spans, len(edus))
 

@@ -7,7 +7,6 @@ There is no central index: every writer adds its own shards, readers list all sh
 digests (`shards.py`). Documents are read from a memory map, so that loading one reads only its own bytes.
 """
 
-import hashlib
 import json
 import time
 import warnings
@@ -24,12 +23,13 @@ from datamodules.discourse.shards import (
     BrokenShard,
     Shard,
     cannot_write,
+    durable_write,
     is_shard_name,
     read_header,
     write_shard,
-    write_whole,
 )
 from datamodules.documents import CorpusError
+from datamodules.text.hashing import text_digest
 
 
 class MissingParse(CorpusError):
@@ -49,7 +49,7 @@ def parse_key(request: ParseRequest, fingerprint: str, rows: str, band: int) -> 
         band: half-width of the stored LDD band.
     """
     inputs = [VERSION, fingerprint, rows, band, request.sentences, request.paragraphs, request.edus, request.text]
-    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+    return text_digest(json.dumps(inputs))
 
 
 class ParseCache:
@@ -224,10 +224,10 @@ class ParseCache:
         except (ValueError, KeyError, TypeError):
             format_name = version = None
         if format_name != FORMAT:
-            raise CorpusError(f"{path}: not that of a folder of discourse parses; name another folder")
+            raise CorpusError(f"{path}: not that of a folder of discourse parses; choose another folder")
         if version != VERSION:
             found_version = f"parses of format version {version}, and this is version {VERSION}"
-            raise CorpusError(f"{self.folder}: {found_version}; name another folder, or remove this one to parse again")
+            raise CorpusError(f"{self.folder}: {found_version}; choose another folder, or remove it to parse again")
 
     def prepare(self) -> None:
         """Prepare the folder for writers: write the manifest, remove stale files, rename damaged shards.
@@ -239,13 +239,13 @@ class ParseCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"format": FORMAT, "version": VERSION}, indent=1) + "\n"
             if not (self.folder / "manifest.json").exists():
-                write_whole(self.folder / "manifest.json", text.encode())
+                durable_write(self.folder / "manifest.json", text.encode())
             for path in filter(lambda path: is_shard_name(path.name), self._broken):
                 with suppress(FileNotFoundError):  # another process did it first
                     path.rename(path.with_name(f"{path.name}.broken"))
             # Write a test file, because permissions do not tell whether the disk is full or read-only. This also
             # removes the temporary files of killed writers.
-            write_whole(self.folder / f"{WRITING}try", b"")
+            durable_write(self.folder / f"{WRITING}try", b"")
             (self.folder / f"{WRITING}try").unlink(missing_ok=True)
         except OSError as error:
             raise cannot_write(self.folder, error) from None

@@ -79,21 +79,23 @@ def parser_features(
         ids, offsets = subwords(text)
         tokens = torch.tensor(ids, dtype=torch.long)
     paragraphs = [start for start, _ in request.paragraphs or paragraph_offsets(text)]
-    units = [
-        torch.tensor([max(0, bisect_right(bounds, start) - 1) for start in starts])
-        for bounds in (sentence_starts(request, name), paragraphs)
-    ]
-    owners = align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32).reshape(-1, 2))
+    sentences = sentence_starts(request, name)
+    token_edus = align(torch.tensor(offsets).reshape(-1, 2), torch.tensor(edus, dtype=torch.int32).reshape(-1, 2))
     gold = torch.tensor(nodes, dtype=torch.long).reshape(-1, 4)
     return ParserFeatures(
         id=name,
         digest=text_digest(json.dumps([text, [list(edu) for edu in edus]])),
         tokens=tokens,
-        token_edus=owners.long(),
-        sentence=units[0],
-        paragraph=units[1],
+        token_edus=token_edus.long(),
+        sentence=_unit_of(starts, sentences),
+        paragraph=_unit_of(starts, paragraphs),
         nodes=gold,
     )
+
+
+def _unit_of(starts: Sequence[int], unit_starts: Sequence[int]) -> Tensor:
+    """Return the index of the sentence or paragraph in which each EDU begins, [E]."""
+    return torch.tensor([max(0, bisect_right(unit_starts, start) - 1) for start in starts])
 
 
 @dataclass

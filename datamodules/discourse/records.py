@@ -64,6 +64,7 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
     for name in ("edus", "sentences", "paragraphs"):
         _check_offsets(getattr(document, name), name, len(document.text), location)
     end_before = 0
+    # All text between EDUs must be whitespace; the last entry stands for the end of the text.
     for number, (start, end) in enumerate([*document.edus, (len(document.text), 0)]):
         between = document.text[end_before:start]
         if between.strip():
@@ -73,7 +74,7 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
             )
         end_before = end
     if document.tree is not None and document.tree.size != len(document.edus):
-        raise TreebankError(f"{location}: the tree has {document.tree.size} EDUs, the text {len(document.edus)}")
+        raise TreebankError(f"{location}: the tree has {document.tree.size} EDUs, the text has {len(document.edus)}")
     return document
 
 

@@ -87,7 +87,7 @@ def write_shard(folder: Path, rank: int, parses: dict[str, DiscourseParse]) -> P
     digest = xxhash.xxh3_128(content[: _header_end(content)]).hexdigest()
     path = folder / f"parses-{rank:05d}-{uuid4().hex[:12]}-{digest}.safetensors"
     try:
-        write_whole(path, content)
+        durable_write(path, content)
     except OSError as error:
         raise cannot_write(folder, error) from None
     return path
@@ -158,7 +158,7 @@ def read_header(path: Path) -> Shard:
     return Shard(path, size, documents)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def durable_write(path: Path, content: bytes) -> None:
     """Write a file atomically and durably: temporary name, sync to disk, rename, sync of the folder.
 
     After a crash or power failure, the file is complete or absent. Temporary files of killed writers are removed.
@@ -185,4 +185,4 @@ def cannot_write(folder: Path, error: OSError) -> CorpusError:
     """Return the error of a folder that cannot be written to."""
     remedy = "free some space" if error.errno in _FULL else "check the path and its permissions"
     reason = error.strerror or error
-    return CorpusError(f"{folder}: parses cannot be written ({reason}); {remedy}, or name another folder")
+    return CorpusError(f"{folder}: parses cannot be written ({reason}); {remedy}, or choose another folder")

@@ -167,10 +167,10 @@ class Tree:
 
     def map_relations(self, change: Callable[[str], str]) -> "Tree":
         """Return the tree with renamed relations; `span` stays."""
-        nodes = [
-            node._replace(relations=tuple(name if name == SPAN else change(name) for name in node.relations))
-            for node in self.nodes
-        ]
+        nodes = []
+        for node in self.nodes:
+            relations = tuple(name if name == SPAN else change(name) for name in node.relations)
+            nodes.append(node._replace(relations=relations))
         return Tree(self.size, tuple(nodes))
 
     def nested(self) -> list | int:

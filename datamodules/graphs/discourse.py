@@ -108,13 +108,13 @@ def _shared(sets: Sequence[Iterable[Hashable]], column_sets: Sequence[Iterable[H
 
 def _nominalised(sentence_cues: Sequence[Cues]) -> NDArray:
     """Return whether sentence i has a definite noun derived from a verb of sentence j, bool [S, S]."""
-    by_prefix: dict[str, list[str]] = {}  # verbs by their first four letters, which derived nouns share
-    for verb in {verb for cue in sentence_cues for verb in cue.verbs}:
+    verbs = {verb for cue in sentence_cues for verb in cue.verbs}
+    nouns = {noun for cue in sentence_cues for noun in cue.definite}
+    # Derived nouns share the first four letters of their verbs, so only verbs with the same prefix are compared.
+    by_prefix: dict[str, list[str]] = {}
+    for verb in verbs:
         by_prefix.setdefault(verb[:4], []).append(verb)
-    bases = {
-        noun: frozenset(verb for verb in by_prefix.get(noun[:4], ()) if deverbal(noun, verb))
-        for noun in {noun for cue in sentence_cues for noun in cue.definite}
-    }
+    bases = {noun: {verb for verb in by_prefix.get(noun[:4], ()) if deverbal(noun, verb)} for noun in nouns}
     base_verbs = [frozenset().union(*(bases[noun] for noun in cue.definite)) for cue in sentence_cues]
     return _shared(base_verbs, [cue.verbs for cue in sentence_cues])
 

@@ -1,6 +1,5 @@
 """Base class of graphs over the paragraphs of a document, and validation of their weights."""
 
-import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -11,12 +10,13 @@ from numpy.typing import NDArray
 
 from datamodules.documents import CorpusError, Document
 from datamodules.graphs.paragraphs import Paragraphs
+from datamodules.text.hashing import text_digest
 
 Weights = NDArray[np.float32]
 
 # Part of the cache key: increase it when the same settings give other weights.
 VERSION = 1
-_TOLERANCE = 1e-5  # of rounding errors outside [0, 1], and between weights that should be equal
+_TOLERANCE = 1e-5  # rounding errors allowed outside [0, 1], and between weights that should be equal
 
 
 class ParagraphGraph(ABC):
@@ -57,7 +57,7 @@ class ParagraphGraph(ABC):
     def digest(self) -> str:
         """Return the digest of all that weights depend on, except the paragraphs: part of a cache key."""
         inputs = [VERSION, type(self).__qualname__, self.name, self.settings(), self.state()]
-        return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()[:24]
+        return text_digest(json.dumps(inputs, sort_keys=True, default=str))[:24]
 
     def __call__(self, paragraphs: Paragraphs) -> Weights:
         """Return G [L, L], float32 in [0, 1], 1 on the diagonal.

@@ -100,14 +100,14 @@ class Topic(ParagraphGraph):
         """Restore the topics from `state`.
 
         Raises:
-            CorpusError: if their number differs.
+            CorpusError: if the saved state has another number of topics.
         """
         if state.get("topics") != self.topics:
             problem = f"the saved graph has {state.get('topics', 'no')} topics, not {self.topics}"
             raise CorpusError(f"{problem}; give the settings of that run, or learn it again")
         self._columns = {term: column for column, term in enumerate(state["terms"])}
-        flat = np.frombuffer(base64.b64decode(state["likely"]), "<f4")
-        self._term_weights = flat.reshape(self.topics, len(self._columns))
+        weights = np.frombuffer(base64.b64decode(state["likely"]), "<f4")
+        self._term_weights = weights.reshape(self.topics, len(self._columns))               # [K, V]
 
     # Using -------------------------------------------------------------------------------------------------------
 

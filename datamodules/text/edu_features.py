@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Protocol, Self
 
 import torch
@@ -186,7 +187,7 @@ class SegmentationBatch(Batch):
     @classmethod
     def of(cls, texts: list[EduFeatures]) -> Self:
         """Build a batch of texts, which must have at least one word in all."""
-        shifts = [sum(len(text.offsets) for text in texts[:i]) for i in range(len(texts))]
+        shifts = accumulate((len(text.offsets) for text in texts), initial=0)  # words before each text
         piece_words = []
         for text, shift in zip(texts, shifts):
             piece_words.append(torch.where(text.piece_words < 0, text.piece_words, text.piece_words + shift))

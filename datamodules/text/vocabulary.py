@@ -1,6 +1,5 @@
 """Word vocabulary, and its extension by the OOV words of a document."""
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,6 +8,7 @@ from typing import Any, Self
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
+from datamodules.text.hashing import text_digest
 from datamodules.text.words import SENTENCE_ENDS, WordTokenization, detokenize, tokenize
 
 PAD, UNK, START, STOP = range(4)
@@ -102,7 +102,7 @@ class Vocabulary:
     @property
     def digest(self) -> str:
         """Short digest of the content."""
-        return hashlib.sha256(json.dumps(self.state()).encode()).hexdigest()[:16]
+        return text_digest(json.dumps(self.state()))[:16]
 
     def save(self, folder: Path) -> None:
         """Write `vocabulary.json` atomically."""

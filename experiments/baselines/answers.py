@@ -19,7 +19,7 @@ class Answers:
     Args:
         path: the file.
         file: the same, open for reading and writing.
-        rows: the answers that it holds.
+        rows: the answers in the file, by id.
     """
 
     def __init__(self, path: Path, file: BinaryIO, rows: dict[str, dict[str, Any]]) -> None:
@@ -35,7 +35,7 @@ class Answers:
 
 
 def answers_path(predictions: Path) -> Path:
-    """Return where the answers of a file of predictions are kept: `NAME.answers.jsonl` for `NAME.jsonl`.
+    """Return the path of the answers that belong to a file of predictions: `NAME.answers.jsonl` for `NAME.jsonl`.
 
     Raises:
         CorpusError: if the name of the predictions does not end in `.jsonl`.
@@ -47,11 +47,11 @@ def answers_path(predictions: Path) -> Path:
 
 @contextmanager
 def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
-    """Open a file of answers, a new one or that of a killed command, whose incomplete last line is removed.
+    """Open a new file of answers, or continue that of a killed command after removing its incomplete last line.
 
     Args:
-        path: the file; its folder is made if needed.
-        settings: all that answers depend on, as values of JSON.
+        path: the file; its folder is created if needed.
+        settings: everything that answers depend on, as JSON values.
 
     Raises:
         CorpusError: if the file holds answers of other settings, is damaged, or is in use by another process.
@@ -76,11 +76,11 @@ def read_answers(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]
         CorpusError: if there is no such file, or it is damaged.
     """
     if not path.is_file():
-        raise CorpusError(f"{path}: no such file of answers; name the one that was written")
+        raise CorpusError(f"{path}: no such file of answers; run the command with a model first")
     with path.open("rb") as file:
-        rows = list(_parse(path, file.read()))
+        rows = list(_parse_lines(path, file.read()))
     if not rows:
-        raise CorpusError(f"{path}: there is nothing in it; run the command with a model first")
+        raise CorpusError(f"{path}: the file is empty; run the command with a model first")
     return rows[0], {row["id"]: row for row in rows[1:]}
 
 
@@ -88,13 +88,13 @@ def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[st
     """Check that a file's answers belong to the settings of this command.
 
     Raises:
-        CorpusError: naming what differs.
+        CorpusError: if they differ; the message has the settings that do.
     """
     names = [name for name in {**recorded, **settings} if recorded.get(name) != settings.get(name)]
     if names:
-        differences = (f"{name} {_short(recorded.get(name))}, now {_short(settings.get(name))}" for name in names)
-        remedy = "name another file with --out, or remove this one"
-        raise CorpusError(f"{path}: holds answers of other settings ({'; '.join(differences)}); {remedy}")
+        differences = [f"{name} {_short(recorded.get(name))}, now {_short(settings.get(name))}" for name in names]
+        remedy = "choose another file with --out, or remove this one"
+        raise CorpusError(f"{path}: has answers under other settings ({'; '.join(differences)}); {remedy}")
 
 
 def _short(value: Any) -> str:
@@ -107,26 +107,27 @@ def _lock(path: Path, file: BinaryIO) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise CorpusError(f"{path}: another process writes to it; wait for it, or name another --out") from None
+            raise CorpusError(f"{path}: another process writes to it; wait for it, or pass another --out") from None
 
 
 def _read(path: Path, file: BinaryIO) -> list[dict[str, Any]]:
-    """Return the rows of an open file, and cut off what a killed process left of its last line."""
+    """Return the rows of an open file, after truncating an incomplete last line that a killed process left."""
     file.seek(0)
     content = file.read()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        file.truncate(whole)
-    return list(_parse(path, content[:whole]))
+    end = content.rfind(b"\n") + 1
+    if end < len(content):
+        file.truncate(end)
+    return list(_parse_lines(path, content[:end]))
 
 
-def _parse(path: Path, content: bytes) -> Iterator[dict[str, Any]]:
+def _parse_lines(path: Path, content: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the settings of the first line, then the answers; check that each answer has an id."""
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):
         try:
             row = json.loads(line)
-            if number > 1:
-                str(row["id"])
-        except (ValueError, KeyError, TypeError):
+        except ValueError:
+            row = None
+        if not isinstance(row, dict) or (number > 1 and "id" not in row):
             remedy = "remove the line, and run the command again"
-            raise CorpusError(f"{path}:{number}: no answer in JSON; {remedy}") from None
+            raise CorpusError(f"{path}:{number}: not a JSON record with an id; {remedy}")
         yield row

@@ -35,8 +35,8 @@ def chat(arguments: list[str]) -> None:
     """`precis baseline chat --model NAME [--base_url URL]`: summaries by a chat model.
 
     Without --base_url the model is one of Hugging Face, a name or folder, which runs here; with it, any server that
-    speaks OpenAI's protocol. Answers are not drawn at random (temperature 0). A killed command goes on where it was
-    when it is given again.
+    speaks OpenAI's protocol. Answers are not drawn at random (temperature 0). A killed command continues when it is
+    run again.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -66,33 +66,50 @@ def chat(arguments: list[str]) -> None:
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="precis baseline chat", description=chat.__doc__, exit_on_error=False)
-    parser.add_argument("--model", type=str, required=True, help="name at the endpoint; or name or folder of a model")
-    parser.add_argument("--base_url", type=str | None, default=None, help="of the endpoint: http://localhost:8000/v1")
+    parser.add_argument(
+        "--model", type=str, required=True, help="name of the model at the endpoint, or Hugging Face name or folder"
+    )
+    parser.add_argument(
+        "--base_url", type=str | None, default=None, help="address of the endpoint, such as http://localhost:8000/v1"
+    )
     add_document_arguments(parser)
     prompts = ", ".join(shipped_prompts())
     parser.add_argument("--prompt", type=str, default="three_sentences", help=f"a file, or one of {prompts}")
-    parser.add_argument("--n", type=int | None, default=None, help="number of words: {n} in the prompt")
-    parser.add_argument("--query", type=str | None, default=None, help="the same for all documents: {query}")
-    parser.add_argument("--queries", type=str | None, default=None, help="file of records: id, and the query for it")
-    parser.add_argument("--query_field", type=str, default="query", help="field of --queries")
-    parser.add_argument("--max_words", type=int | None, default=None, help="words of a document that are sent; all")
-    parser.add_argument("--max_tokens", type=int, default=512, help="of an answer")
+    parser.add_argument("--n", type=int | None, default=None, help="value of {n} in the prompt, the number of words")
+    parser.add_argument(
+        "--query", type=str | None, default=None, help="value of {query} in the prompt, for all documents"
+    )
+    parser.add_argument(
+        "--queries", type=str | None, default=None, help="file of records with the id of each document and its query"
+    )
+    parser.add_argument("--query_field", type=str, default="query", help="field with the query in --queries")
+    parser.add_argument(
+        "--max_words", type=int | None, default=None,
+        help="maximal number of words of a document to send; by default all",
+    )
+    parser.add_argument("--max_tokens", type=int, default=512, help="maximal number of tokens of an answer")
     parser.add_argument(
         "--request", type=dict[str, Any], default={},
         help="fields of each request, such as --request.seed 1; null leaves one out",
     )  # fmt: skip
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for each request")
-    parser.add_argument("--retries", type=int, default=5, help="attempts after errors that may pass")
-    parser.add_argument("--concurrency", type=int, default=4, help="requests at a time")
-    parser.add_argument("--key_variable", type=str, default=KEY_VARIABLE, help="environment variable with the key")
-    parser.add_argument("--max_failures", type=int, default=10, help="documents without an answer that end the command")
+    parser.add_argument("--timeout", type=float, default=120.0, help="time limit of each request in seconds")
+    parser.add_argument("--retries", type=int, default=5, help="number of retries after transient errors")
+    parser.add_argument("--concurrency", type=int, default=4, help="number of concurrent requests")
+    parser.add_argument("--key_variable", type=str, default=KEY_VARIABLE, help="environment variable with the API key")
     parser.add_argument(
-        "--on_failure", type=Literal["raise", "empty"], default="raise", help="what is written for such documents"
+        "--max_failures", type=int, default=10, help="number of failed documents after which the command stops"
     )
-    # of a model that runs here
-    parser.add_argument("--batch_tokens", type=int, default=8192, help="tokens of prompts in a batch, with padding")
-    parser.add_argument("--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="of weights")
-    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, ...; auto takes a GPU if there is one")
+    parser.add_argument(
+        "--on_failure", type=Literal["raise", "empty"], default="raise", help="treatment of failed documents"
+    )
+    # options of a model that runs on this machine
+    parser.add_argument(
+        "--batch_tokens", type=int, default=8192, help="maximal number of prompt tokens in a batch, padding included"
+    )
+    parser.add_argument(
+        "--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="data type of the weights"
+    )
+    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, ...; auto uses a GPU if there is one")
     return parser
 
 
@@ -119,7 +136,7 @@ class Prompts:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that prompts depend on, beside documents."""
+        """Everything that prompts depend on, besides documents."""
         queries = self.queries if self.queries is not None else self.query
         return {"prompt": self.text, "n": self.n, "query": queries, "max_words": self.max_words}
 
@@ -169,7 +186,7 @@ def _model(options: Namespace) -> tuple[ChatModel, dict[str, Any]]:
 def _ask(
     model: ChatModel, prompts: Prompts, documents: "Dataset", answers: Answers, server: str | None
 ) -> dict[str, str]:
-    """Add the answers that are not there yet, and return why others are missing."""
+    """Request the missing answers; return the reasons for those still missing, by document id."""
 
     def missing() -> Iterator[tuple[str, str]]:
         for document in map(as_document, documents):
@@ -189,7 +206,7 @@ def _ask(
 def count(
     prompts: Prompts, documents: "Dataset", answers: Answers, failures: dict[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return counts of tokens and of what went wrong, and lines that name the documents."""
+    """Return counts of tokens and problems, and a line for each problem that names its documents."""
     rows = [answers.rows[name] for name in documents["id"] if name in answers.rows]
     refused = [row["id"] for row in rows if row["refusal"] or row["finish_reason"] == "content_filter"]
     words = {document.id: prompts.words(document) for document in map(as_document, documents)}

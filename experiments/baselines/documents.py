@@ -21,11 +21,15 @@ def add_document_arguments(parser: ArgumentParser) -> None:
     """Add the arguments that name documents, and where their summaries are written."""
     load_classes(datamodules.corpora)
     parser.add_subclass_arguments(Corpus, "corpus", required=False)
-    parser.add_argument("--run", type=str | None, default=None, help="run folder, whose corpus is summarized")
+    parser.add_argument("--run", type=str | None, default=None, help="run folder whose corpus is summarized")
     parser.add_argument("--split", type=str, default="test", help="split of the corpus")
     parser.add_argument("--out", type=str, required=True, help="output file, such as lead.jsonl")
-    parser.add_argument("--documents", type=int | None, default=None, help="number of documents, from the first")
-    parser.add_argument("--on_bad_record", type=Literal["raise", "skip"], default="raise", help="invalid records")
+    parser.add_argument(
+        "--documents", type=int | None, default=None, help="maximal number of documents, from the first"
+    )
+    parser.add_argument(
+        "--on_bad_record", type=Literal["raise", "skip"], default="raise", help="what to do about invalid records"
+    )
     parser.add_argument("--cache_dir", type=str | None, default=None, help="folder of the document cache")
     parser.add_argument("--num_proc", type=int, default=1, help="number of processes for sentence splitting")
 

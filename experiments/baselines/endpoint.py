@@ -197,19 +197,19 @@ def _restore_sigterm() -> Iterator[None]:
 
 
 def check_endpoint(endpoint: Endpoint) -> None:
-    """Check address and limits.
+    """Check the address and the limits of an endpoint.
 
     Raises:
-        CorpusError: if one is not usable, or the client is not installed.
+        CorpusError: if the address or a limit is invalid, or the client is not installed.
     """
     address = urlsplit(endpoint.base_url)
     if address.scheme not in ("http", "https") or not address.hostname:
         raise CorpusError(f"--base_url {endpoint.base_url}: not an address; give one such as http://localhost:8000/v1")
     if address.username or address.password or address.query:
-        raise CorpusError(f"--base_url: keys do not belong in an address; set {endpoint.key_variable} instead")
-    for name, least in {"timeout": 0.01, "retries": 0, "concurrency": 1, "max_failures": 1}.items():
-        if getattr(endpoint, name) < least:
-            raise CorpusError(f"--{name} {getattr(endpoint, name)}: must be at least {least}")
+        raise CorpusError(f"--base_url: an address must not contain keys; set {endpoint.key_variable} instead")
+    for name, minimum in {"timeout": 0.01, "retries": 0, "concurrency": 1, "max_failures": 1}.items():
+        if getattr(endpoint, name) < minimum:
+            raise CorpusError(f"--{name} {getattr(endpoint, name)}: must be at least {minimum}")
     try:
         import openai  # noqa: F401
     except ImportError:
@@ -229,13 +229,13 @@ def read_reply(content: str, attempts: int) -> Reply:
         text, refusal = message.get("content") or "", message.get("refusal")
         usage = body.get("usage") or {}
         if not isinstance(text, str):
-            raise TypeError("content is no text")
+            raise TypeError("the content is not text")
         return Reply(
             text, choice.get("finish_reason"), refusal, usage.get("prompt_tokens"), usage.get("completion_tokens"),
             attempts,
         )  # fmt: skip
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        raise _TransientError(f"the body of the response is no chat completion: {content[:80]!r}") from None
+        raise _TransientError(f"the body of the response is not a chat completion: {content[:80]!r}") from None
 
 
 def backoff(attempt: int) -> float:

@@ -17,7 +17,7 @@ from datamodules.documents import CorpusError
 UNLIMITED = 10**9  # what tokenizers without a limit give as theirs is larger
 # One output for each input, and the same one each time.
 FIXED = {"do_sample": False, "num_return_sequences": 1, "return_dict_in_generate": False}
-UNUSED = dict.fromkeys(("temperature", "top_p", "top_k"))  # of sampling
+UNUSED = dict.fromkeys(("temperature", "top_p", "top_k"))  # settings of sampling
 MINIMA = {"num_beams": 1, "max_length": 2, "max_new_tokens": 1, "min_length": 0, "no_repeat_ngram_size": 0}
 
 
@@ -67,7 +67,7 @@ class Generator:
     def max_new_tokens(self) -> int:
         """Maximal number of generated tokens."""
         config = self.model.generation_config
-        return config.max_new_tokens or config.max_length - 1  # which counts the decoder's first symbol
+        return config.max_new_tokens or config.max_length - 1  # `max_length` includes the decoder's first symbol
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[list[int]]) -> list[Generated]:
@@ -117,7 +117,7 @@ def change_settings(config: GenerationConfig, settings: Mapping[str, Any], optio
             raise CorpusError(f"{option}.{name} {value}: give a whole number, at least {MINIMA[name]}")
     changed = GenerationConfig.from_dict(config.to_dict())
     if "max_length" in settings:
-        changed.max_new_tokens = None  # which would come before it
+        changed.max_new_tokens = None  # it would take precedence over `max_length`
     try:
         changed.update(**UNUSED | settings | FIXED)
         changed.validate()
@@ -136,7 +136,7 @@ def load_pretrained(
         name: the folder or name.
         dtype: data type of the weights: float32, bfloat16 or float16.
         device: cpu, cuda, ..., or auto for a GPU if there is one.
-        other: what to do where the model is of another kind.
+        other: remedy in the error message for a model of another kind.
 
     Raises:
         CorpusError: if there is no such model, or it is of another kind.
@@ -145,7 +145,7 @@ def load_pretrained(
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if not Path(name).is_dir() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):
         raise CorpusError(f"{name}: no such folder; give the folder of a model, or its name on the hub")
-    disable_progress_bar()  # of loading weights; that of a download stays
+    disable_progress_bar()  # hides the bar of loading weights, not that of downloads
     try:
         model = kind.from_pretrained(name, dtype=getattr(torch, dtype))
         return model.to(device), AutoTokenizer.from_pretrained(name)

@@ -36,7 +36,7 @@ def hugging_face(arguments: list[str]) -> None:
     """`precis baseline hf --checkpoint NAME_OR_FOLDER`: summaries by any sequence-to-sequence model of Hugging Face.
 
     The model's own generation settings are used, those of its task "summarization" included; --generation.NAME VALUE
-    replaces one. A killed command goes on where it was when it is given again.
+    replaces one. A killed command continues when it is run again.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -63,15 +63,19 @@ def _parser() -> ArgumentParser:
         help="text before each document; by default that of the model's task, such as `summarize: ` of T5",
     )  # fmt: skip
     parser.add_argument(
-        "--max_source", type=int | None, default=None, help="input tokens; by default as many as the model takes"
+        "--max_source", type=int | None, default=None, help="maximal number of input tokens; by default all positions"
     )
     parser.add_argument(
         "--long_documents", type=LengthMode, default="truncate",
         help="truncate after max_source tokens, or summarize windows of whole sentences and join their summaries",
     )  # fmt: skip
-    parser.add_argument("--batch_tokens", type=int, default=8192, help="input tokens in a batch, with padding")
-    parser.add_argument("--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="of weights")
-    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, ...; auto takes a GPU if there is one")
+    parser.add_argument(
+        "--batch_tokens", type=int, default=8192, help="maximal number of input tokens in a batch, padding included"
+    )
+    parser.add_argument(
+        "--dtype", type=Literal["float32", "bfloat16", "float16"], default="float32", help="data type of the weights"
+    )
+    parser.add_argument("--device", type=str, default="auto", help="cpu, cuda, ...; auto uses a GPU if there is one")
     return parser
 
 
@@ -156,7 +160,7 @@ def load_summarizer(options: Namespace) -> PretrainedSummarizer:
 def _task_settings(model: PreTrainedModel) -> tuple[str, dict[str, Any]]:
     """Return prefix and generation settings of summarization that older checkpoints, such as T5, keep in their config.
 
-    Where a model says nothing about the length of its outputs, it is limited to `DEFAULT_LENGTH`.
+    If a model does not specify the length of its outputs, it is limited to `DEFAULT_LENGTH`.
     """
     task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
     prefix = task.get("prefix") or getattr(model.config, "prefix", None) or ""
@@ -174,10 +178,10 @@ def _own_settings(config: GenerationConfig) -> dict[str, Any]:
 
 
 def _check_window(model: PreTrainedModel, max_source: int | None) -> None:
-    """Refuse a window that the model has no positions for.
+    """Check that the model has enough positions for the input window.
 
     Raises:
-        CorpusError: if it has none.
+        CorpusError: if the model has too few positions.
     """
     positions = getattr(model.config, "max_encoder_position_embeddings", None)
     positions = positions or getattr(model.config, "max_position_embeddings", None)
@@ -188,7 +192,7 @@ def _check_window(model: PreTrainedModel, max_source: int | None) -> None:
 
 
 def _summarize(system: PretrainedSummarizer, documents: Dataset, answers: Answers, batch_tokens: int) -> None:
-    """Add the answers that are not there yet, batch by batch."""
+    """Generate the missing answers, batch by batch."""
     missing = [index for index, name in enumerate(documents["id"]) if name not in answers.rows]
     with progress_bar() as progress:
         task = progress.add_task("summaries", total=len(documents), completed=len(documents) - len(missing))
@@ -204,27 +208,30 @@ def _pool_answers(
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield the answers of some documents after each batch, as soon as all windows of a document are summarized."""
     sources = [system.sources(document) for document in pool]
-    inputs = [(document, window) for document, (rows, _) in enumerate(sources) for window in range(len(rows))]
-    prompts = [sources[document][0][window] for document, window in inputs]
+    # All windows of all documents, batched by length; inputs has the indices of document and window for each prompt.
+    inputs, prompts = [], []
+    for document, (windows, _) in enumerate(sources):
+        inputs += [(document, window) for window in range(len(windows))]
+        prompts += windows
     outputs: list[dict[int, Generated]] = [{} for _ in pool]
     for group in groups_by_length([len(prompt) for prompt in prompts], batch_tokens):
         finished = []
         for index, output in zip(group, system.generator.generate([prompts[index] for index in group])):
             document, window = inputs[index]
             outputs[document][window] = output
-            rows, total = sources[document]
-            if len(outputs[document]) == len(rows):
-                finished.append(_answer(pool[document].id, rows, total, outputs[document]))
+            windows, total = sources[document]
+            if len(outputs[document]) == len(windows):
+                finished.append(_answer(pool[document].id, windows, total, outputs[document]))
         yield finished
 
 
-def _answer(name: str, rows: list[list[int]], total: int, outputs: dict[int, Generated]) -> dict[str, Any]:
-    ordered = [outputs[window] for window in range(len(rows))]
+def _answer(name: str, windows: list[list[int]], total: int, outputs: dict[int, Generated]) -> dict[str, Any]:
+    ordered = [outputs[index] for index in range(len(windows))]
     return {
         "id": name,
         "text": "\n".join(output.text for output in ordered),
-        "windows": len(rows),
-        "source_tokens": [sum(map(len, rows)), total],  # read, in all
+        "windows": len(windows),
+        "source_tokens": [sum(map(len, windows)), total],  # tokens that were read, and all tokens
         "summary_tokens": sum(output.tokens for output in ordered),
         "stopped": any(output.stopped for output in ordered),
     }

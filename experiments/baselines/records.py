@@ -1,4 +1,4 @@
-"""What a baseline writes when all documents are answered: predictions, and how they were made."""
+"""Output files of a baseline: predictions, and how they were made."""
 
 import json
 import re
@@ -36,8 +36,8 @@ def write_predictions(
 
     Args:
         path: `NAME.jsonl`.
-        documents: in the order in which they are written.
-        text_of: the summary of a document by its id.
+        documents: documents in the order in which they are written.
+        text_of: function from the id of a document to its summary.
         record: split, number of documents, settings, counts and signature.
     """
     with atomic_file(path) as file:

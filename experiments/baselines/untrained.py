@@ -68,17 +68,21 @@ def _parser() -> ArgumentParser:
     parser.add_argument("name", type=Literal[*BASELINES], help=f"one of {', '.join(BASELINES)}")
     add_document_arguments(parser)
     parser.add_argument(
-        "--k", type=int | None, default=None, help="number of sentences per summary; 3, for oracle no limit"
+        "--k", type=int | None, default=None, help="number of sentences per summary; 3 by default, no limit for oracle"
     )
-    parser.add_argument("--seed", type=int | None, default=None, help="seed of random; 0")
-    parser.add_argument("--stem", type=bool | None, default=None, help="stemming in the ROUGE of oracle; true")
-    parser.add_argument("--damping", type=float | None, default=None, help="damping of textrank and lexrank; 0.85")
+    parser.add_argument("--seed", type=int | None, default=None, help="seed of random; 0 by default")
+    parser.add_argument(
+        "--stem", type=bool | None, default=None, help="whether oracle stems words for ROUGE; true by default"
+    )
+    parser.add_argument(
+        "--damping", type=float | None, default=None, help="damping of textrank and lexrank; 0.85 by default"
+    )
     parser.add_argument(
         "--threshold", type=float | Literal["none"] | None, default=None,
-        help="minimal cosine of linked sentences in lexrank, 0.1; none weights all links by their cosine",
+        help="minimal cosine of linked sentences in lexrank, 0.1 by default; none weights all links by their cosine",
     )  # fmt: skip
     parser.add_argument(
-        "--trade_off", type=float | None, default=None, help="weight of relevance against redundancy in mmr; 0.7"
+        "--trade_off", type=float | None, default=None, help="weight of relevance in mmr, against redundancy; 0.7"
     )
     parser.add_argument(
         "--encoder", type=str | None, default=None,

@@ -4,7 +4,6 @@ A point trains and scores as `precis sweep` does, but many points share one proc
 """
 
 import copy
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from pytorch_lightning.cli import instantiate_class
 from datamodules.corpora import PlantedDuplicates
 from datamodules.corpora.control_sentences import standard_library
 from datamodules.corpora.corpus import make_document
+from datamodules.text.hashing import text_digest
 from experiments.controls.rst_extraction import ARMS, train_arm
 from experiments.run_folder import build
 from experiments.sweeping.composition import compose
@@ -49,7 +49,7 @@ class ControlPoint:
     Attributes:
         control: name of the control.
         arm: name of the arm within the control.
-        seed: of the training or of the documents.
+        seed: seed of the training or of the documents.
         settings: everything that the result depends on.
     """
 
@@ -61,7 +61,7 @@ class ControlPoint:
     @property
     def name(self) -> str:
         """Name of the file of the result, which changes with the settings."""
-        digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True, default=str).encode()).hexdigest()[:8]
+        digest = text_digest(json.dumps(self.settings, sort_keys=True, default=str))[:8]
         return f"{self.control}_{self.arm}_{self.seed}_{digest}".replace(" ", "-").replace(",", "")
 
 
@@ -110,7 +110,7 @@ def all_points() -> list[ControlPoint]:
 
 
 def reduced(point: ControlPoint) -> ControlPoint:
-    """Return a point with so few steps and documents that it checks the path and shows nothing."""
+    """Return a point with few steps and documents, to check that it runs; its scores mean nothing."""
     settings = json.loads(json.dumps(point.settings))
     if "data" in settings:
         for config in (settings, settings.get("pretraining", settings)):

@@ -10,13 +10,13 @@ from experiments.pictures.drawing import new_figure, save_figure
 
 
 class Result(NamedTuple):
-    """What one training reached.
+    """Scores of one training.
 
     Attributes:
         control: name of the control.
         arm: name of the arm.
-        seed: of the training.
-        measures: by name.
+        seed: seed of the training.
+        measures: scores by name.
     """
 
     control: str
@@ -26,11 +26,11 @@ class Result(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """What a control is read by.
+    """Main measure of a control.
 
     Attributes:
-        key: name among a result's measures.
-        title: of the table's column and of the plot.
+        key: its key in `Result.measures`.
+        title: title of its column in the table, and of its plot.
     """
 
     key: str

@@ -3,8 +3,8 @@
 A perfect reader of the distribution knows the candidate trees and their probabilities, and so P(target). A perfect
 reader of the best tree knows that tree's target and how often the best tree is right. A reader of sums knows, for each
 sentence, the LDD summed over its row, which one layer of attention can compute: P(target) is a softmax of the sums
-times a factor. P(target) is no function of a few pairs of EDUs: it is the probability that a sentence is the nucleus
-of all others in the same tree.
+times a factor. P(target) does not depend on a few pairs of EDUs alone: it is the probability that a sentence is the
+nucleus of all others in the same tree.
 """
 
 from typing import NamedTuple

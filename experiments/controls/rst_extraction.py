@@ -41,8 +41,9 @@ class Noise(NamedTuple):
 
     Attributes:
         candidates: number of trees.
-        agreement: probability that a tree has the target that they share.
-        concentration: how equal the probabilities of trees are.
+        agreement: probability that a tree has the shared target; None for unrelated trees.
+        concentration: parameter of the Dirichlet distribution of the probabilities of trees; larger values make them
+            more equal.
     """
 
     candidates: int = 1
@@ -51,14 +52,14 @@ class Noise(NamedTuple):
 
 
 class Arm(NamedTuple):
-    """One set of arguments.
+    """One configuration of the control.
 
     Attributes:
-        name: of the arm.
+        name: name of the arm.
         model: arguments of `RSTformer`; its `ablation` is the data's as well.
-        task: of the corpus.
-        noise: of the parser.
-        steps: of training.
+        task: task of the corpus.
+        noise: noise of the parser.
+        steps: number of training steps.
     """
 
     name: str
@@ -69,7 +70,7 @@ class Arm(NamedTuple):
 
 
 BEST = {"injection": "log_bias"}  # for the ablations
-ARMS = [  # a certain parser and the nucleus as the target, where nothing else is said
+ARMS = [  # by default with a parser without noise, and the nucleus as the target
     Arm("plain", {"ablation": "no_discourse"}),
     *(Arm(name, {"injection": name}) for name in ("product", "one_plus", "bias", "log_bias")),
     Arm("wac", {"ablation": "wac"}),
@@ -83,7 +84,7 @@ ARMS = [  # a certain parser and the nucleus as the target, where nothing else i
     Arm("relation: log_bias, permuted", BEST | {"ablation": "permuted"}, "relation", steps=450),
     Arm("2 candidates: distribution", BEST, noise=Noise(2), steps=450),
     Arm("2 candidates: best tree", BEST | {"ablation": "one_best"}, noise=Noise(2), steps=450),
-    # 16 trees of about the same probability, which agree on the target to a degree
+    # 16 trees with similar probabilities, which agree on the target with a given probability
     *(
         Arm(f"16 candidates, agreement {level}: {name}", BEST | {"ablation": ablation}, noise=Noise(16, level, 8.0))
         for level in (1.0, 0.7, 0.4)
@@ -97,8 +98,8 @@ class Split(NamedTuple):
     """All documents of a split.
 
     Attributes:
-        batch: of all documents.
-        targets: which sentence is the reference, [N].
+        batch: batch of all documents.
+        targets: index of the sentence that is the reference, [N].
         sentences: sentence of each token, -1 for other tokens, [N, T].
     """
 
@@ -108,7 +109,7 @@ class Split(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What an arm reached on the documents held out.
+    """Scores of an arm on the held-out documents.
 
     Attributes:
         accuracy: share of documents whose target has the highest score.
@@ -159,14 +160,14 @@ def scores(model: RSTformer, output: nn.Linear, split: Split, rows: Tensor) -> T
     """Score each sentence of some documents, [B, E].
 
     Args:
-        model: whose encoder reads them.
+        model: model whose encoder reads them.
         output: computes a score from a sentence's mean state.
         split: all documents.
-        rows: which documents, [B].
+        rows: indices of the documents to score, [B].
     """
     batch = RSTformerBatch(**{name: _select(value, rows) for name, value in vars(split.batch).items()})
     discourse = None if batch.ldd is None else model.discourse(batch)
-    # no token is global: there is no summary that needs one, and each costs a pass of its own
+    # Without global attention: only summaries need a global token, and each costs another pass.
     encoded = model.network.encode(batch.source, batch.source_mask, None, discourse)
     belongs = one_hot(split.sentences[rows] + 1)[..., 1:].float()                     # [B, T, E]
     means = belongs.transpose(1, 2) @ encoded.last_hidden_state / belongs.sum(1).clamp(min=1).unsqueeze(-1)
@@ -250,9 +251,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train arms with several seeds; those that the file has already are not trained again."""
     parser = ArgumentParser(prog="python -m experiments.controls.rst_extraction", description=main.__doc__)
     parser.add_argument("--out", type=Path, required=True, help="JSON file of the results")
-    parser.add_argument("--arms", type=list[str], default=[], help="names of arms; all if not given")
+    parser.add_argument("--arms", type=list[str], default=[], help="names of arms; by default all")
     parser.add_argument("--seeds", type=list[int], default=[1, 2, 3])
-    parser.add_argument("--steps", type=int | None, default=None, help="of 32 documents each; those of the arm")
+    parser.add_argument(
+        "--steps", type=int | None, default=None, help="number of steps of 32 documents; by default that of the arm"
+    )
     options = parser.parse_args(arguments)
     if unknown := set(options.arms) - {arm.name for arm in ARMS}:
         parser.error(f"no arm {sorted(unknown)[0]!r}; there are {', '.join(arm.name for arm in ARMS)}")

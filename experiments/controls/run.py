@@ -83,10 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train and score all controls, three seeds for each arm; results that are there already are kept."""
     parser = ArgumentParser(prog="python -m experiments.controls.run", description=main.__doc__)
     parser.add_argument("--out", type=str, default="runs/controls", help="folder of results and caches")
-    parser.add_argument("--jobs", type=int, default=1, help="processes, each of one thread")
-    parser.add_argument("--controls", type=list[str], default=[], help="names of controls; all if not given")
-    parser.add_argument("--table", type=str | None, default=None, help="file of the table; OUT/controls_table.md")
-    parser.add_argument("--plot", type=str | None, default=None, help="file of the plot; OUT/controls.svg")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes, each with one thread")
+    parser.add_argument("--controls", type=list[str], default=[], help="names of controls; by default all")
+    parser.add_argument(
+        "--table", type=str | None, default=None, help="file of the table; by default OUT/controls_table.md"
+    )
+    parser.add_argument("--plot", type=str | None, default=None, help="file of the plot; by default OUT/controls.svg")
     parser.add_argument("--quick", type=bool, default=False, help="one seed and two steps: checks that all arms run")
     options = parser.parse_args(arguments)
     if unknown := set(options.controls) - set(MEASURES):

@@ -16,7 +16,7 @@ from experiments.labels import short_key, sweep_and_label
 from experiments.prediction_files import table_of_predictions
 from experiments.run_config import read_config
 
-MAX_ROWS = 200  # of a table of predictions
+MAX_ROWS = 200  # rows of a table of predictions
 
 
 @dataclass

@@ -22,7 +22,7 @@ class Dashboard:
         heat_maps: keys of images.
         tables: keys of tables of texts.
         more: keys of a section specific to the paper.
-        optional: by the name of an option of the model, the keys that only runs with this option have.
+        optional: keys that only runs with an option of the model have, by the name of the option.
     """
 
     paper: str

@@ -116,7 +116,7 @@ class ContentPolicy:
     """Middleware that tells browsers to load nothing from other servers.
 
     Args:
-        app: that answers.
+        app: the wrapped ASGI application.
     """
 
     def __init__(self, app) -> None:

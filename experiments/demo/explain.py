@@ -19,8 +19,8 @@ from lightning_modules.extractive.summary import ExtractiveSummary
 from lightning_modules.rstformer.module import RSTformer
 from lightning_modules.summarizer import Summarizer, Summary
 
-_LETTERS, _TREE_WIDTH = 32, 120  # of a tree that fits a card of 22 rem
-_RELATIONS = 3  # of a head, and of a document twice as many, that are shown
+_LETTERS, _TREE_WIDTH = 32, 120  # letters per EDU and pixels of a tree that fits a card of 22 rem
+_RELATIONS = 3  # number of relations shown for a head; twice as many for a document
 
 
 def sections(prefix: str, model: Summarizer, data: SummarizationData, batch: Batch, summary: Summary) -> list[str]:

@@ -21,7 +21,7 @@ from experiments.summarizing import changed_options, quiet_progress
 from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.extractive.matchsum import MatchSum
 
-_DOCUMENTS = 200  # of the corpus that can be picked
+_DOCUMENTS = 200  # number of documents of the corpus that can be picked
 
 
 class Playground:
@@ -49,7 +49,7 @@ class Playground:
         self.documents = self._documents(folders[0], split)
 
     def _documents(self, folder: Path, split: str) -> dict[str, dict[str, Any]]:
-        """Return documents of a run's corpus by id; none, with the reason on standard error, if it is not there."""
+        """Return documents of a run's corpus by id; print the reason to stderr if it cannot be read."""
         # minutes, where the corpus has to be built first
         print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)
         try:

@@ -40,9 +40,9 @@ def squared_errors(
 
     Args:
         model: a parser that was not trained on the document.
-        document: with a binary tree.
-        temperatures: T of them.
-        max_half_width: EDUs to each side over which the LDD is compared with that of the gold tree.
+        document: document with a binary tree.
+        temperatures: T temperatures.
+        max_half_width: number of EDUs to each side up to which the LDD is compared with that of the gold tree.
 
     Returns:
         Sum over pairs and relations of (p - y)^2 at each temperature, then the number of pairs, [T + 1].
@@ -67,7 +67,7 @@ def measure(options: argparse.Namespace, recipe: Recipe) -> dict[str, Any]:
     """Train a parser for each fold; return the temperature with the lowest Brier score over all held-out pairs of EDUs,
     and the score at 1 and at the temperature that the other folds choose, with bootstrap intervals over documents."""
     grid = sorted({1.0, *options.grid})
-    sums = []  # of each fold, [documents, T + 1]
+    sums = []  # squared errors of each fold, [documents, T + 1]
     for fold in range(options.folds):
         data = FoldData(fold, options.folds, [options.train], **recipe["data"])
         model = train_fold(recipe, data, options.out / f"fold-{fold}", options.seed)

@@ -1,6 +1,6 @@
 """The commands parse and score-parser: their options.
 
-The work is in modules that import torch and Lightning, after the options have been checked.
+The implementations are in modules that import torch and Lightning, after the options have been checked.
 """
 
 import sys

@@ -46,7 +46,7 @@ def log_likelihood(model: DiscourseParser, batch: ParserBatch) -> float:
     """Return the log-probability of the labelled gold tree of a text under the mixture of scorers, in nats.
 
     Args:
-        model: in eval mode.
+        model: parser in eval mode.
         batch: one text, with its gold nodes.
     """
     vectors, layout = model.vectors(batch), layout_of(batch)
@@ -104,13 +104,13 @@ def check_folder(options: argparse.Namespace, recipe: Recipe) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     if not path.is_file():
         atomic_write(path, json.dumps(settings, indent=1) + "\n")
-    before = read_json(path)
-    if changed := [key for key in settings if before.get(key) != settings[key]]:
-        raise CorpusError(f"{path}: the folder has folds with another {changed[0]!r}; name another folder")
+    recorded = read_json(path)
+    if changed := [key for key in settings if recorded.get(key) != settings[key]]:
+        raise CorpusError(f"{path}: the folder has folds with another {changed[0]!r}; choose another folder")
 
 
 def folds_of(options: argparse.Namespace, recipe: Recipe) -> dict[str, list[float]]:
-    """Return the sums of each document by id; train and score the folds that are not there yet."""
+    """Return the sums of each document by id; train and score the missing folds."""
     sums: dict[str, list[float]] = {}
     for fold in range(options.folds):
         path = options.out / f"fold-{fold}.json"

@@ -1,4 +1,4 @@
-"""The work of `precis parse`: the discourse of a corpus, into a cache of parses, or of one document, drawn."""
+"""Implementation of `precis parse`: the discourse of a corpus, into a cache of parses, or of one document, drawn."""
 
 import os
 import sys

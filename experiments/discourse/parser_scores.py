@@ -131,10 +131,11 @@ def by_genre(trees: Sequence[Tree], documents: Sequence[TreebankDocument]) -> di
     counts: dict[str, list[Tensor]] = {}
     for tree, document in zip(trees, documents, strict=True):
         counts.setdefault(document.genre or "unknown", []).append(matches(tree.spans(), document.tree.spans()))
-    return {
-        genre: {"documents": len(rows), **dict(zip(LEVELS, parseval_scores(torch.stack(rows).sum(0)).tolist()))}
-        for genre, rows in sorted(counts.items())
-    }
+    scores = {}
+    for genre, rows in sorted(counts.items()):
+        values = parseval_scores(torch.stack(rows).sum(0)).tolist()
+        scores[genre] = {"documents": len(rows), **dict(zip(LEVELS, values))}
+    return scores
 
 
 # Segmentation ----------------------------------------------------------------------------------------------------

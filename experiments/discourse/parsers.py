@@ -17,7 +17,7 @@ def _shipped(rows: "Rows", band: int) -> "LightningModule":
     return DiscourseParser.shipped(rows=rows, band=band)
 
 
-def _trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
+def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
     """Load a parser from a run folder, a checkpoint, or a folder written by `DiscourseParser.save`."""
     from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
     from lightning_modules.discourse_parser.parser import DiscourseParser
@@ -82,7 +82,7 @@ def load_parser(name: str, rows: "Rows" = "side", band: int = 128) -> "Lightning
     if name in PARSERS:
         parser = PARSERS[name](rows, band)
     elif Path(name).exists():
-        parser = _trained(Path(name), rows, band)
+        parser = _load_trained(Path(name), rows, band)
     else:
         raise CorpusError(f"no parser {name!r}: there are {', '.join(PARSERS)}; or give the folder of a parser's run")
     return parser.eval()

@@ -1,4 +1,4 @@
-"""The work of `precis score-parser`: scores of a discourse parser on a treebank, beside right-branching trees."""
+"""Implementation of `precis score-parser`: scores of a discourse parser on a treebank, beside right-branching trees."""
 
 import json
 import math
@@ -46,7 +46,7 @@ def print_scores(options: Namespace, arguments: Sequence[str]) -> None:
 
     Args:
         options: options of `precis score-parser`.
-        arguments: the same as they were given, for the record.
+        arguments: the same options as on the command line, for the record.
     """
     result, metrics = score(options)
     result = {"command": shlex.join(["precis", "score-parser", *arguments]), **result}
@@ -186,9 +186,9 @@ def end_to_end(
     texts = [from_text(document) for document in documents]
     parses = parsed(parser, [request_of(text, edus=False) for text in texts], "text alone")
     starts = [(parse.edus[:, 0].tolist(), edu_starts(document)) for parse, document in zip(parses, documents)]
-    segmented = [
-        replace(text, edus=[tuple(edu) for edu in parse.edus.tolist()], tree=None) for text, parse in zip(texts, parses)
-    ]
+    segmented = []  # the documents with predicted EDUs, for the baseline
+    for text, parse in zip(texts, parses):
+        segmented.append(replace(text, edus=[tuple(edu) for edu in parse.edus.tolist()], tree=None))
     gold = [document.tree for document in documents]
     labels = baseline_labels(gold, parser.relations)
     systems = {name: [parse.best_tree() for parse in parses], BASELINE: baseline(segmented, labels)}

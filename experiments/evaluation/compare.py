@@ -184,7 +184,8 @@ def _show_turned(comparison: Comparison, console: Console) -> None:
     rows = [
         [[name, *cell_columns(cell)] for name, cell in zip(comparison.measures, row)] for row in comparison.cells
     ]
-    widths = [max(len(row[column]) for row in [headers, *chain(*rows)]) for column in range(len(headers))]
+    columns = zip(headers, *chain(*rows))
+    widths = [max(map(len, column)) for column in columns]
     for index, (system, block) in enumerate(zip(comparison.systems, rows)):
         count = len(system.runs)
         about = f"{count} seed{'s' * (count != 1)}" + ", baseline" * (index == comparison.baseline)

@@ -14,7 +14,7 @@ from experiments.evaluation.systems import RunRecord, System, config_differences
 PAGE = Path(__file__).parent / "page"
 BINS = 30
 LONGEST_SOURCE = 20_000  # characters of a document that are shown
-MOST_POINTS = 300  # of a curve: more than a screen can show
+MOST_POINTS = 300  # points of a curve, more than a screen can show
 
 
 def write_page(
@@ -48,11 +48,14 @@ def page_data(
     comparison: Comparison, notes: Sequence[str], documents: int, sources: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the data of the page as plain values; the browser inserts texts as text nodes, which escapes them."""
-    systems = [
-        {"name": system.name, "runs": [_run_data(run) for run in system.runs], "cells": [cell_lines(c) for c in row],
-         "significant": [cell.significant for cell in row]}
-        for system, row in zip(comparison.systems, comparison.cells)
-    ]  # fmt: skip
+    systems = []
+    for system, row in zip(comparison.systems, comparison.cells):
+        systems.append({
+            "name": system.name,
+            "runs": [_run_data(run) for run in system.runs],
+            "cells": [cell_lines(cell) for cell in row],
+            "significant": [cell.significant for cell in row],
+        })  # fmt: skip
     differing = config_differences(comparison.systems)
     return {
         "baseline": comparison.baseline,

@@ -19,7 +19,7 @@ def write_plots(folder: Path, comparison: Comparison) -> list[Path]:
     """Write a plot of the scores, and one of each value that was logged in validations.
 
     Args:
-        folder: made if it is not there.
+        folder: output folder, created if missing.
         comparison: the systems.
 
     Returns:

@@ -60,20 +60,17 @@ def group_table(comparison: Comparison) -> GroupedTable:
     """Return the systems of a comparison, grouped by the config keys in which they differ."""
     systems = comparison.systems
     differing = config_differences(systems)
-    # Outputs without a config have no place on the axes, and more axes than that say less than the names do.
+    # Outputs without a config have no values on the axes, and with many axes the names are easier to read.
     has_axes = 0 < len(differing) <= MOST_IN_A_NAME and not any(system.is_fixed for system in systems)
     axes = [short_key(key, set(differing)) for key in differing] if has_axes else ["system"]
     rows = []
     for index, (system, cells) in enumerate(zip(systems, comparison.cells)):
         labels = [format_value(values[index]) for values in differing.values()] if has_axes else [system.name]
         rows.append(Row(system.name, labels, len(system.runs), cells))
-    ranks = [{label: place for place, label in reversed(list(enumerate(column)))} for column in _columns(rows)]
-    rows.sort(key=lambda row: [rank[label] for rank, label in zip(ranks, row.labels)])
+    # On each axis, labels are sorted by their first appearance.
+    orders = [list(dict.fromkeys(column)) for column in zip(*(row.labels for row in rows))]
+    rows.sort(key=lambda row: [order.index(label) for order, label in zip(orders, row.labels)])
     return GroupedTable(axes, comparison.measures, rows)
-
-
-def _columns(rows: Sequence[Row]) -> list[list[str]]:
-    return [list(column) for column in zip(*(row.labels for row in rows))]
 
 
 def to_csv(table: GroupedTable) -> str:

@@ -111,14 +111,14 @@ def _test_differences(
     seed: int,
 ) -> dict[tuple[int, int], dict[str, Any]]:
     """Return the fields of `Cell` that compare a system with the baseline, by the indices of system and measure."""
-    compared = [index for index in range(len(systems)) if index != baseline]
-    differences, p_bootstrap, p_seeds = (np.full((len(compared), len(measures)), np.nan) for _ in range(3))
-    no_seeds = np.full((len(compared), 1), False)
-    for row, index in enumerate(compared):
-        pair, fixed = (scores[index], scores[baseline]), (systems[index].is_fixed, systems[baseline].is_fixed)
-        differences[row] = column_means(pair[0].mean(0) - pair[1].mean(0))
-        p_bootstrap[row] = hierarchical_bootstrap(*pair, resamples, seed)
-        p_seeds[row] = seed_test(*pair, fixed)
+    others = [index for index in range(len(systems)) if index != baseline]
+    differences, p_bootstrap, p_seeds = (np.full((len(others), len(measures)), np.nan) for _ in range(3))
+    no_seeds = np.full((len(others), 1), False)
+    for row, index in enumerate(others):
+        fixed = (systems[index].is_fixed, systems[baseline].is_fixed)
+        differences[row] = column_means(scores[index].mean(0) - scores[baseline].mean(0))
+        p_bootstrap[row] = hierarchical_bootstrap(scores[index], scores[baseline], resamples, seed)
+        p_seeds[row] = seed_test(scores[index], scores[baseline], fixed)
         no_seeds[row] = all(fixed)
 
     tested = np.array([name not in DESCRIPTIVE for name in measures])
@@ -134,7 +134,7 @@ def _test_differences(
             "corrected": bool(tested[column]),
             "significant": bool(significant[row, column]),
         }
-        for row, index in enumerate(compared)
+        for row, index in enumerate(others)
         for column in range(len(measures))
     }
 

@@ -1,4 +1,4 @@
-"""`precis evaluate`: every measure of the outputs of systems, with intervals, signatures and agreement with people."""
+"""`precis evaluate`: all measures of outputs, with intervals, signatures and correlations with human judgements."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from experiments.evaluation.folders import read_systems, system_files, uneven_sy
 from experiments.evaluation.human import CorrelationOptions, correlations
 from experiments.evaluation.leaderboard import write_leaderboard
 from experiments.evaluation.plug_in import is_plug_in
-from experiments.evaluation.prediction_fields import Cutter, FieldNames, Splitter
+from experiments.evaluation.prediction_fields import FieldNames, SentenceCutter, Splitter
 from experiments.evaluation.predictions import (
     Prediction,
     by_id,
@@ -54,7 +54,7 @@ def evaluate(arguments: list[str]) -> None:
     # checked before scoring, which may take an hour
     for output, option in ((target, "--out"), (Path(options.html or target), "--html")):
         if not os.access(output.parent, os.W_OK):
-            raise CorpusError(f"{output}: cannot be written there; name another file with {option}")
+            raise CorpusError(f"{output}: cannot be written there; choose another file with {option}")
     predictions = _read(options, path)
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
@@ -141,7 +141,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--documents", type=str | None, default=None, help="file with source documents")
     parser.add_argument(
-        "--run", type=str | None, default=None, help="run folder, whose corpus has the source documents"
+        "--run", type=str | None, default=None, help="run folder whose corpus has the source documents"
     )
     parser.add_argument("--split", type=str, default="test", help="split of that corpus")
     parser.add_argument(
@@ -158,16 +158,19 @@ def _parser() -> ArgumentParser:
         "--separator", type=str | None, default=None, help="separator of the sentences in a string, such as <q>"
     )
     parser.add_class_arguments(ScoreOptions, None)
-    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="of the bootstrap")
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
+    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="number of resamples of the bootstrap")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
     parser.add_argument(
         "--resampled", type=Resampled, default="both",
-        help="what the intervals of correlations with judgements draw: both for other systems and other documents",
+        help="units to resample for the intervals of correlations; both generalizes to new systems and documents",
     )  # fmt: skip
-    parser.add_argument("--correlation_resamples", type=PositiveInt, default=1000, help="of these intervals and tests")
+    parser.add_argument(
+        "--correlation_resamples", type=PositiveInt, default=1000,
+        help="number of resamples of these intervals and tests",
+    )
     parser.add_argument(
         "--against", type=str | None, default=None,
-        help="a measure: test whether the other measures' correlations differ from its",
+        help="measure to test the correlations of the other measures against",
     )  # fmt: skip
     parser.add_argument("--html", type=str | None, default=None, help="write a leaderboard as a self-contained page")
     parser.add_argument("--out", type=str | None, default=None, help="file for the scores of each document")
@@ -181,7 +184,7 @@ def _read(options: Namespace, path: Path) -> list[Prediction]:
     references = [Path(name) for name in options.references]
     documents = Path(options.documents) if options.documents else None
     names = FieldNames(**{name: options.fields[name] for name in FieldNames.__dataclass_fields__})
-    splitter = Cutter(options.splitter, options.separator)
+    splitter = SentenceCutter(options.splitter, options.separator)
     is_folder = path.is_dir()
     others = [*references, *([documents] if documents else [])]
     files = system_files(path, others, plain_text=bool(references)) if is_folder else [path]

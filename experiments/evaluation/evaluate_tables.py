@@ -11,7 +11,7 @@ from datamodules.text.lines import one_line
 from experiments.evaluation.statistics import CORRELATIONS
 
 _MOST_SYSTEMS = 3  # with a table of all measures each; more systems are rows of one table
-_MOST_MEASURES = 8  # of that table
+_MOST_MEASURES = 8  # columns of the leaderboard
 
 
 def show(result: Mapping[str, Any], console: Console) -> None:

@@ -80,10 +80,9 @@ def _add_uncertainty(
     options: CorrelationOptions,
 ) -> None:
     """Add intervals, and p-values of differences to one measure, to rows of correlations."""
-    systems, documents = (
-        {name: place for place, name in enumerate(dict.fromkeys(names))}
-        for names in ([one.system for one in predictions], [one.id for one in predictions])
-    )
+    # Scores become tables with a row for each system and a column for each document, in order of appearance.
+    systems = {name: row for row, name in enumerate(dict.fromkeys(one.system for one in predictions))}
+    documents = {name: column for column, name in enumerate(dict.fromkeys(one.id for one in predictions))}
     if len(systems) < FEWEST_SYSTEMS:
         for row in rows:
             row["intervals"] = None
@@ -115,17 +114,17 @@ def _summary_level(predictions: Sequence[Prediction], scores: Array, human: Arra
     if max(map(len, by_document.values())) < 2:
         scored = ~np.isnan(scores)
         return _row("over all summaries", scored.sum(), len(scores), _correlate(scores[scored], human[scored]))
-    # Documents with as many systems make one matrix.
+    # Documents with the same number of systems are computed together, as a matrix of indices.
     groups = defaultdict(list)
     for indices in by_document.values():
         if len(indices) > 1:
             groups[len(indices)].append(indices)
-    scores_of = {
-        name: np.concatenate([correlation(scores[group], human[group]) for group in map(np.array, groups.values())])
-        for name, correlation in CORRELATIONS.items()
-    }
-    used = ~np.isnan(sum(scores_of.values()))
-    means = {name: values[used].mean() if used.any() else np.nan for name, values in scores_of.items()}
+    matrices = [np.array(indices) for indices in groups.values()]                # [documents, systems] each
+    coefficients = {}
+    for name, correlation in CORRELATIONS.items():
+        coefficients[name] = np.concatenate([correlation(scores[matrix], human[matrix]) for matrix in matrices])
+    used = ~np.isnan(sum(coefficients.values()))
+    means = {name: values[used].mean() if used.any() else np.nan for name, values in coefficients.items()}
     return _row("over the systems of each document, averaged over documents", used.sum(), len(by_document), means)
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -12,6 +11,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
+from datamodules.text.hashing import text_digest
 from experiments.baselines.answers import check_settings, open_answers, read_answers
 from experiments.baselines.endpoint import KEY_VARIABLE, Endpoint, Reply
 from experiments.baselines.prompts import check_fields, fill
@@ -86,21 +86,25 @@ def _parser() -> ArgumentParser:
     parser.add_argument("a", type=str, help="predictions of system A, such as RUN/predictions.jsonl")
     parser.add_argument("b", type=str, help="predictions of system B for the same documents")
     parser.add_argument("--out", type=str, required=True, help="file of the answers, such as judged.jsonl")
-    parser.add_argument("--base_url", type=str | None, default=None, help="of the endpoint: http://localhost:8000/v1")
+    parser.add_argument(
+        "--base_url", type=str | None, default=None, help="address of the endpoint, such as http://localhost:8000/v1"
+    )
     parser.add_argument("--model", type=str | None, default=None, help="name of the judge at the endpoint")
     parser.add_argument("--documents", type=str | None, default=None, help="a file with the sources")
-    parser.add_argument("--run", type=str | None, default=None, help="a run folder, whose corpus has the sources")
+    parser.add_argument("--run", type=str | None, default=None, help="a run folder whose corpus has the sources")
     parser.add_argument("--split", type=str, default="test", help="the split of the run's corpus")
     parser.add_argument("--prompt", type=str | None, default=None, help="a file with {document}, {first} and {second}")
-    parser.add_argument("--max_tokens", type=int, default=512, help="of an answer")
+    parser.add_argument("--max_tokens", type=int, default=512, help="maximal number of tokens of an answer")
     parser.add_argument("--request", type=dict[str, Any], default={}, help="further fields of each request")
-    parser.add_argument("--timeout", type=float, default=120.0, help="seconds for each request")
-    parser.add_argument("--retries", type=int, default=5, help="attempts after errors that may pass")
-    parser.add_argument("--concurrency", type=int, default=4, help="requests at a time")
-    parser.add_argument("--key_variable", type=str, default=KEY_VARIABLE, help="environment variable with the key")
-    parser.add_argument("--max_failures", type=int, default=10, help="requests without an answer that end the command")
-    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="of the bootstrap")
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
+    parser.add_argument("--timeout", type=float, default=120.0, help="time limit of each request in seconds")
+    parser.add_argument("--retries", type=int, default=5, help="number of retries after transient errors")
+    parser.add_argument("--concurrency", type=int, default=4, help="number of concurrent requests")
+    parser.add_argument("--key_variable", type=str, default=KEY_VARIABLE, help="environment variable with the API key")
+    parser.add_argument(
+        "--max_failures", type=int, default=10, help="number of failed requests after which the command stops"
+    )
+    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="number of resamples of the bootstrap")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     return parser
 
@@ -141,13 +145,13 @@ def _template(path: str | None) -> str:
 
 def digest_of(pairs: Sequence[Pair]) -> str:
     """Return a digest of documents and summaries."""
-    return sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+    return text_digest(json.dumps(pairs))[:16]
 
 
 def _ask(
     options: Namespace, pairs: Sequence[Pair], template: str, settings: dict[str, Any]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Ask for the answers that are not there yet; return all answers, and why others are missing."""
+    """Request the missing answers; return all answers, and reasons for those still missing."""
     if options.model is None:
         raise CorpusError("--model: name the judge at the endpoint")
     request = {"temperature": 0, "max_tokens": options.max_tokens} | options.request
@@ -185,8 +189,8 @@ def summarize(
     Args:
         pairs: the pairs.
         texts: answers by order and id, `ab doc-1`.
-        resamples: of the bootstrap over documents.
-        seed: of the bootstrap.
+        resamples: number of resamples of the bootstrap over documents.
+        seed: seed of the bootstrap.
 
     Raises:
         CorpusError: if no answer can be read.

@@ -3,7 +3,7 @@
 SummEval has JSON Lines with a record for each output: `id`, `decoded`, `references` (or `reference`), `model_id`,
 `text` (in its paired files), and `expert_annotations`, a list with an object for each annotator. RealSumm has one
 dictionary from documents to `ref_summ` and `system_summaries`; each output comes with `scores`, of which
-`litepyramid_recall` is that of people.
+`litepyramid_recall` is the human score.
 """
 
 import json
@@ -49,7 +49,7 @@ def realsumm_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield a record for each output of a file of RealSumm, with the place in the file.
 
     Raises:
-        CorpusError: if the file is no JSON, or a document lacks a field.
+        CorpusError: if the file is not JSON, or a document lacks a field.
     """
     try:
         documents = json.loads(path.read_text(encoding="utf-8-sig"))

@@ -1,4 +1,4 @@
-"""HTML page of `precis evaluate`: systems by measure, and the agreement of measures with people; without network."""
+"""HTML page of `precis evaluate`: systems by measure, and correlations with human judgements; self-contained."""
 
 from collections.abc import Mapping, Sequence
 from html import escape

@@ -1,4 +1,4 @@
-"""Metrics of the user's own: a class with a method `score(documents, summaries)`, named by its import path."""
+"""User-defined metrics: a class with a method `score(documents, summaries)`, named by its import path."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -50,7 +50,7 @@ def plug_in_scores(path: str, predictions: Sequence[Prediction]) -> tuple[str, A
     try:
         values = np.array(list(returned), dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise CorpusError(f"--metrics {path}: its scores are no numbers ({error}); return one per summary") from None
+        raise CorpusError(f"--metrics {path}: its scores are not numbers ({error}); return one per summary") from None
     if values.shape != (len(predictions),):
         count = f"{len(values)} scores" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise CorpusError(f"--metrics {path}: {count} for {len(predictions)} summaries; return a number per summary")

@@ -33,7 +33,7 @@ class FieldNames:
     system: str = "system"
 
 
-class Cutter:
+class SentenceCutter:
     """Splits outputs and references into sentences.
 
     Args:
@@ -52,7 +52,8 @@ class Cutter:
         if isinstance(text, str):
             text = text.replace(self.separator, "\n") if self.separator else text
             pieces = [line for line in text.split("\n") if line.strip()]
-            if self.splitter != "lines" and (self.splitter != "auto" or len(pieces) == 1):
+            has_sentence_per_line = self.splitter == "lines" or (self.splitter == "auto" and len(pieces) != 1)
+            if not has_sentence_per_line:
                 pieces = split_sentences(text, self.splitter)
         return [piece.strip() for piece in pieces if piece.strip()]
 

@@ -16,9 +16,9 @@ from experiments.evaluation.layouts import (
     refuse_pickle,
 )
 from experiments.evaluation.prediction_fields import (
-    Cutter,
     FieldNames,
     Row,
+    SentenceCutter,
     bad_record,
     read_document,
     read_id,
@@ -61,7 +61,7 @@ def read_predictions(
     references: Sequence[Path] = (),
     documents: Path | None = None,
     names: FieldNames | None = None,
-    splitter: Cutter | None = None,
+    splitter: SentenceCutter | None = None,
     human: Sequence[str] = (),
 ) -> list[Prediction]:
     """Read the outputs of a file with references, sources and judgements.
@@ -72,7 +72,7 @@ def read_predictions(
     Args:
         path: the file.
         references: files with references, instead of the field; matched by id, or by line number in plain text.
-        documents: files with sources, likewise.
+        documents: file with sources, matched in the same way.
         names: names of fields.
         splitter: splits strings into sentences.
         human: names of fields with judgements.
@@ -81,20 +81,21 @@ def read_predictions(
         CorpusError: with file and line, for an unreadable record, a missing or duplicate id, an empty reference or
             document, an invalid judgement, or files of different lengths.
     """
-    names, splitter = names or FieldNames(), splitter or Cutter()
+    names, splitter = names or FieldNames(), splitter or SentenceCutter()
     refuse_pickle(path)
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "no such file"
         raise CorpusError(f"{path}: {kind}; give a file with summaries, such as RUN/predictions.jsonl")
     read_file = _read_records if is_records(path) else _read_plain
     if read_file is _read_plain and (human or not references):
-        missing = "judgements; put them into records" if human else "references; add --references FILE, one a line"
+        missing = "judgements; put them into records" if human else "references; add --references FILE, one per line"
         raise CorpusError(f"{path}: plain text has no {missing} (records are in files named .jsonl, .csv or .parquet)")
     predictions = read_file(path, names, splitter, human)
     if not predictions:
-        raise CorpusError(f"{path}: no summary in it; give a file with a record or a line a summary")
+        raise CorpusError(f"{path}: no summary in it; give a file with one record or one line per summary")
     _check_systems(predictions)
     check_ids(predictions)
+    # Each file of references adds one to those of the files before; the first one replaces the field of the records.
     for number, file in enumerate(references):
         columns = _values_of_other_file(file, path, predictions, names, _reference_of_line, read_references)
         for index, texts in enumerate(columns):
@@ -152,14 +153,14 @@ def read_lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 
-def _read_plain(path: Path, names: FieldNames, splitter: Cutter, human: Sequence[str]) -> list[Prediction]:
+def _read_plain(path: Path, names: FieldNames, splitter: SentenceCutter, human: Sequence[str]) -> list[Prediction]:
     return [
         Prediction(str(number), f"{path}:{number}", splitter(line), [], split=splitter.name)
         for number, line in enumerate(read_lines(path), start=1)
     ]
 
 
-def _read_records(path: Path, names: FieldNames, splitter: Cutter, human: Sequence[str]) -> list[Prediction]:
+def _read_records(path: Path, names: FieldNames, splitter: SentenceCutter, human: Sequence[str]) -> list[Prediction]:
     predictions = []
     for where, row in _rows(path, names, human):
         name = read_id(row, where, names)
@@ -247,7 +248,7 @@ def _document_of_record(row: Row, where: str, names: FieldNames) -> list[str]:
 
 
 def _check_systems(predictions: list[Prediction]) -> None:
-    """Raise an error unless all records name a system, or none does."""
+    """Raise an error if only some records name a system."""
     with_system = [prediction for prediction in predictions if prediction.system is not None]
     if with_system and len(with_system) < len(predictions):
         without_system = next(prediction for prediction in predictions if prediction.system is None)

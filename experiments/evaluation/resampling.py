@@ -1,4 +1,4 @@
-"""Uncertainty of correlations with people, by resampling systems, documents or both.
+"""Uncertainty of correlations with human judgements, by resampling systems, documents or both.
 
 D. Deutsch, R. Dror and D. Roth, "A Statistical Analysis of Summarization Evaluation Metrics Using Resampling Methods",
 TACL 2021: bootstrap intervals of a correlation (their section 4), and a permutation test of the difference between the
@@ -31,14 +31,14 @@ def bootstrap_correlations(
 
     Each resample draws systems, documents ("inputs"), or both, with replacement and as many as there are, and computes
     the correlation anew. "both" asks what other systems on other documents would give; its intervals are the widest,
-    and the only ones in the paper's simulations that hold the true correlation about as often as they should.
+    and the only ones with about the nominal coverage in the paper's simulations.
 
     Args:
         scores: scores of S systems on N documents, [S, N]; NaN where there is none.
-        human: judgements of the same outputs, [S, N]; NaN likewise.
+        human: judgements of the same outputs, [S, N]; NaN where there is none.
         level: "summary", the mean over documents of the correlation over systems, or "system", the correlation of the
             systems' means.
-        resampled: what is drawn.
+        resampled: units that are drawn: "both", "systems" or "inputs".
         resamples: number of resamples.
         seed: seed of the draws.
 

@@ -123,14 +123,13 @@ def _rouge(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str
     parts = {"": "fmeasure"}
     if options.rouge_parts == "prf":
         parts |= {"_precision": "precision", "_recall": "recall"}
-    return {
-        variant + suffix: Scores(
-            np.array([100 * getattr(row[variant], part) for row in rows]),
-            signature(variant, splitter=_splitter(predictions), **how).replace(variant, variant + suffix, 1),
-        )
-        for variant in variants
-        for suffix, part in parts.items()
-    }
+    scores = {}
+    for variant in variants:
+        signed = signature(variant, splitter=_splitter(predictions), **how)
+        for suffix, part in parts.items():
+            values = np.array([100 * getattr(row[variant], part) for row in rows])
+            scores[variant + suffix] = Scores(values, signed.replace(variant, variant + suffix, 1))
+    return scores
 
 
 def _novelty(predictions: Sequence[Prediction], options: ScoreOptions) -> dict[str, Scores]:

@@ -26,8 +26,8 @@ def system_interval(scores: Array, level: float = LEVEL, resamples: int = RESAMP
     """Return the means of a system and their percentile bootstrap intervals over seeds and documents.
 
     Args:
-        scores: of R runs on N documents under M measures, [R, N, M]; a document that lacks a score (nan) in one run is
-            left out of that measure.
+        scores: scores of R runs on N documents under M measures, [R, N, M]; a document that lacks a score (nan) in one
+            run is left out of that measure.
         level: level of confidence.
         resamples, seed: number of resamples and seed of the bootstrap.
 
@@ -53,8 +53,8 @@ def hierarchical_bootstrap(scores: Array, baseline: Array, resamples: int = RESA
     errs on the safe side.
 
     Args:
-        scores, baseline: of R and Q runs on the same N documents under M measures, [R, N, M] and [Q, N, M]; a document
-            that lacks a score (nan) in any of the runs is left out of that measure.
+        scores, baseline: scores of R and Q runs on the same N documents under M measures, [R, N, M] and [Q, N, M]; a
+            document that lacks a score (nan) in any of the runs is left out of that measure.
         resamples, seed: number of resamples and seed of the bootstrap.
 
     Returns:
@@ -100,8 +100,8 @@ def seed_test(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (False,
     means are then tested against theirs by a one-sample t-test.
 
     Args:
-        scores, baseline: of R and Q runs on the same N documents under M measures, [R, N, M] and [Q, N, M]; nan as in
-            `hierarchical_bootstrap`.
+        scores, baseline: scores of R and Q runs on the same N documents under M measures, [R, N, M] and [Q, N, M];
+            nan as in `hierarchical_bootstrap`.
         fixed: for each of the two, whether its outputs are fixed, so that they do not vary with a seed.
 
     Returns:

@@ -7,7 +7,7 @@ def sources_of_run(run: str, split: str) -> dict[str, list[str]]:
     """Return the sentences of the documents of a run's corpus, by id.
 
     Raises:
-        CorpusError: if the folder is no run of a summarizer, or lacks the split.
+        CorpusError: if the folder is not a run of a summarizer, or lacks the split.
     """
     from datamodules.corpora.corpus import as_document  # these import torch and Lightning
     from experiments.run_folder import load_run

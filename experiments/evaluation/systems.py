@@ -148,7 +148,7 @@ def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]
             have.
 
     Raises:
-        CorpusError: for a path that is none of these, or lacks predictions; or if there are predictions of two splits.
+        CorpusError: for a path of another kind, a path without predictions, or predictions of two different splits.
     """
     listed = [entry for path in paths for entry in _runs_in(path)]
     split = split or _shared_split([run for run, _, _ in listed if run.is_dir()])

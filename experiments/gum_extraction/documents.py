@@ -35,8 +35,8 @@ class SummarizedDocument(NamedTuple):
     """A document of the treebank with its summaries by humans.
 
     Attributes:
-        document: with a binary tree and coarse relations.
-        summaries: one or more.
+        document: document with a binary tree and coarse relations.
+        summaries: at least one summary.
     """
 
     document: TreebankDocument
@@ -49,13 +49,13 @@ class SummarizedDocument(NamedTuple):
 
 
 class SentenceFeatures(NamedTuple):
-    """What a ranker reads of one document, and its target.
+    """Input of a ranker for one document, and its target.
 
     Attributes:
         vectors: mean of the token vectors of each sentence, [S, H].
         places: position and length of each sentence, see `places_of`, [S, 4].
-        target: how much each sentence has of the summaries, see `content_f1`, [S].
-        structures: distribution over sentences of each of `STRUCTURES`.
+        target: overlap of each sentence with the summaries, see `content_f1`, [S].
+        structures: distribution over sentences for each of `STRUCTURES`.
     """
 
     vectors: Tensor
@@ -158,7 +158,7 @@ def sentence_parse(document: TreebankDocument, relations: Sequence[str], ldd: Te
     """Return the distribution over sentences in the form of a parse whose units are sentences; it has no tree.
 
     Args:
-        document: whose sentences they are.
+        document: document with the sentences.
         relations: names of the R relations.
         ldd: p(a, b, l) over EDUs, [E, E, R].
     """

@@ -1,6 +1,5 @@
-"""File of the features of documents: parsing and encoding take minutes, training seconds."""
+"""Cached features of documents: parsing and encoding take minutes, training takes seconds."""
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,16 +21,16 @@ def stored_features(
     settings: Sequence[str],
     compute: Callable[[], list[SentenceFeatures]],
 ) -> list[SentenceFeatures]:
-    """Return the features of a file, which is written first if there is none for these documents and settings.
+    """Return features from a file; they are computed and written if the file has other documents or settings.
 
     Args:
-        path: of the file.
-        documents: whose features they are.
+        path: path of the file.
+        documents: documents to compute features of.
         settings: everything else that the features depend on.
-        compute: computes them.
+        compute: function that computes the features.
     """
     texts = [[row.document.id, row.document.text, *row.summaries] for row in documents]
-    digest = hashlib.sha256(json.dumps([texts, *settings]).encode()).hexdigest()
+    digest = text_digest(json.dumps([texts, *settings]))
     if path.is_file():
         with safe_open(path, "pt") as file:
             if file.metadata()["digest"] == digest:

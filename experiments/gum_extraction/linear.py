@@ -1,4 +1,4 @@
-"""Linear ranker of sentences in closed form: what discourse tells beyond other inputs, without training noise."""
+"""Linear ranker of sentences in closed form: what discourse adds to other inputs, without training noise."""
 
 from collections.abc import Sequence
 
@@ -39,9 +39,9 @@ def ridge_scores(inputs: Inputs, batches: Sequence[RankingBatch], corpus: Docume
     """Return the scores of the sentences of each document by ridge regression on the documents of the other folds.
 
     Args:
-        inputs: what a sentence is represented by.
+        inputs: representation of a sentence.
         batches: all documents, with or without discourse.
-        corpus: documents in the same order, and their folds.
+        corpus: the documents in the same order, with their folds.
 
     Returns:
         [S] for each document.

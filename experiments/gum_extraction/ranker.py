@@ -66,13 +66,13 @@ class SentenceRanker(nn.Module):
     attention scores unchanged, so that the weight on it tells how much the injected scores of the others sum to.
 
     Args:
-        inputs: what a sentence is represented by; `discourse alone` is one vector for all.
-        injection: of discourse into attention; None for none.
+        inputs: representation of a sentence; `discourse alone` is the same vector for all sentences.
+        injection: injection of discourse into attention; None for plain attention.
         vector_size: H, the width of sentence vectors.
-        with_sums: whether `band_sums` are an input too.
+        with_sums: whether `band_sums` are another input.
         size: width of the layer.
         heads: number of attention heads.
-        dropout: of inputs, attention and both sublayers.
+        dropout: dropout of inputs, attention and both sublayers.
     """
 
     def __init__(

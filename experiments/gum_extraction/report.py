@@ -24,7 +24,7 @@ PAIRS = (
     ("gold, sums as inputs", "none"),
     ("parser, sums as inputs", "none"),
 )
-DIGITS = (3, 2, 2)  # of the measures
+DIGITS = (3, 2, 2)  # decimals of each measure
 POWER = 2.8  # standard errors: a difference that a two-sided test at 5 % detects in four of five repetitions
 
 
@@ -32,11 +32,11 @@ class Difference(NamedTuple):
     """Difference of two arms by one measure.
 
     Attributes:
-        mean: over seeds and documents.
+        mean: mean difference over seeds and documents.
         low, high: 95 % interval over seeds and documents.
         documents_low, documents_high: 95 % interval over documents, with the seeds as they are.
         visible: smallest true difference that is detected in four of five repetitions.
-        p: that there is none, over seeds and documents.
+        p: p-value of the hypothesis that there is no difference, over seeds and documents.
     """
 
     mean: float
@@ -54,7 +54,7 @@ def difference(scores: Array, baseline: Array) -> list[Difference]:
     Runs with the same seed have the same initial weights, dropout and order, so that seeds are paired like documents.
 
     Args:
-        scores, baseline: of R runs on the same N documents by M measures, [R, N, M].
+        scores, baseline: scores of R runs on the same N documents by M measures, [R, N, M].
     """
     paired = scores - baseline
     draws = resampled_system_means(paired)                                            # [resamples, M]
@@ -66,10 +66,10 @@ def difference(scores: Array, baseline: Array) -> list[Difference]:
 
 
 def table(scores: dict[tuple[str, str], Array]) -> str:
-    """Return a Markdown page: the means of all arms, and the differences of `PAIRS` that are there.
+    """Return a Markdown page: the means of all arms, and the differences of `PAIRS` whose arms both have scores.
 
     Args:
-        scores: of R runs on N documents by the measures, [R, N, M], by inputs and arm.
+        scores: scores of R runs on N documents by the measures, [R, N, M], by inputs and arm.
     """
     lines = ["| inputs | arm | seeds | " + " | ".join(MEASURES) + " |", "|---|---|--:|--:|--:|--:|"]
     for (inputs, arm), values in scores.items():

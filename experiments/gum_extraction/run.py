@@ -106,7 +106,7 @@ def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Ar
 
 def _described(corpus: Documents, count: int) -> str:
     sentences = sum(len(row.target) for row in corpus.features)
-    left_out = f"; {count - len(corpus.features)} longer documents are left out\n\n"
+    left_out = f"; {count - len(corpus.features)} maximal number of sentences; longer documents are skipped\n\n"
     return f"{len(corpus.features)} documents, {sentences:,} sentences" + left_out
 
 
@@ -122,9 +122,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--arms", type=list[str], default=[arm.name for arm in ARMS])
     parser.add_argument("--inputs", type=list[str], default=list(INPUTS))
     parser.add_argument("--seeds", type=list[int], default=[1, 2, 3, 4, 5])
-    parser.add_argument("--epochs", type=int, default=5, help="passes over the documents of nine folds")
-    parser.add_argument("--max_sentences", type=int, default=100, help="longer documents are left out")
-    parser.add_argument("--ranker", type=Literal["attention", "linear"], default="attention", help="linear: no seeds")
+    parser.add_argument("--epochs", type=int, default=5, help="number of passes over the training documents")
+    parser.add_argument(
+        "--max_sentences", type=int, default=100, help="maximal number of sentences; longer documents are skipped"
+    )
+    parser.add_argument(
+        "--ranker", type=Literal["attention", "linear"], default="attention",
+        help="kind of ranker; linear does not depend on seeds",
+    )
     parser.add_argument("--planted", type=bool, default=False, help="test of the ranker: labels from the gold tree")
     options = parser.parse_args(arguments)
     for kind, names, known in (("arm", options.arms, ARMS_BY_NAME), ("inputs", options.inputs, INPUTS)):

@@ -22,10 +22,10 @@ MEASURES = ("rank correlation", "ROUGE-1", "ROUGE-2")
 
 
 class Arm(NamedTuple):
-    """What a ranker is told about the discourse of a document.
+    """Discourse information that a ranker gets about a document.
 
     Attributes:
-        name: of the arm.
+        name: name of the arm.
         structure: one of `documents.STRUCTURES`; None for no discourse.
         control: `permuted` (over pairs of sentences), `other` (another document's), or none.
         sums: whether `band_sums` are inputs instead of attention with discourse.
@@ -54,9 +54,9 @@ class Documents(NamedTuple):
     """Documents sorted by their number of sentences, and their features.
 
     Attributes:
-        documents: with texts and summaries.
-        features: in the same order.
-        folds: fold in which each is held out.
+        documents: documents with texts and summaries.
+        features: features of the documents, in the same order.
+        folds: fold in which each document is held out.
     """
 
     documents: list[SummarizedDocument]
@@ -93,10 +93,10 @@ def bands_of(arm: Arm, features: Sequence[SentenceFeatures], half_width: int, ot
 
 
 def batches_of(arm: Arm, corpus: Documents, planted: bool = False) -> list[RankingBatch]:
-    """Return all documents, `BATCH` of like length together.
+    """Return batches of `BATCH` documents of similar length.
 
     Args:
-        arm: whose discourse they have.
+        arm: arm that determines their discourse information.
         corpus: documents sorted by length.
         planted: whether the target is the nuclearity of a sentence in the gold tree instead of its share of the
             summaries: a task that the gold tree solves, which shows whether the ranker can read it.
@@ -160,12 +160,12 @@ def train_fold(
     differ in weights and dropout, and read the batches in the same order.
 
     Args:
-        arm: what is known of discourse.
-        inputs: what a sentence is represented by.
+        arm: discourse information.
+        inputs: representation of a sentence.
         batches: all documents.
-        held_out: which documents are held out, bool [N].
-        seeds: R of them.
-        epochs: passes over the documents.
+        held_out: True at documents that are held out, [N].
+        seeds: R seeds.
+        epochs: number of passes over the documents.
     """
     models = []
     for seed in seeds:
@@ -181,7 +181,7 @@ def train_fold(
     for _ in range(epochs):
         for number in torch.randperm(len(batches), generator=generator).tolist():
             optimizer.zero_grad()
-            # the sum over rankers, so that each has the gradient of its own mean
+            # Sum over rankers, so that the gradient of each ranker is that of its own mean loss.
             mean_loss(rankers(batches[number]), batches[number], shares[number]).sum().backward()
             clip_each(list(rankers.weights.values()), 1.0)
             optimizer.step()
@@ -194,7 +194,7 @@ def mean_loss(scores: Tensor, batch: RankingBatch, share: Tensor) -> Tensor:
     """Return the loss of each ranker, [R].
 
     Args:
-        scores: of sentences, [R, B, S].
+        scores: scores of the sentences, [R, B, S].
         batch: the documents.
         share: 1 for documents of the training folds, 0 for others, [B].
     """

@@ -1,1 +1,1 @@
-"""Commands that look after an installation: `doctor`, `runs`, `clean` and `init`."""
+"""Commands for the maintenance of an installation: `doctor`, `runs`, `clean` and `init`."""

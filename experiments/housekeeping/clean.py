@@ -22,10 +22,14 @@ DAY = 86400.0
 def clean(arguments: list[str]) -> None:
     """`precis clean [--delete]`: list cache entries by age and size, and remove them; run folders are never touched."""
     parser = ArgumentParser(prog="precis clean", description=clean.__doc__, exit_on_error=False)
-    parser.add_argument("--older_than", type=float, default=30.0, help="days since an entry was last used")
-    parser.add_argument("--larger_than", type=float, default=0.0, help="MiB that an entry takes on disk")
-    parser.add_argument("--kinds", type=list[Literal[*KINDS]], default=list(KINDS), help=f"out of {', '.join(KINDS)}")
-    parser.add_argument("--cache_dir", type=Path | None, default=None, help="the cache; $PRECIS_CACHE if not given")
+    parser.add_argument(
+        "--older_than", type=float, default=30.0, help="minimal number of days since an entry was last used"
+    )
+    parser.add_argument("--larger_than", type=float, default=0.0, help="minimal size of an entry in MiB")
+    parser.add_argument(
+        "--kinds", type=list[Literal[*KINDS]], default=list(KINDS), help=f"kinds of entries, out of {', '.join(KINDS)}"
+    )
+    parser.add_argument("--cache_dir", type=Path | None, default=None, help="cache folder; by default $PRECIS_CACHE")
     parser.add_argument("--delete", action="store_true", help="remove the entries; without it they are only counted")
     options = parser.parse_args(arguments)
     if options.older_than < 0 or options.larger_than < 0:
@@ -45,7 +49,7 @@ def check_cache(folder: Path) -> Path:
     """Return the folder of caches.
 
     Raises:
-        CorpusError: if it is not there, or is a run folder.
+        CorpusError: if it does not exist, or is a run folder.
     """
     if not folder.is_dir():
         raise CorpusError(f"{folder}: no such folder; there is no cache yet, or pass --cache_dir")

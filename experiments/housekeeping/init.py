@@ -20,15 +20,21 @@ SIZES = {"train": 200, "val": 20, "test": 20}
 def init(arguments: list[str]) -> None:
     """`precis init FOLDER [--train FILE ...]`: make a project folder with a config that trains on your data."""
     parser = ArgumentParser(prog="precis init", description=init.__doc__, exit_on_error=False)
-    parser.add_argument("folder", type=Path, help="the folder to make")
-    parser.add_argument("--train", type=Path | None, default=None, help="your records; made-up ones if not given")
-    parser.add_argument("--val", type=Path | None, default=None, help="the same; a tenth of `train` if not given")
-    parser.add_argument("--test", type=Path | None, default=None, help="the same; no test split if not given")
-    parser.add_argument("--model", type=Literal[*TEMPLATES], default="pointer_generator", help="what is trained")
+    parser.add_argument("folder", type=Path, help="folder to create")
+    parser.add_argument(
+        "--train", type=Path | None, default=None, help="file of your training records; by default made-up ones"
+    )
+    parser.add_argument(
+        "--val", type=Path | None, default=None, help="validation records; by default a tenth of `train`"
+    )
+    parser.add_argument(
+        "--test", type=Path | None, default=None, help="test records; by default there is no test split"
+    )
+    parser.add_argument("--model", type=Literal[*TEMPLATES], default="pointer_generator", help="model to train")
     options = parser.parse_args(arguments)
     folder = options.folder
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CorpusError(f"{folder}: there is something already; give a new folder")
+        raise CorpusError(f"{folder}: already exists; choose a new folder")
     files = {split: options[split] for split in SIZES if options[split] is not None}
     if files and "train" not in files:
         raise CorpusError(f"--{next(iter(files))} without --train; give the records to train on, too")

@@ -26,7 +26,7 @@ STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow", "killed":
 def runs(arguments: list[str]) -> None:
     """`precis runs [FOLDER]`: list run folders with model, score, step and state."""
     parser = ArgumentParser(prog="precis runs", description=runs.__doc__, exit_on_error=False)
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs"), help="where to look; runs if not given")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("runs"), help="folder to search; by default runs")
     parser.add_argument("--json", action="store_true", help="one JSON object for each run instead of a table")
     options = parser.parse_args(arguments)
     folder = options.folder

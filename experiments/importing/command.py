@@ -25,16 +25,19 @@ _SUMMARY_TOKENS = {"[unused0]": "start", "[unused1]": "stop"}
 def import_run(arguments: list[str]) -> None:
     """`precis import FILE --out RUN`: a run folder with the weights of a released model of PreSumm or MatchSum."""
     parser = ArgumentParser(prog="precis import", description=import_run.__doc__, exit_on_error=False)
-    parser.add_argument("file", type=Path, help="the checkpoint; nothing that is pickled in it is executed")
-    parser.add_argument("--out", type=Path, required=True, help="the run folder to make")
-    parser.add_argument("--kind", type=Literal[*KEY_MAPS] | None, default=None, help="by its weights if not given")
+    parser.add_argument("file", type=Path, help="checkpoint; pickled code in it is not executed")
+    parser.add_argument("--out", type=Path, required=True, help="run folder to create")
+    parser.add_argument(
+        "--kind", type=Literal[*KEY_MAPS] | None, default=None,
+        help="kind of checkpoint; by default guessed from its weights",
+    )
     parser.add_argument("--encoder", type=str, default="bert-base-uncased", help="Hugging Face name or folder")
     parser.add_argument("--heads", type=int, default=8, help="attention heads of the layers above the encoder")
-    parser.add_argument("--scorer", type=Path | None, default=None, help="of MatchSum: the run that proposes sentences")
+    parser.add_argument("--scorer", type=Path | None, default=None, help="for MatchSum: run that proposes sentences")
     options = parser.parse_args(arguments)
     path, out = options.file, options.out
     if out.exists():
-        raise CorpusError(f"{out}: there is something already; give a new folder")
+        raise CorpusError(f"{out}: already exists; choose a new folder")
     weights = read_weights(path)
     try:
         kind = options.kind or find_kind(weights)

@@ -1,4 +1,4 @@
-"""Weights in files of other projects, read without executing anything that is pickled in them."""
+"""Weights in files of other projects, read without executing pickled code."""
 
 import pickle
 import re
@@ -12,7 +12,7 @@ from torch.serialization import safe_globals
 
 from datamodules.documents import CorpusError
 
-MOST_CLASSES = 200  # of a pickled model
+MOST_CLASSES = 200  # maximal number of classes in a pickled model
 
 
 class Inert:
@@ -35,7 +35,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     its place, since only tensors are wanted.
 
     Raises:
-        CorpusError: if it is no such file, or holds no weights.
+        CorpusError: if there is no such file, or it holds no weights.
     """
     if not path.is_file():
         raise CorpusError(f"{path}: no such file; give a checkpoint that was downloaded")

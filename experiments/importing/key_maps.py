@@ -1,4 +1,4 @@
-"""Names of weights in checkpoints of PreSumm and MatchSum, and the names that they have here."""
+"""Names of weights in checkpoints of PreSumm and MatchSum, mapped to those of the suite."""
 
 import re
 from collections.abc import Mapping
@@ -28,13 +28,13 @@ _DROPPED = (*_BUFFERS, r".*\.linear_keys\.bias", r".*pooler\..*")
 
 
 class KeyMap(NamedTuple):
-    """How the weights of a kind of checkpoint are named.
+    """Map from the names of weights in a kind of checkpoint to names in the suite.
 
     Attributes:
         mark: pattern of a name that only this kind has.
-        encoder: prefix of the encoder's names there, and here.
-        rules: patterns and replacements of other names, applied in their order.
-        dropped: patterns of names that have no place here, besides those of all kinds.
+        encoder: prefix of the encoder's names in the checkpoint, and in the suite.
+        rules: patterns and replacements of other names, applied in order.
+        dropped: patterns of weights that the suite's model does not have, besides `_DROPPED`.
     """
 
     mark: str
@@ -79,34 +79,34 @@ def find_kind(weights: Mapping[str, Tensor]) -> Kind:
     """Return the kind of checkpoint that has these names.
 
     Raises:
-        CorpusError: if none has.
+        CorpusError: if the names are those of no known kind.
     """
     for kind, key_map in KEY_MAPS.items():
         if any(re.fullmatch(key_map.mark, name) for name in weights):
             return kind
     some = ", ".join(sorted(weights)[:3])
-    raise CorpusError(f"the weights ({some}, ..) are of no kind that can be imported: {', '.join(KEY_MAPS)}")
+    raise CorpusError(f"the weights ({some}, ..) belong to no kind that can be imported ({', '.join(KEY_MAPS)})")
 
 
 def rename(weights: Mapping[str, Tensor], kind: Kind) -> dict[str, Tensor]:
-    """Return weights under their names here.
+    """Return weights under the names that they have in the suite.
 
     Raises:
-        CorpusError: if a name is of no known part.
+        CorpusError: if a name does not belong to a checkpoint of this kind.
     """
     key_map, renamed = KEY_MAPS[kind], {}
-    there, here = key_map.encoder
+    old_prefix, new_prefix = key_map.encoder
     for name, value in weights.items():
         if any(re.fullmatch(pattern, name) for pattern in (*_DROPPED, *key_map.dropped)):
             continue
-        if name.startswith(there):
-            renamed[here + name.removeprefix(there)] = value
+        if name.startswith(old_prefix):
+            renamed[new_prefix + name.removeprefix(old_prefix)] = value
             continue
         new = name
         for pattern, replacement in (*key_map.rules, *_ATTENTION, *_FEED_FORWARD):
             new = re.sub(pattern, replacement, new)
         if new == name:
-            raise CorpusError(f"{name}: no part of a {kind} checkpoint; give another --kind")
+            raise CorpusError(f"{name}: not in a {kind} checkpoint; choose another --kind")
         renamed[new] = value
     return renamed
 

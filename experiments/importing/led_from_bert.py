@@ -39,7 +39,7 @@ def led_config(
         bert: model with the sizes and the dropout of the LED.
         tokenizer: tokenizer of the BERT.
         positions: largest number of tokens of a document, and of a summary.
-        window: number of tokens that a token attends to, even.
+        window: number of number of tokens that a token attends to, even.
         decoder_layers: number of layers of the decoder.
     """
     config = bert.config
@@ -96,16 +96,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Write a LED whose encoder has the weights of a BERT, with its tokenizer."""
     parser = ArgumentParser(prog="python -m experiments.importing.led_from_bert", description=main.__doc__)
     parser.add_argument("bert", type=str, help="minilm (the optional package), Hugging Face name or folder of a BERT")
-    parser.add_argument("--out", type=str, required=True, help="folder to make")
+    parser.add_argument("--out", type=str, required=True, help="folder to create")
     parser.add_argument("--positions", type=int, default=1024, help="largest number of tokens of a document")
-    parser.add_argument("--window", type=int, default=512, help="tokens that a token attends to")
-    parser.add_argument("--decoder_layers", type=int, default=3, help="layers of the decoder, which is new")
-    parser.add_argument("--seed", type=int, default=1, help="of the decoder's weights")
+    parser.add_argument("--window", type=int, default=512, help="number of tokens that a token attends to")
+    parser.add_argument("--decoder_layers", type=int, default=3, help="number of layers of the new decoder")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the decoder's weights")
     options = parser.parse_args(arguments)
     out = Path(options.out)
     try:
         if out.exists():
-            raise CorpusError(f"{out}: there is something already; give a new folder")
+            raise CorpusError(f"{out}: already exists; choose a new folder")
         path = encoder_path(options.bert)
         bert, tokenizer = BertModel.from_pretrained(path, add_pooling_layer=False), AutoTokenizer.from_pretrained(path)
         torch.manual_seed(options.seed)

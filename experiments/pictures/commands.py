@@ -1,6 +1,6 @@
 """The commands attention and graph: their options.
 
-The work is in modules that import torch and Lightning, after the options have been checked.
+The implementations are in modules that import torch and Lightning, after the options have been checked.
 """
 
 from pathlib import Path
@@ -56,12 +56,14 @@ def _graph_options() -> ArgumentParser:
         "--split", type=Literal["test", "val"], default="test", help="with --run: the split that was predicted"
     )
     parser.add_argument("--id", type=list[str] | None, default=None, help="with --run: documents, by their ids")
-    parser.add_argument("--documents", type=int, default=5, help="with --run: how many, where no ids are given")
-    parser.add_argument("--graph", type=GraphName | ParagraphGraph, default="similarity", help="which graph")
+    parser.add_argument("--documents", type=int, default=5, help="with --run: number of documents if no ids are given")
+    parser.add_argument(
+        "--graph", type=GraphName | ParagraphGraph, default="similarity", help="graph between paragraphs"
+    )
     parser.add_class_arguments(ParagraphRule, "paragraphs")
     parser.add_argument("--parser", type=str, default="default", help=f"for rst: {', '.join(PARSERS)}, or a run folder")
     parser.add_argument(
-        "--parses", type=Path | None, default=None, help="for rst: folder of parses; in the cache if none"
+        "--parses", type=Path | None, default=None, help="for rst: folder of parses; by default in the cache"
     )
     parser.add_argument("--html", type=Path | None, default=None, help="page of all documents")
     parser.add_argument("--svg", type=Path | None, default=None, help="image of the first document")

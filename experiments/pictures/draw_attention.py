@@ -1,4 +1,4 @@
-"""Draw what `precis attention` shows: attention between EDUs with and without discourse, and tree beside summary."""
+"""Drawing for `precis attention`: attention between EDUs with and without discourse, the tree and the summary."""
 
 from collections.abc import Sequence
 from html import escape

@@ -72,7 +72,7 @@ def figure(drawn: Drawn) -> Figure:
         axes.set(xlabel="paragraph", title="attention of the summary's sentences")
         parts[1].colorbar(image, ax=axes)
     title = f"{one_line(drawn.id)}: graph {drawn.graph}, {len(drawn.texts)} paragraphs"
-    whole_figure.suptitle(title, parse_math=False)  # an id with "$" in it is no formula
+    whole_figure.suptitle(title, parse_math=False)  # an id may contain "$", which would start a formula
     return whole_figure
 
 

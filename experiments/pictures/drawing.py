@@ -1,4 +1,4 @@
-"""What pictures share: figures, heat maps with rows and columns numbered from 1, and self-contained HTML pages."""
+"""Shared parts of pictures: figures, heat maps with rows and columns numbered from 1, and self-contained HTML pages."""
 
 import base64
 from html import escape

@@ -1,4 +1,4 @@
-"""The work of `precis graph`: graphs over the paragraphs of documents, and attention of summaries."""
+"""Implementation of `precis graph`: graphs over the paragraphs of documents, and attention of summaries."""
 
 from contextlib import suppress
 from typing import Any

@@ -90,7 +90,7 @@ def draw_sentence_attention(path: Path, attention: np.ndarray, selected: Sequenc
         for tick, label in zip(ticks, labels):
             label.set_fontweight("bold" if tick in selected else "normal")
     axes.set(xlabel="at sentence", ylabel="attention of sentence")
-    axes.set_title(one_line(title), parse_math=False)  # an id with "$" in it is no formula
+    axes.set_title(one_line(title), parse_math=False)  # an id may contain "$", which would start a formula
     figure.colorbar(image, ax=axes, label="mean of the heads")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130, format="png")

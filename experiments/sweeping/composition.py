@@ -3,7 +3,6 @@
 This needs the parser of `precis fit`, which imports torch and Lightning; `grid.py` reads the file without them.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from typing import Any
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
+from datamodules.text.hashing import text_digest
 from experiments.linked_arguments import check_linked
 from experiments.parse_errors import explain
 from experiments.sweeping.grid import SEED, Point, Sweep, flags, points_of
@@ -38,7 +38,7 @@ def compose(sweep: Sweep) -> list[Point]:
         config = parsed[without_seed] | seed
         # The digest has no values that equal their defaults, so that a new option in a later version renames no run.
         chosen = json.dumps(_without(config, defaults), sort_keys=True)
-        digest = hashlib.sha256(chosen.encode()).hexdigest()[:8]
+        digest = text_digest(chosen)[:8]
         if digest in by_digest:
             raise CorpusError(f"{sweep.path}: {_same_run(by_digest[digest], point)}; remove one of them")
         by_digest[digest] = Point(point.label, point.overrides, config, f"{_slug(point.label)}_{digest}")

@@ -167,7 +167,7 @@ def _check_keys(sweep: Sweep) -> None:
             raise CorpusError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, random, seeds")
     for command in sweep.after:
         if (command.split() or [""])[0] not in {*TRAINING, *COMMANDS} - {"fit", "sweep"}:
-            raise CorpusError(f"{sweep.path}: after: {command!r} is no command; for example, use test")
+            raise CorpusError(f"{sweep.path}: after: {command!r} is not a command; for example, use test")
     check_commands(sweep.after, str(sweep.path))
 
 

@@ -18,7 +18,7 @@ import yaml
 from datamodules.atomic_write import atomic_write
 from experiments.json_files import read_json
 
-JOURNAL = "search.journal"  # of a sweep folder with a search
+JOURNAL = "search.journal"  # file in a sweep folder with a search
 COMMAND = (sys.executable, "-m", "experiments.cli")
 
 

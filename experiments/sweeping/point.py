@@ -14,7 +14,7 @@ from experiments.sweeping.launch import launch
 from experiments.sweeping.sweep_folder import read_points
 from experiments.trust import check_commands
 
-INDEX_VARIABLE = "JOB_COMPLETION_INDEX"  # which Kubernetes sets
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"  # variable set by Kubernetes
 
 
 def run_point(arguments: list[str]) -> None:
@@ -24,17 +24,17 @@ def run_point(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis sweep point", description=run_point.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
     parser.add_argument(
-        "--index", type=NonNegativeInt | None, default=None, help=f"of the point; by default {INDEX_VARIABLE}"
+        "--index", type=NonNegativeInt | None, default=None, help=f"index of the point; by default ${INDEX_VARIABLE}"
     )
-    parser.add_argument("--is_finished", action="store_true", help="end with status 1 unless it is finished")
-    parser.add_argument("--mark_finished", action="store_true", help="record that all its commands were successful")
+    parser.add_argument("--is_finished", action="store_true", help="exit with status 1 unless the point is finished")
+    parser.add_argument("--mark_finished", action="store_true", help="mark the point as finished without running it")
     options = parser.parse_args(arguments)
     job = _find(options.folder, options.index)
     if options.is_finished:
         raise SystemExit(0 if is_finished(job) else 1)
     if options.mark_finished:
         if not (job.folder / "config.yaml").is_file():
-            raise CorpusError(f"{job.folder}: has no run; run its commands before it is marked")
+            raise CorpusError(f"{job.folder}: has no run to mark as finished; run its commands first")
         done = [name for name, _ in job.stages()]
         atomic_write(job.folder / "status.json", json.dumps({"done": done, "failed": None}) + "\n")
         return
@@ -51,7 +51,7 @@ def _find(folder: Path, index: int | None) -> Job:
     if index is None:
         text = os.environ.get(INDEX_VARIABLE, "")
         if not text.isdecimal():
-            raise CorpusError(f"--index is missing, and {INDEX_VARIABLE} is no number; give the index of a point")
+            raise CorpusError(f"--index is missing, and {INDEX_VARIABLE} is not a number; give the index of a point")
         index = int(text)
     if index >= len(jobs):
         raise CorpusError(f"{folder}: no point {index}; it has {len(jobs)}, from 0")

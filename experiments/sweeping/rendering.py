@@ -25,7 +25,7 @@ from experiments.sweeping.job import Job
 from experiments.sweeping.sweep_folder import jobs_of, record
 
 TEMPLATES = Path(__file__).parent / "templates"
-_LONGEST_NAME = 50  # of a Kubernetes Job, which adds the index to the names of pods of at most 63 characters
+_LONGEST_NAME = 50  # Kubernetes appends the index to a job's name, and pod names have at most 63 characters
 
 
 def render(arguments: list[str]) -> None:
@@ -93,7 +93,7 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
         values: further values of the template.
 
     Raises:
-        CorpusError: if the template has a mistake, or needs a value that is not there.
+        CorpusError: if the template has a mistake, or needs a missing value.
     """
     from jinja2 import StrictUndefined, TemplateError
     from jinja2.sandbox import SandboxedEnvironment
@@ -114,7 +114,7 @@ def fill_template(template: Path, sweep: str, folder: Path, jobs: Sequence[Job],
     except (TemplateError, TypeError, ValueError) as error:
         line = f":{error.lineno}" if getattr(error, "lineno", None) else ""
         reason = " ".join(str(error).split())
-        raise CorpusError(f"{template}{line}: {reason}; mend the template, or give the value with --values") from None
+        raise CorpusError(f"{template}{line}: {reason}; correct the template, or pass the value by --values") from None
 
 
 def _point(index: int, job: Job) -> dict[str, Any]:

@@ -4,7 +4,6 @@ A search runs as workers (`precis sweep work`), which a launcher starts like poi
 study, trains it as an ordinary run in its own process, and records how it ended.
 """
 
-import hashlib
 import json
 import os
 import signal
@@ -19,6 +18,7 @@ from jsonargparse.typing import PositiveInt
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
+from datamodules.text.hashing import text_digest
 from datamodules.text.printable import printable_line
 from experiments.json_files import read_json
 from experiments.run_state import read_state, write_state
@@ -74,7 +74,7 @@ def record_search(sweep: Sweep, base: dict[str, Any], out: Path) -> "Search":
     if points.is_file() and not is_search(out):
         raise CorpusError(f"{out}: has a sweep without search; pass another --out")
     out.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256(json.dumps(base, sort_keys=True).encode()).hexdigest()
+    digest = text_digest(json.dumps(base, sort_keys=True))
     search = Search(out, with_metric(sweep.search, base), digest)
     atomic_write(out / BASE, yaml.safe_dump(base, sort_keys=False, allow_unicode=True))
     atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
@@ -137,7 +137,7 @@ def _run_trials(search: "Search", worker: int, received: list[int]) -> None:
         _report(search, number, values)
     if failures:
         raise CorpusError(f"{failures} trials failed in a row, the last one is trial {number}: {failure}; "
-                          "mend the cause, then start the search again")  # fmt: skip
+                          "correct the cause, then start the search again")  # fmt: skip
 
 
 def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:

@@ -17,8 +17,8 @@ search:
     model.coverage: [true, false]
     trainer.callbacks.weight: {uniform: [0.1, 2], when: {model.coverage: true}}
 
-The distributions are those of random search; `step`, `log_integer`, `values` (a list beside `when`) and `when` exist in
-searches only. A key with `when` is only set where another key, listed before it, has that value.
+The distributions are those of random search; `step`, `log_integer`, `values` (a list together with `when`) and `when`
+exist in searches only. A key with `when` is only set where another key, listed before it, has that value.
 """
 
 import itertools
@@ -130,8 +130,9 @@ def grid_values(space: Any) -> list:
     if kind not in ("uniform", "integer") or (kind == "uniform" and "step" not in space):
         return []
     step = space.get("step", 1)
-    count = math.floor((high - low) / step + 1e-9) + 1
-    return [low + number * step if kind == "integer" else round(low + number * step, 10) for number in range(count)]
+    count = math.floor((high - low) / step + 1e-9) + 1  # the addend makes up for rounding, as in 0.3 / 0.1
+    values = [low + number * step for number in range(count)]
+    return values if kind == "integer" else [round(value, 10) for value in values]
 
 
 def _range(space: dict[str, Any]) -> tuple[str, tuple[float, float]]:

@@ -89,7 +89,7 @@ def check_directives(profile: Profile) -> None:
     values = {"partition": profile.partition, "memory": profile.memory}
     for key, value in profile.directives.items():
         if not re.fullmatch(r"[A-Za-z][\w-]*", key):
-            raise CorpusError(f"profile: directives: {key!r} is no option of sbatch; give its name without dashes")
+            raise CorpusError(f"profile: directives: {key!r} is not an option of sbatch; give its name without dashes")
         if not isinstance(value, str | int | float | bool | None):
             raise CorpusError(f"profile: directives.{key} must be one value, got {value!r}")
         values[f"directives.{key}"] = value

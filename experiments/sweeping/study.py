@@ -25,7 +25,7 @@ try:
 except ImportError:
     raise CorpusError("a search needs optuna; pip install 'precis-suite[search]'") from None
 
-NAME = "search"  # of the study in the journal
+NAME = "search"  # name of the study in the journal
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 

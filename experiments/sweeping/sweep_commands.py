@@ -33,7 +33,7 @@ def status(arguments: list[str]) -> None:
     parser = ArgumentParser(prog="precis sweep status", description=status.__doc__, exit_on_error=False)
     parser.add_argument("folder", type=Path, help="a sweep folder, such as runs/NAME")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    parser.add_argument("--html", type=Path | None, default=None, help="of a search: write a page with plots")
+    parser.add_argument("--html", type=Path | None, default=None, help="for a search: write a page with plots")
     options = parser.parse_args(arguments)
     folder = options.folder
     if is_search(folder):

@@ -78,7 +78,7 @@ def read_points(out: Path) -> list[Job]:
     """
     path = Path(out) / "points.json"
     if not path.is_file():
-        raise CorpusError(f"{path}: not there; give the folder of a sweep, such as runs/NAME")
+        raise CorpusError(f"{path}: not found; give the folder of a sweep, such as runs/NAME")
     described = read_json(path, "points", "after")
     after = tuple(described["after"])
     try:

@@ -1,4 +1,4 @@
-"""Reports the validations of a trial to the search that it belongs to, and ends it where the pruner says so."""
+"""Reports the validations of a trial to its search, and ends the trial if it is pruned."""
 
 import json
 from pathlib import Path

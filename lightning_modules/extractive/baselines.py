@@ -1,7 +1,7 @@
-"""Summaries that nothing was learned for: lead, random, oracle, TextRank, LexRank, MMR and zero-shot extraction.
+"""Untrained baselines: lead, random, oracle, TextRank, LexRank, MMR and zero-shot extraction.
 
 Each baseline maps a document to the indices of at most k of its sentences, in the document's order; `predictions` makes
-records of them in the suite's format. A document of fewer sentences is taken whole.
+records of them in the suite's format. If a document has fewer sentences, all are selected.
 """
 
 import heapq
@@ -149,7 +149,7 @@ def predictions(
         ValueError: if there is no baseline of that name.
     """
     if isinstance(baseline, str) and baseline not in BASELINES:
-        raise ValueError(f"unknown baseline {baseline!r}; take one of {', '.join(BASELINES)}")
+        raise ValueError(f"unknown baseline {baseline!r}; choose one of {', '.join(BASELINES)}")
     select = BASELINES[baseline] if isinstance(baseline, str) else baseline
     for document in documents:
         summary = [document.sentences[index] for index in select(document, **options)]

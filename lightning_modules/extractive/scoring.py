@@ -19,7 +19,7 @@ class Pooler(nn.Module):
         size: H.
 
     Raises:
-        ValueError: if `kind` is none of these.
+        ValueError: if `kind` is not one of these.
     """
 
     def __init__(self, kind: Pooling, size: int) -> None:
@@ -97,7 +97,7 @@ class SentenceScorer(nn.Module):
         size: H.
 
     Raises:
-        ValueError: if `kind` is none of these.
+        ValueError: if `kind` is not one of these.
     """
 
     def __init__(self, kind: Scoring, size: int) -> None:

@@ -45,7 +45,7 @@ class SentenceNetwork(nn.Module):
         heads: number of their attention heads.
         feed_forward: width inside their feed-forward networks.
         dropout: dropout in these layers.
-        activation: of their feed-forward networks.
+        activation: activation of their feed-forward networks.
         first_norm: whether the first layer normalizes its input.
         interval_segments: whether segment embeddings alternate between sentences (E_A, E_B, E_A, ..).
     """

@@ -13,7 +13,7 @@ Matrix = NDArray[np.float64]
 def term_counts(document: Document) -> Matrix:
     """Count the stems of each sentence, [L, V] for L sentences and V stems of the document."""
     words = vocabulary()
-    words.bound()  # before encoding: it may clear the vocabulary
+    words.limit_size()  # before encoding: it may clear the vocabulary
     return term_vectors.term_counts([words.encode(sentence) for sentence in document.sentences])
 
 

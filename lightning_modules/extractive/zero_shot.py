@@ -1,4 +1,4 @@
-"""Extraction that nothing was learned for: sentence vectors of any encoder, or tf-idf, scored and selected."""
+"""Untrained extraction: sentence vectors of any encoder, or tf-idf, scored and selected."""
 
 import hashlib
 from collections.abc import Iterable, Iterator

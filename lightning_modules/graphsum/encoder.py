@@ -161,7 +161,7 @@ class GraphSumNetwork(nn.Module):
         if size % (4 if paragraph_positions else 2):
             raise ValueError(f"size must be even, a multiple of four with paragraph positions; got {size}")
         self.kind, self.size, self.heads, self.paragraph_positions = encoder, size, heads, paragraph_positions
-        self.embedding = nn.Embedding(vocab_size, size)  # of source, target and output layer
+        self.embedding = nn.Embedding(vocab_size, size)  # shared by source, target and output layer
         nn.init.normal_(self.embedding.weight, std=size**-0.5)
         self.output_bias = nn.Parameter(torch.zeros(vocab_size))
         self.dropout = nn.Dropout(dropout)
@@ -213,6 +213,7 @@ class GraphSumNetwork(nn.Module):
 
     def token_vectors(self, source: Source) -> Tensor:
         """Return token vectors of separate paragraphs, [B, L, n, D], or of the concatenation (`flat`), [B, S, D]."""
+        # `self.tokens` is the token encoder; a pretrained encoder takes its place.
         if self.kind == "flat":
             if self.pretrained is not None:
                 return self._pretrained(source)

@@ -283,16 +283,20 @@ class GraphSum(SequenceToSequence):
 
     def _ids_without_stop(self, samples: Samples) -> list[list[list[int]]]:
         """Return the ids of each sample without padding and end symbol, [B][K]."""
-        lengths = samples.lengths.tolist()
-        return [
-            [[token for token in ids[:length] if token != self.tokenizer.stop] for ids, length in zip(*row)]
-            for row in zip(samples.tokens.tolist(), lengths)
-        ]
+        stop = self.tokenizer.stop
+        texts = []
+        for sampled, lengths in zip(samples.tokens.tolist(), samples.lengths.tolist()):
+            texts.append([[token for token in ids[:length] if token != stop] for ids, length in zip(sampled, lengths)])
+        return texts
 
     def texts(self, batch: GraphSumBatch, samples: Samples) -> list[list[str]]:
         """Return the text of each sample, [B][K]."""
-        token_ids = self._ids_without_stop(samples)
-        return [[" ".join(sentence for sentence, _ in self.sentences(ids)) for ids in row] for row in token_ids]
+
+
+        def text(ids: list[int]) -> str:
+            return " ".join(sentence for sentence, _ in self.sentences(ids))
+
+        return [[text(ids) for ids in row] for row in self._ids_without_stop(samples)]
 
     def source_ids(self, batch: GraphSumBatch) -> Tensor:
         """Return the ids of the concatenated paragraphs, [B, S]."""

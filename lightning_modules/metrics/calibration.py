@@ -74,7 +74,7 @@ class LDDCalibration(Metric):
         if p.shape != target.shape:
             raise ValueError(f"the LDD is {list(p.shape)}, that of the gold tree {list(target.shape)}")
         predicted, truth = (values[within].double().to(self.device) for values in (p, target))   # [P, R]
-        if not ((predicted >= -_SLACK) & (predicted <= 1 + _SLACK)).all():  # so written, NaN fails too
+        if not ((predicted >= -_SLACK) & (predicted <= 1 + _SLACK)).all():  # this form also rejects NaN
             low, high = float(predicted.min()), float(predicted.max())
             raise ValueError(f"an LDD holds probabilities, got values from {low:.4g} to {high:.4g}")
         predicted = predicted.clamp(0, 1)
@@ -125,7 +125,7 @@ class LDDCalibration(Metric):
             ValueError: for any other kind or floor.
         """
         if kind not in KINDS or floor not in (0.0, self.floor):
-            raise ValueError(f"{kind!r} from {floor} on: take one of {', '.join(KINDS)}, and 0 or {self.floor}")
+            raise ValueError(f"{kind!r} from {floor} on: choose one of {', '.join(KINDS)}, and 0 or {self.floor}")
         edges, widths = self.edges.to(self.device), self.widths.to(self.device)
         lower_edges = torch.cat([edges.new_zeros(1), edges])                             # of each level, [B]
         levels = self.levels[KINDS.index(kind)] * (lower_edges >= floor)

@@ -1,11 +1,11 @@
 """Oracle extraction: greedy oracle summaries, and ROUGE of single sentences."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from lightning_modules.metrics.rouge_counts import count, score_of
-from lightning_modules.metrics.rouge_words import vocabulary
+from lightning_modules.metrics.rouge_words import Vocabulary, vocabulary
 
 Counts = Literal["all", "set"]
 Grams = dict  # n-gram -> count
@@ -39,7 +39,7 @@ def greedy_oracle(
         k: maximal number of sentences; None for no limit.
         stem: as in `rouge_scores`.
         counts: `all` counts each occurrence of an n-gram, as ROUGE does; `set` counts each n-gram once, and no bigrams
-            across sentences of the document, as the labels of PreSumm are made.
+            across sentences of the document, as PreSumm does for its labels.
 
     Returns:
         Indices in the order of the document; empty if no sentence shares a word with a reference.
@@ -47,21 +47,21 @@ def greedy_oracle(
     if counts == "set":
         return _distinct_oracle(sentences, references, k, stem)
     words = vocabulary(stem)
-    words.bound()
+    words.limit_size()
     encoded = [words.encode(sentence) for sentence in sentences]
-    joined = [[word for text in reference for word in words.encode(text)] for reference in references]
-    targets = [_target(tokens, encoded) for tokens in joined]
-    selected: list[tuple[Grams, Grams]] = [({}, {}) for _ in targets]  # counts of words and bigrams
-    hits = [(0, 0) for _ in targets]  # clipped matches of words and bigrams
+    targets = [_make_target(_join(words, reference), encoded) for reference in references]
+    # For each reference: counts of words and bigrams in the selected sentences, and their clipped matches.
+    selected: list[tuple[Grams, Grams]] = [({}, {}) for _ in targets]
+    hits = [(0, 0) for _ in targets]
     chosen: list[int] = []
-    size, best = 0, 0.0
+    size, best = 0, 0.0  # number of words of the selected sentences, and their score
     # A sentence without words changes nothing, and one that shares no word with a reference only lowers the score.
     remaining = [i for i in range(len(encoded)) if any(target.sentences[i][0] for target in targets)]
     while remaining and (k is None or len(chosen) < k):
         leader = None
         for index in remaining:
             borders = _border_bigrams(encoded, chosen, index)
-            gains = [_gains(target, counts, index, borders) for target, counts in zip(targets, selected)]
+            gains = [_gains(target, grams, index, borders) for target, grams in zip(targets, selected)]
             total = size + len(encoded[index])
             score = max(
                 _f1(hits1 + gain1, total, target.size, 1) + _f1(hits2 + gain2, total, target.size, 2)
@@ -73,8 +73,8 @@ def greedy_oracle(
             break
         index, borders, gains = leader
         hits = [(hits1 + gain1, hits2 + gain2) for (hits1, hits2), (gain1, gain2) in zip(hits, gains)]
-        for target, counts in zip(targets, selected):
-            _add(target, counts, index, borders)
+        for target, grams in zip(targets, selected):
+            _add_sentence(target, grams, index, borders)
         size += len(encoded[index])
         chosen.append(index)
         remaining.remove(index)
@@ -86,25 +86,36 @@ def _distinct_oracle(
 ) -> list[int]:
     """Return the greedy oracle over sets of n-grams, as Liu and Lapata's code computes its labels."""
     words = vocabulary(stem)
-    words.bound()
-    joined = [[word for text in reference for word in words.encode(text)] for reference in references]
-    targets = [(set(tokens), set(pairwise(tokens))) for tokens in joined]
-    grams = [(set(tokens), set(pairwise(tokens))) for tokens in map(words.encode, sentences)]
+    words.limit_size()
+    targets = [_gram_sets(_join(words, reference)) for reference in references]
+    candidates = [_gram_sets(words.encode(sentence)) for sentence in sentences]
     selected: tuple[set, set] = (set(), set())
     chosen: list[int] = []
     best = 0.0
     while k is None or len(chosen) < k:
         leader = None
-        for index in (index for index in range(len(grams)) if index not in chosen):
-            union = [before | added for before, added in zip(selected, grams[index])]
+        for index, grams in enumerate(candidates):
+            if index in chosen:
+                continue
+            union = [before | added for before, added in zip(selected, grams)]
             score = max(sum(map(_set_f1, union, target)) for target in targets)
             if score > best:
                 best, leader = score, index
         if leader is None:
             break
-        selected = tuple(before | added for before, added in zip(selected, grams[leader]))
+        selected = tuple(before | added for before, added in zip(selected, candidates[leader]))
         chosen.append(leader)
     return sorted(chosen)
+
+
+def _join(words: Vocabulary, sentences: Sequence[str]) -> list[int]:
+    """Return the words of all sentences of a reference."""
+    return [word for sentence in sentences for word in words.encode(sentence)]
+
+
+def _gram_sets(tokens: Sequence[int]) -> tuple[set, set]:
+    """Return the distinct words and bigrams of a text."""
+    return set(tokens), set(pairwise(tokens))
 
 
 def _set_f1(predicted: set, reference: set) -> float:
@@ -135,28 +146,34 @@ def text_scores(
 ) -> list[float]:
     """Return `sentence_scores` of texts, which are lists of sentences."""
     words = vocabulary(stem)
-    words.bound()
+    words.limit_size()
     targets = [[words.encode(sentence) for sentence in reference] for reference in references]
     scores = []
     for text in texts:
         encoded = [words.encode(sentence) for sentence in text]
-        means = [
-            sum(score_of(*counts).fmeasure for counts in count(variants, encoded, target).values()) / len(variants)
-            for target in targets
-        ]
-        scores.append(max(means, default=0.0))
+        best = 0.0
+        for target in targets:
+            fmeasures = [score_of(*counts).fmeasure for counts in count(variants, encoded, target).values()]
+            best = max(best, sum(fmeasures) / len(variants))
+        scores.append(best)
     return scores
 
 
-def _target(tokens: list[int], encoded: list[list[int]]) -> _Target:
-    limits = _counted(tokens), _counted(pairwise(tokens))
-    sentences = [(_counted(s, limits[0].__contains__), _counted(pairwise(s), limits[1].__contains__)) for s in encoded]
-    return _Target(limits, len(tokens), sentences)
+def _make_target(tokens: list[int], encoded: list[list[int]]) -> _Target:
+    """Return a reference with the n-grams that each sentence of the document shares with it."""
+    words, bigrams = _count_grams(tokens), _count_grams(pairwise(tokens))
+    shared = []
+    for sentence in encoded:
+        shared_words = _count_grams(word for word in sentence if word in words)
+        shared_bigrams = _count_grams(bigram for bigram in pairwise(sentence) if bigram in bigrams)
+        shared.append((shared_words, shared_bigrams))
+    return _Target((words, bigrams), len(tokens), shared)
 
 
-def _counted(grams, condition: Callable | None = None) -> Grams:
+def _count_grams(grams: Iterable) -> Grams:
+    # a plain loop is faster than `Counter` for short sentences
     counts: Grams = {}
-    for gram in filter(condition, grams) if condition else grams:
+    for gram in grams:
         counts[gram] = counts.get(gram, 0) + 1
     return counts
 
@@ -195,7 +212,7 @@ def _gain(selected: Grams, added: Grams, limits: Grams) -> int:
     return gain
 
 
-def _add(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> None:
+def _add_sentence(target: _Target, selected: tuple[Grams, Grams], index: int, borders: list) -> None:
     for counts, added in zip(selected, target.sentences[index]):
         for gram, times in added.items():
             counts[gram] = counts.get(gram, 0) + times

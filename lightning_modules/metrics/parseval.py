@@ -51,7 +51,7 @@ def parseval_counts(
             without `starts`, or `starts` of another length.
     """
     if variant not in VARIANTS:
-        raise ValueError(f"unknown Parseval {variant!r}; take one of {', '.join(VARIANTS)}")
+        raise ValueError(f"unknown Parseval {variant!r}; choose one of {', '.join(VARIANTS)}")
     if (predicted_starts is None) != (target_starts is None):
         raise ValueError("give the starts of both segmentations or of none")
     if target_starts is None and len(predicted) != len(target):
@@ -100,7 +100,7 @@ class Parseval(Metric):
     def __init__(self, variants: Sequence[str] = VARIANTS, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not variants or set(variants) - set(VARIANTS):
-            raise ValueError(f"unknown Parseval in {list(variants)}; take of {', '.join(VARIANTS)}")
+            raise ValueError(f"unknown Parseval in {list(variants)}; choose from {', '.join(VARIANTS)}")
         self.variants = tuple(variants)
         self.add_state("totals", torch.zeros(len(self.variants), 6, dtype=torch.int64), dist_reduce_fx="sum")
         self._documents: list[Tensor] = []
@@ -154,7 +154,7 @@ def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
     brackets = []
     for start, split, end, nuclearity, relation in nodes:
         if nuclearity not in ("NS", "SN", "NN"):
-            raise ValueError(f"EDUs {start} to {end}: nuclearity {nuclearity!r} is none of NS, SN, NN")
+            raise ValueError(f"EDUs {start} to {end}: nuclearity {nuclearity!r} is not one of NS, SN, NN")
         left, right = (relation if letter == "S" or nuclearity == "NN" else "span" for letter in nuclearity)
         brackets += [(start, split, nuclearity[0], left), (split + 1, end, nuclearity[1], right)]
     return brackets
@@ -163,7 +163,7 @@ def rst_brackets(nodes: Sequence[Node]) -> list[Bracket]:
 def _by_characters(brackets: list[Bracket], size: int, starts: Sequence[int] | None, side: str) -> list[Bracket]:
     """Convert brackets from EDUs to characters, if `starts` is given; the ends of the text are infinite."""
     if any(not 0 <= first <= last < size for first, last, *_ in brackets):
-        raise ValueError(f"the {side} tree has {size - 1} nodes, which is {size} EDUs, but a node outside of them")
+        raise ValueError(f"the {side} tree has {size - 1} nodes for {size} EDUs, but a node lies outside of them")
     if starts is None:
         return brackets
     if len(starts) != size:

@@ -1,7 +1,7 @@
-"""Porter's stemmer (1980) in the two variants that ROUGE is computed with, both by NLTK.
+"""Porter's stemmer (1980) in the two variants of ROUGE implementations, both by NLTK.
 
 `nltk_porter` is NLTK's own variant, which `rouge-score` uses, and `perl_porter` that of ROUGE-1.5.5. Both take
-lower-case words of more than three characters: ROUGE leaves shorter ones alone.
+lower-case words of more than three characters: ROUGE does not stem shorter ones.
 """
 
 import importlib
@@ -21,20 +21,23 @@ def _stemmers() -> tuple:
     PorterStemmer = _porter_module().PorterStemmer
 
     class PerlStemmer(PorterStemmer):
-        """Porter 1980 with the departures of its author's later versions and ROUGE's own in step 4.
+        """Porter (1980) with the author's later changes and ROUGE's own changes to step 4.
 
-        There -ment and -ent are tried after the other suffixes rather than in their place, so that several can go.
+        ROUGE tries -ment and -ent after the other suffixes instead of as alternatives to them, so that several suffixes
+        can be removed.
         """
 
         def _ends_double_consonant(self, word: str) -> bool:
             return not word.endswith("y") and super()._ends_double_consonant(word)
 
         def _step4(self, word: str) -> str:
-            long = lambda stem: self._measure(stem) > 1  # noqa: E731
-            word = self._apply_rule_list(word, [(suffix, "", long) for suffix in _STEP_4.split()])
-            if word.endswith("ment") and long(word[:-4]):
+            def is_long(stem: str) -> bool:
+                return self._measure(stem) > 1
+
+            word = self._apply_rule_list(word, [(suffix, "", is_long) for suffix in _STEP_4.split()])
+            if word.endswith("ment") and is_long(word[:-4]):
                 word = word[:-4]
-            if word.endswith(("ent", "sion", "tion")) and long(word[:-3]):
+            if word.endswith(("ent", "sion", "tion")) and is_long(word[:-3]):
                 word = word[:-3]
             return word
 

@@ -1,7 +1,7 @@
-"""BLEU, chrF, METEOR and BERTScore of summaries, each by its well-kept library.
+"""BLEU, chrF, METEOR and BERTScore of summaries, each computed by an established library.
 
 All take the sentences of each prediction, and for each its references as lists of sentences; a text is its sentences
-joined by spaces. Nothing is downloaded, but a model that is asked for by its name on the hub.
+joined by spaces. Nothing is downloaded except models that are named by their name on the hub.
 """
 
 import importlib
@@ -39,8 +39,8 @@ class ScoreList(NamedTuple):
     Attributes:
         corpus: score of the whole set: the corpus score of BLEU and chrF, the mean over documents of others.
         documents: score of each prediction; 0 for empty ones.
-        signature: how it was computed.
-        resampled: how to score samples of the documents, where their score is not a mean.
+        signature: description of how the scores were computed.
+        resampled: how to score resamples of the documents if the corpus score is not a mean.
     """
 
     corpus: float

@@ -55,7 +55,7 @@ class RougeReward(Reward):
 
     def __init__(self, variant: str = "rougeL", stem: bool = True, tokenizer: str = "rouge") -> None:
         if variant == "rougeLsum":
-            raise ValueError("RougeReward: rougeLsum needs sentences, rewards see whole texts; take rougeL")
+            raise ValueError("RougeReward: rougeLsum needs sentences, but rewards get whole texts; use rougeL")
         rouge_scores(["a"], [["a"]], (variant,), stem, tokenizer=tokenizer)  # validates the arguments
         self.variant, self.stem, self.tokenizer = variant, stem, tokenizer
 

@@ -103,7 +103,8 @@ def _check_options(variants: tuple[str, ...], multi_reference: str) -> None:
         if not re.fullmatch("rouge([1-9][0-9]*|L|Lsum)", variant):
             raise ValueError(f"unknown ROUGE variant {variant!r}; write rouge1, rouge2, ..., rougeL or rougeLsum")
     if multi_reference not in MULTI_REFERENCE:
-        raise ValueError(f"unknown way {multi_reference!r} with references; take one of {', '.join(MULTI_REFERENCE)}")
+        choices = ", ".join(MULTI_REFERENCE)
+        raise ValueError(f"unknown combination of references {multi_reference!r}; choose one of {choices}")
 
 
 def suite_version() -> str:
@@ -163,7 +164,7 @@ def _scores(
         raise TypeError(f"ROUGE takes lists of sentences; {_where(index)} or its references are a text")
     if not references:
         raise ValueError(f"{_where(index)} has no reference")
-    words.bound()
+    words.limit_size()
     by_sentence = "rougeLsum" in variants
     hypothesis = _encode(prediction, words, by_sentence)
     counted = [*variants, "rouge1"] if multi_reference == "best_rouge1" else variants

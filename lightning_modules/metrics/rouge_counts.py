@@ -86,7 +86,8 @@ def position_masks(tokens: Iterable[int]) -> tuple[dict[int, int], int]:
 def lcs_length(tokens: Iterable[int], masks: dict[int, int], full: int) -> int:
     """Return the length of the longest common subsequence of tokens and a text given by its `position_masks`.
 
-    Bit i of `column` is 0 if the length increases at position i, so that the number of zeros is the length.
+    Bit-parallel dynamic programme (Hyyrö 2004): bit i of `column` is 0 if the length increases at position i, so that
+    the number of zeros is the length.
     """
     column = full
     for mask in filter(None, map(masks.get, tokens)):
@@ -129,7 +130,8 @@ def clipped(often: Counter, within: int = -1) -> int:
 def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) -> int:
     """Return the union of the longest common subsequences of each sentence of the prediction and of the reference.
 
-    Of several longest subsequences it uses the one of ROUGE-1.5.5 and `rouge-score` (`_mark`).
+    All sentences of the reference are computed at once, in one bit vector (`lcs_length`) with a field for each. Of
+    several longest subsequences it uses the one of ROUGE-1.5.5 and `rouge-score` (`_mark`).
 
     Args:
         positions: positions in the reference of each token, for each sentence of the prediction.
@@ -140,6 +142,7 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
     """
     union, full = 0, sum(fields)
     for masks in positions:
+        # One column of the dynamic programme for each token; `matched` collects all positions that match any token.
         column, columns, matched = full, [], 0
         for mask in filter(None, masks):
             common = column & mask
@@ -149,7 +152,8 @@ def union_lcs(positions: Iterable[Sequence[int | None]], fields: Sequence[int]) 
         stops = None
         for field in fields:
             matching = matched & field
-            # Where the length is the number of positions that match at all, every longest subsequence has them all.
+            # The length of the subsequence is the number of zero bits in `column`. If it equals the number of matching
+            # positions, the subsequence has all of them; otherwise a backtrace finds which ones.
             if matching and (field & ~column).bit_count() < matching.bit_count():
                 stops = stops or _stops(masks, columns)
                 matching = _mark(stops, field)

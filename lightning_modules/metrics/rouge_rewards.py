@@ -25,7 +25,7 @@ def rouge_l_texts(
         ValueError: if the lengths differ, or a reference has no word (with its index).
     """
     words = vocabulary(stem, tokenizer)
-    words.bound()
+    words.limit_size()
     return _rouge_l(hypotheses, references, words.split, words.__getitem__)
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import string
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -9,14 +10,16 @@ from pathlib import Path
 
 from lightning_modules.metrics.porter import nltk_porter, perl_porter
 
-_LETTERS = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else ord(" ") for byte in range(256))
+# Translation table: ASCII letters in lower case and digits stay, every other byte becomes a space.
+_WORD_BYTES = string.ascii_letters + string.digits
+_TABLE = bytes(ord(chr(byte).lower()) if chr(byte) in _WORD_BYTES else ord(" ") for byte in range(256))
 
 
 def _latin(text: str) -> list[bytes]:
     """Return runs of a-z and 0-9 of the lower-cased text; a byte table takes half the time of a regular expression."""
-    # Lower-casing makes ASCII of some other letters, such as the Kelvin sign; the table does the rest.
+    # Lower-casing turns some other letters, such as the Kelvin sign, into ASCII; the table does the rest.
     raw = text.encode() if text.isascii() else text.lower().encode("ascii", "replace")
-    return raw.translate(_LETTERS).split()
+    return raw.translate(_TABLE).split()
 
 
 def _any_script(text: str) -> list[str]:
@@ -45,7 +48,7 @@ class Vocabulary(dict):
     def __init__(self, split: Callable[[str], list], stem: Callable[[str], str] | None, description: str) -> None:
         super().__init__()
         self.split, self.stem, self.description = split, stem, description
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}  # integer of each stem
         self._fresh = itertools.count()
 
     def __missing__(self, word: str | bytes) -> int:
@@ -61,7 +64,7 @@ class Vocabulary(dict):
         """Return the integers of the words of a text."""
         return list(map(self.__getitem__, self.split(text)))
 
-    def bound(self) -> None:
+    def limit_size(self) -> None:
         """Clear the vocabulary if it exceeds `MAX_WORDS`; earlier integers become invalid."""
         if len(self) > MAX_WORDS:
             self.clear()
@@ -91,7 +94,7 @@ def vocabulary(stem: bool | str = True, tokenizer: str = "rouge", wordnet: str |
     if name not in STEMMERS:
         raise ValueError(f"unknown ROUGE stemmer {stem!r}; take True, False or one of {', '.join(STEMMERS)}")
     if tokenizer not in TOKENIZERS:
-        raise ValueError(f"unknown ROUGE tokenizer {tokenizer!r}; take one of {', '.join(TOKENIZERS)}")
+        raise ValueError(f"unknown ROUGE tokenizer {tokenizer!r}; choose one of {', '.join(TOKENIZERS)}")
     if wordnet is not None and name != "perl":
         raise ValueError(f"WordNet's exception list belongs to the stemmer 'perl', not to {name!r}")
     return _vocabulary(name, tokenizer, wordnet)

@@ -87,9 +87,8 @@ class EntailmentModel:
         """
         if len(summaries) != len(sources):
             raise ValueError(f"{len(summaries)} summaries but {len(sources)} sources")
-        summaries, sources = (
-            [[sentence for sentence in text if sentence.strip()] for text in texts] for texts in (summaries, sources)
-        )
+        summaries = [_without_blank(summary) for summary in summaries]
+        sources = [_without_blank(source) for source in sources]
         for index, source in enumerate(sources):
             if not source:
                 raise ValueError(f"source {index} is empty")
@@ -102,6 +101,10 @@ class EntailmentModel:
         shapes = [(len(source), len(summary)) for summary, source in zip(summaries, sources)]
         parts = self.probabilities(pairs).split([m * n for m, n in shapes])
         return [part.T.reshape(3, m, n) for part, (m, n) in zip(parts, shapes)]
+
+
+def _without_blank(sentences: Sentences) -> list[str]:
+    return [sentence for sentence in sentences if sentence.strip()]
 
 
 def summac_zs(matrix: Tensor, subtract_contradiction: bool = True) -> float:

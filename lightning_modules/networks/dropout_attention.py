@@ -92,17 +92,17 @@ class _DropoutAttention(torch.autograd.Function):
         mask = _Mask(ctx.seed, ctx.threshold)
         total = (grad * mixed).sum(-1, keepdim=True).mul_(ctx.scale)  # sum_s G W, because mixed = W V: [R, T, 1]
         grad = grad * mask.scale
-        of_query, of_key, of_value = (torch.empty_like(tensor) for tensor in (query, key, value))
-        for part, scores, weights, slope in _parts(query, key, 3):
+        query_grad, key_grad, value_grad = (torch.empty_like(tensor) for tensor in (query, key, value))
+        for part, scores, weights, score_grad in _parts(query, key, 3):
             _softmax(query[part], key[part], _rows(bias, part), ctx.scale, scores, weights)      # P
             undropped = mask.draw(scores)                                                        # M
-            torch.bmm(grad[part] * ctx.scale, value[part].mT, out=slope)
-            slope.mul_(undropped).sub_(total[part]).mul_(weights)
+            torch.bmm(grad[part] * ctx.scale, value[part].mT, out=score_grad)                    # G
+            score_grad.mul_(undropped).sub_(total[part]).mul_(weights)                           # d score
             weights *= undropped
-            torch.bmm(slope, key[part], out=of_query[part])
-            torch.bmm(slope.mT, query[part], out=of_key[part])
-            torch.bmm(weights.mT, grad[part], out=of_value[part])
-        return of_query, of_key, of_value, None, None, None
+            torch.bmm(score_grad, key[part], out=query_grad[part])
+            torch.bmm(score_grad.mT, query[part], out=key_grad[part])
+            torch.bmm(weights.mT, grad[part], out=value_grad[part])
+        return query_grad, key_grad, value_grad, None, None, None
 
 
 class _Mask:

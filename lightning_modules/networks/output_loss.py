@@ -80,7 +80,7 @@ class _LogProbs(torch.autograd.Function):
         for number, part in enumerate(ctx.parts):
             maximum = maxima[number]
             exponentials = stored[number] if stored else layer.logits(part).sub_(maximum).exp_()
-            factor = negative_sum * (maximum - normalizer).exp()
+            factor = negative_sum * (maximum - normalizer).exp()  # -(g + m) and the softmax denominator, [N, 1]
             # kept values are not overwritten, since a second backward pass may need them
             grad = torch.addcmul(grad_each, exponentials, factor, out=None if stored else exponentials)  # [N, words]
             column, inside = _columns(part, targets)

@@ -34,6 +34,7 @@ def windows(lengths: Sequence[int], max_tokens: int) -> list[Passage]:
     passages = []
     for document, length in enumerate(lengths):
         plan = plan_windows(length, max_tokens)
+        # Consecutive tokens take their states from the same window, so counts give the range of each window.
         counts = torch.bincount(plan.window, minlength=len(plan.starts)).tolist()
         first = 0
         for start, count in zip(plan.starts.tolist(), counts):
@@ -107,18 +108,18 @@ class Reader(nn.Module):
         model.train()  # `from_pretrained` returns a model in eval mode, and Lightning does not change modes
         return cls(model, config.hidden_size, max_tokens, getattr(config, "type_vocab_size", 0) or 0)
 
-    def export(self, folder: Path, text: Any) -> dict[str, str]:
-        """Write a pretrained encoder and its tokenizer to `folder`/encoder, as Hugging Face does.
+    def export(self, folder: Path, tokenizer: Any) -> dict[str, str]:
+        """Write a pretrained encoder and its tokenizer to `folder`/encoder, in the format of Hugging Face.
 
         Returns:
-            The path below `folder` that takes the place of the argument `encoder`; empty for an encoder from scratch,
-            and for the encoder of an encoder-decoder, which has no form of its own.
+            The path below `folder` that replaces the argument `encoder`; empty for an encoder from scratch, and for the
+            encoder of an encoder-decoder, which Hugging Face cannot save alone.
         """
         if isinstance(self.model, ScratchEncoder) or self.model.config.is_encoder_decoder:
             return {}
         from lightning_modules.networks.pretrained import save_pretrained  # takes seconds to load
 
-        save_pretrained(folder / "encoder", self.model, text)
+        save_pretrained(folder / "encoder", self.model, tokenizer)
         return {"encoder": "encoder"}
 
     def forward(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:

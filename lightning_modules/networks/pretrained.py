@@ -33,7 +33,7 @@ class PretrainedEncoderDecoder(nn.Module):
         super().__init__()
         config = model.config
         if not config.is_encoder_decoder or config.decoder_start_token_id is None:
-            raise ValueError(f"{config.model_type} is no encoder-decoder with a decoder_start_token_id")
+            raise ValueError(f"{config.model_type} is not an encoder-decoder with a decoder_start_token_id")
         use_dropout_attention(model)
         self.model = model
 

@@ -158,9 +158,10 @@ class TextEncoder(WindowedEncoder):
         disjoint: bool = False,
     ) -> None:
         config = model.config
-        count, limit = config.num_hidden_layers, max_positions(config)
-        if not layers or not all(-count - 1 <= layer <= count for layer in layers):
-            raise ValueError(f"layers must be some of 0 to {count} (or -1 to {-count - 1}), got {list(layers)}")
+        num_layers, limit = config.num_hidden_layers, max_positions(config)
+        if not layers or not all(-num_layers - 1 <= layer <= num_layers for layer in layers):
+            choices = f"0 to {num_layers} (or -1 to {-num_layers - 1})"
+            raise ValueError(f"layers must be some of {choices}, got {list(layers)}")
         window = limit or _NO_LIMIT if window is None else window
         if limit is not None and window > limit:
             raise ValueError(f"the encoder reads {limit} tokens at once; window is {window}")
@@ -301,7 +302,7 @@ class SmallEncoder(WindowedEncoder):
         """
         table = self.tables[0].weight                                                        # [buckets, E]
         centred = vectors - vectors.mean(0)
-        axes = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -table.shape[1] :]     # of the largest variance
+        axes = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -table.shape[1] :]     # of largest variance
         reduced = centred @ axes                                                             # [W, E]
         reduced = reduced / reduced.std()
         first: dict[int, int] = {}

@@ -77,9 +77,9 @@ class PointerGenerator(CopyingSummarizer):
         checkpoint["coverage_gate"] = self.coverage_gate
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the gate of coverage, or add coverage to the weights of a run without it that training starts from.
+        """Restore the coverage gate, or add coverage to the weights of a model without it that training starts from.
 
-        As in section 4 of the paper, a trained pointer-generator is given coverage: w_c has its initial values.
+        As in section 4 of the paper, a trained pointer-generator gets coverage with the initial values of w_c.
 
         Raises:
             CorpusError: if the checkpoint does not fit.

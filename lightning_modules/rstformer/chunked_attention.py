@@ -75,14 +75,14 @@ class _Document:
             out[..., :first] = rows @ columns[:, self.global_tokens].transpose(1, 2)
         return out if out.dtype == torch.double else out.float()
 
-    def mixed(self, weights: Tensor, columns: Tensor, keys: slice) -> Tensor:
-        """Return the weighted sums of columns, [H, Q, G + K], [H, T, D] -> [H, Q, D]."""
+    def weighted_sum(self, weights: Tensor, columns: Tensor, keys: slice) -> Tensor:
+        """Return weights @ columns over global tokens and the window, [H, Q, G + K], [H, T, D] -> [H, Q, D]."""
         first, weights = len(self.global_tokens), weights.to(columns.dtype)
         local = weights[..., first:] @ columns[:, keys]
         return local + weights[..., :first] @ columns[:, self.global_tokens] if first else local
 
-    def give_back_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
-        """Add the gradient of each column to `total`: [H, Q, G + K], [H, Q, D] -> [H, T, D], at least in float32."""
+    def add_column_grad_(self, total: Tensor, weights: Tensor, rows: Tensor, keys: slice) -> None:
+        """Add weights^T @ rows to `total`, at least in float32: [H, Q, G + K], [H, Q, D] -> [H, T, D]."""
         first, transposed = len(self.global_tokens), weights.to(rows.dtype).transpose(1, 2)  # [H, G + K, Q]
         if total.dtype == rows.dtype:
             total[:, keys].baddbmm_(transposed[:, first:], rows)
@@ -109,29 +109,32 @@ class _Document:
         if any(keys.start <= j < keys.stop for j in self.hidden_at):
             scores.masked_fill_(self.hidden[keys], lowest)
 
-    def rows_of(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
-        """Return the indices of the values of a chunk in the table; None if no query is in an EDU.
+    def table_indices(self, queries: slice, keys: slice) -> tuple[int, Tensor, Tensor, Tensor] | None:
+        """Return where the table has the values of a chunk, whose queries are in A EDUs; None if they are in none.
+
+        Row i of the table belongs to EDU i of the query, and column c to the key's EDU i + c - width // 2.
 
         Returns:
-            The first EDU of the queries; the row of each query relative to it (the last row for queries in no EDU),
-            [Q]; the column of each key in each of these rows, and whether it exists, [A, K].
+            The first EDU of the queries; the row of each query relative to it (A for queries in no EDU), [Q]; the
+            column of each key in each of these rows, and whether it is inside the table, [A, K].
         """
         query_edus, key_edus = self.edu[queries], self.edu[keys]
         in_edus = query_edus[query_edus >= 0]
         if self.table is None or not len(in_edus):
             return None
-        low, high = int(in_edus.min()), int(in_edus.max())
+        first, last = int(in_edus.min()), int(in_edus.max())
         width = self.table.shape[-1]
-        column = key_edus - torch.arange(low, high + 1, device=key_edus.device)[:, None] + width // 2
+        column = key_edus - torch.arange(first, last + 1, device=key_edus.device)[:, None] + width // 2     # [A, K]
         within = (key_edus >= 0) & (column >= 0) & (column < width)
-        return low, torch.where(query_edus >= 0, query_edus - low, high - low + 1), column.clamp(0, width - 1), within
+        row = torch.where(query_edus >= 0, query_edus - first, last - first + 1)                           # [Q]
+        return first, row, column.clamp(0, width - 1), within
 
     def look_up(self, queries: slice, keys: slice) -> Tensor | None:
         """Return the table at the tokens of a chunk, [H, Q, K]; None if no query is in an EDU.
 
         Keys are looked up once for each EDU of the queries, then the rows are copied to the queries.
         """
-        if (selected := self.rows_of(queries, keys)) is None:
+        if (selected := self.table_indices(queries, keys)) is None:
             return None
         low, row, column, within = selected
         value = neutral(self.options.operation)
@@ -142,7 +145,7 @@ class _Document:
 
     def look_up_gradient_(self, total: Tensor, grad: Tensor, queries: slice, keys: slice) -> None:
         """Add the gradient of the values of a chunk, [H, Q, K], to that of the table, [H, E, 2b + 1]."""
-        if (selected := self.rows_of(queries, keys)) is None:
+        if (selected := self.table_indices(queries, keys)) is None:
             return
         low, row, column, within = selected
         belongs = (row == torch.arange(len(column), device=row.device)[:, None]).to(grad.dtype)    # [A, Q]
@@ -155,7 +158,8 @@ class _Document:
         local, old_scores = scores[..., len(self.global_tokens) :], None
         if values is not None:
             if self.options.operation == "scale":
-                old_scores = self.scratch("met", local, *local.shape).copy_(local) if self.table.requires_grad else None
+                if self.table.requires_grad:
+                    old_scores = self.scratch("scores before the table", local, *local.shape).copy_(local)
                 local.mul_(values)
             elif self.options.operation == "shift":
                 local.add_(values)
@@ -169,27 +173,33 @@ class _Document:
         if not self.options.dropout:
             return weights
         generator = torch.Generator(weights.device).manual_seed(self.options.seed + queries.start)
-        chance = torch.rand(weights.shape, generator=generator, device=weights.device)
-        return weights * (chance >= self.options.dropout) / (1 - self.options.dropout)
+        draws = torch.rand(weights.shape, generator=generator, device=weights.device)
+        return weights * (draws >= self.options.dropout) / (1 - self.options.dropout)
 
-    def mixture(self, q: Tensor, k: Tensor, v: Tensor, queries: slice, keys: slice) -> Tensor:
+    def forward_chunk(self, q: Tensor, k: Tensor, v: Tensor, queries: slice, keys: slice) -> Tensor:
         """Return the outputs of a chunk, 0 at padding, [H, Q, D]."""
         weights, *_ = self.weights(q, k, queries, keys)
-        return self.mixed(self.dropped(weights, queries), v, keys).masked_fill_(~self.real[queries, None], 0)
+        return self.weighted_sum(self.dropped(weights, queries), v, keys).masked_fill_(~self.real[queries, None], 0)
 
-    def gradients_(self, q, k, v, out, grad, dq, dk, dv, dtable: Tensor | None, queries: slice, keys: slice) -> None:
+    def backward_chunk_(
+        self, q, k, v, out, grad, dq, dk, dv, dtable: Tensor | None, queries: slice, keys: slice
+    ) -> None:
         """Add the contribution of a chunk to the gradients of queries, keys and values, [H, T, D], and of the table."""
         weights, values, old_scores = self.weights(q, k, queries, keys)
-        g = grad[:, queries]
-        self.give_back_(dv, self.dropped(weights, queries), g, keys)
-        inner = (g * out[:, queries]).sum(-1, keepdim=True, dtype=weights.dtype)
-        scores = self.dropped(self.products("gradients", g, v, keys), queries).sub_(inner).mul_(weights)
+        grad = grad[:, queries]                                                              # [H, Q, D]
+        self.add_column_grad_(dv, self.dropped(weights, queries), grad, keys)
+        # Softmax: d score = weight (d weight - sum over keys of weight d weight), where the sum is grad . out.
+        inner = (grad * out[:, queries]).sum(-1, keepdim=True, dtype=weights.dtype)
+        dscores = self.dropped(self.products("gradients", grad, v, keys), queries).sub_(inner).mul_(weights)
         if values is not None:
-            self.through_table_(scores[..., len(self.global_tokens) :], values, old_scores, dtable, queries, keys)
-        dq[:, queries] = self.mixed(scores, k, keys)
-        self.give_back_(dk, scores, q[:, queries], keys)
+            local = dscores[..., len(self.global_tokens) :]                                  # [H, Q, K]
+            self.backward_through_table_(local, values, old_scores, dtable, queries, keys)
+        dq[:, queries] = self.weighted_sum(dscores, k, keys)
+        self.add_column_grad_(dk, dscores, q[:, queries], keys)
 
-    def through_table_(self, grad, values, old_scores, dtable: Tensor | None, queries: slice, keys: slice) -> None:
+    def backward_through_table_(
+        self, grad, values, old_scores, dtable: Tensor | None, queries: slice, keys: slice
+    ) -> None:
         """Convert the gradient after the operation of the table, [H, Q, K], to that of the scores, in place."""
         operation = self.options.operation
         not_replaced = values.isnan() if operation == "replace" else None
@@ -219,7 +229,7 @@ class _WindowAttention(torch.autograd.Function):
         out = torch.zeros_like(v)
         for n, document in enumerate(_WindowAttention.documents(real, is_global, edu, table, options)):
             for queries, keys in document.chunks():
-                out[n, :, queries] = document.mixture(q[n], k[n], v[n], queries, keys)
+                out[n, :, queries] = document.forward_chunk(q[n], k[n], v[n], queries, keys)
         ctx.save_for_backward(q, k, v, table, real, is_global, edu, out)
         ctx.options = options
         return out
@@ -236,9 +246,9 @@ class _WindowAttention(torch.autograd.Function):
         grad = grad.masked_fill(~real[:, None, :, None], 0)
         for n, document in enumerate(_WindowAttention.documents(real, is_global, edu, table, ctx.options)):
             tensors = (q[n], k[n], v[n], out[n], grad[n], dq[n], dk[n], dv[n], None if dtable is None else dtable[n])
-            with torch.autocast(q.device.type, enabled=False):  # this may run inside of the caller's
+            with torch.autocast(q.device.type, enabled=False):  # the caller may have enabled it
                 for queries, keys in document.chunks():
-                    document.gradients_(*tensors, queries, keys)
+                    document.backward_chunk_(*tensors, queries, keys)
         dtable = None if dtable is None else dtable.to(table.dtype)
         return dq, dk.to(k.dtype), dv.to(v.dtype), dtable, None, None, None, None
 

@@ -1,4 +1,4 @@
-"""Sliding-window attention with all scores at once: for short texts, whose scores are few."""
+"""Sliding-window attention with all scores at once: for short texts, whose score matrix is small."""
 
 import torch
 from torch import Tensor

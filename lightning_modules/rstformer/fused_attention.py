@@ -32,7 +32,7 @@ def padded_size(size: int, min_step: int) -> int:
 def _window_blocks(length: int, window: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return which pairs of query and key blocks are partially and fully inside the window, two of bool [N, N]."""
     block = torch.arange(length // BLOCK, device=device)
-    apart = (block[:, None] - block).abs() * BLOCK                                    # of their first tokens
+    apart = (block[:, None] - block).abs() * BLOCK                                    # between their first tokens
     return apart - (BLOCK - 1) <= window, apart + BLOCK - 1 <= window
 
 

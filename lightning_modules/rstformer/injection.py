@@ -109,10 +109,11 @@ def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:
     return groups
 
 
-def reaches(token_edu: Tensor, window: int) -> Tensor:
-    """Return the largest distance between the EDUs of a query and a key in its window, for each document, [B].
+def reach_by_document(token_edu: Tensor, window: int) -> Tensor:
+    """Return the reach of the attention window in each document: the largest distance between the EDUs of a query and
+    of a key in its window, [B].
 
-    The maximum in a window comes from those of windows of half the size, so that the time is O(T log w).
+    The maximum over a window is computed from maxima over windows of half the size, in O(T log w).
 
     Args:
         token_edu: EDU of each token, -1 for none, [B, T].
@@ -126,13 +127,13 @@ def reaches(token_edu: Tensor, window: int) -> Tensor:
         highest, span = torch.maximum(highest[:, :-span], highest[:, span:]), 2 * span
     rest = 2 * side + 1 - span
     highest = torch.maximum(highest[:, : highest.shape[1] - rest], highest[:, rest:])  # [B, T]
-    # looking for the highest alone finds the widest pair, as each pair is in the other one's window as well
+    # The highest EDU is enough: if the key's EDU is lower, the same pair counts when query and key are exchanged.
     return (highest - token_edu).masked_fill(token_edu < 0, 0).amax(1)
 
 
 def reach(token_edu: Tensor, window: int) -> int:
-    """Return the largest of `reaches`: the half-width that a batch needs."""
-    return int(reaches(token_edu, window).max()) if token_edu.numel() else 0
+    """Return the largest of `reach_by_document`: the half-width that a batch needs."""
+    return int(reach_by_document(token_edu, window).max()) if token_edu.numel() else 0
 
 
 def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] = ()) -> None:
@@ -152,12 +153,12 @@ def check_band(token_edu: Tensor, window: int, band: Tensor, ids: Sequence[str] 
     if not token_edu.numel():
         return
     half = band.shape[2] // 2
-    for n, (last, needed) in enumerate(zip(token_edu.amax(1).tolist(), reaches(token_edu, window).tolist())):
+    for n, (last, needed) in enumerate(zip(token_edu.amax(1).tolist(), reach_by_document(token_edu, window).tolist())):
         name = f"document {ids[n]!r}" if ids else f"document {n} of the batch"
         if last >= band.shape[1]:
-            raise ValueError(f"{name}: a token is in EDU {last}, its discourse has {band.shape[1]}; parse this text")
+            raise ValueError(f"{name}: a token is in EDU {last} of {band.shape[1]} in the parse; parse this text")
         if needed > half:
-            problem = f"the window of {window} tokens to each side reaches {needed} EDUs, its discourse holds {half}"
+            problem = f"the window of {window} tokens to each side reaches {needed} EDUs, but its parse holds {half}"
             raise ValueError(f"{name}: {problem} to each side; take a band of {needed}, or a smaller window")
 
 
@@ -243,13 +244,14 @@ class DiscourseInjection(nn.Module):
         """Return p_h of each head: [B, E, 2b + 1, R] -> [B, H, E, 2b + 1].
 
         Raises:
-            ValueError: if the band has another number of relations.
+            ValueError: if the band and the model have different numbers of relations.
         """
         weights = self.fixed_weights if self.weights is None else self.weights
         if band.shape[-1] != weights.shape[1]:
-            raise ValueError(f"the discourse has {band.shape[-1]} relations, the model {weights.shape[1]}")
+            raise ValueError(f"the parse has {band.shape[-1]} relations, but the model has {weights.shape[1]}")
         if self.ablation == "no_labels":
             return band.mean(-1).unsqueeze(1).expand(-1, len(weights), -1, -1)
+        # For each head, the weighted sum over relations l of the band's entries [n, a, b].
         return torch.einsum("nabl,hl->nhab", band.to(weights.dtype), weights)
 
     def forward(self, band: Tensor) -> HeadTable | None:

@@ -115,22 +115,22 @@ class LEDWindowAttention(nn.Module):
         Raises:
             ValueError: if the fused path was requested, but there is attention dropout.
         """
-        drops = self.training and self.dropout > 0
-        if self.path == "fused" and drops:
-            raise ValueError(f"fused attention drops no weights: set attention_dropout to 0, not {self.dropout}")
+        has_dropout = self.training and self.dropout > 0
+        if self.path == "fused" and has_dropout:
+            raise ValueError(f"fused attention has no dropout: set attention_dropout to 0, not {self.dropout}")
         if self.path != "auto":
             return self.path, "as configured"
-        because = f"on {device.type}"
+        reason = f"on {device.type}"
         if device.type == "cuda":
             width = self.query.out_features // self.heads
-            if width >= MIN_WIDTH and not drops:
+            if width >= MIN_WIDTH and not has_dropout:
                 return "fused", "on CUDA, without attention dropout"
-            because = f"attention dropout {self.dropout}, which the fused path lacks"
+            reason = f"attention dropout {self.dropout}, which the fused path does not support"
             if width < MIN_WIDTH:
-                because = f"{width} dimensions of a head, of which the fused path needs {MIN_WIDTH}"
+                reason = f"{width} dimensions per head, but the fused path needs {MIN_WIDTH}"
         if length <= SHORT:
-            return "dense", f"{because}, at most {SHORT} tokens"
-        return "chunked", f"{because}, more than {SHORT} tokens"
+            return "dense", f"{reason}, at most {SHORT} tokens"
+        return "chunked", f"{reason}, more than {SHORT} tokens"
 
     def split(self, layer: nn.Linear, hidden: Tensor) -> Tensor:
         """Split a projection into heads: [..., T, D] -> [..., H, T, D / H]."""

@@ -113,7 +113,7 @@ class RSTformer(SequenceToSequence):
     ) -> None:
         super().__init__(vocab_size, decoding or DecodingOptions(), val_summaries)
         check_long_input("RSTformer", long_input, ["truncate"], "reads documents at once, up to data.max_source")
-        generation_options(self.decoding)
+        generation_options(self.decoding)  # raises an error for options that Hugging Face does not support
         self.rates, self.schedule = (learning_rate, discourse_rate), schedule
         self.ablation, self.checkpoint = ablation, checkpoint
         if checkpoint is not None:
@@ -196,7 +196,7 @@ class RSTformer(SequenceToSequence):
             weights |= discourse
             rank_zero_info("the checkpoint has no parameters of discourse; they are initialized")
         elif not checkpoint.get("start") and "own_edu_neutral" not in checkpoint:
-            for injection in self.network.injections:  # of a version that had no choice
+            for injection in self.network.injections:  # saved by a version without this option
                 injection.own_edu_neutral = False
         super().on_load_checkpoint(checkpoint)
 
@@ -212,7 +212,7 @@ class RSTformer(SequenceToSequence):
                 window reaches beyond the band of the LDD.
         """
         data = getattr(self.trainer, "datamodule", None)
-        with_discourse = hasattr(data, "widest_reach")
+        with_discourse = hasattr(data, "widest_reach")  # `RSTformerData`, or a DataModule with the same methods
         if with_discourse:
             self._check_arguments(data)
         super().setup(stage)

@@ -66,7 +66,7 @@ def test_a_reward_for_some_texts_only_is_refused():
 
     torch.manual_seed(0)
     model = ToyWriter()
-    with pytest.raises(ValueError, match=r"reward Short gave 1 numbers for \d+ texts"):
+    with pytest.raises(ValueError, match=r"reward Short returned 1 numbers for \d+ texts"):
         SelfCritical(Short(), samples=20).term(model, model.batch())
 
 

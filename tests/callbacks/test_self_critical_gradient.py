@@ -9,7 +9,7 @@ import torch
 from toy_writer import END, LONGEST, START, STOP, WORD, ByTable, ToyWriter, everything, padded, text_of
 
 from callbacks import SelfCritical
-from callbacks.advantages import advantages, beginnings, gains, sentence_numbers
+from callbacks.advantages import advantages, gains, prefix_lengths, sentence_numbers
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.summarizer import Samples
 
@@ -269,8 +269,8 @@ def test_sentences_of_tokens():
     ids = torch.tensor([[1, 2, 1, 2, 0, 0], [2, 2, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]])
     numbers = sentence_numbers(ids, torch.tensor([END]))
     assert numbers.tolist() == [[0, 0, 1, 1, 2, 2], [0, 1, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0]]
-    assert beginnings(numbers, torch.tensor([5, 6, 3])).tolist() == [[2, 4, 5], [1, 2, 6], [3, 3, 3]]
-    assert beginnings(numbers, torch.tensor([4, 6, 3])).tolist() == [[2, 4, 4], [1, 2, 6], [3, 3, 3]]
+    assert prefix_lengths(numbers, torch.tensor([5, 6, 3])).tolist() == [[2, 4, 5], [1, 2, 6], [3, 3, 3]]
+    assert prefix_lengths(numbers, torch.tensor([4, 6, 3])).tolist() == [[2, 4, 4], [1, 2, 6], [3, 3, 3]]
     assert sentence_numbers(ids, torch.tensor([], dtype=torch.long)).count_nonzero() == 0
 
 

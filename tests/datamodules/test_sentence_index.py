@@ -37,7 +37,7 @@ def test_candidates_are_formed_from_the_indexed_sentences(tmp_path):
     ("row", "message"),
     [
         ({"sent_id": [9]}, "sentence 9 of document 'train-1', which has 4"),
-        ({"sent_id": "0"}, "index.jsonl:1: sent_id is no list of indices"),
+        ({"sent_id": "0"}, "index.jsonl:1: sent_id is not a list of indices"),
         ({"id": "other", "sent_id": [0]}, "'train-1' has no line"),
         ("{", "broken JSON"),
     ],

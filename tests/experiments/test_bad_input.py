@@ -107,7 +107,7 @@ def test_bad_records_are_skipped_counted_and_named_if_one_asks_for_that(tiny_con
         ("none.jsonl", None, "no such file; check the path of `train`"),
         ("empty.jsonl", b"", "no usable document; check the files and the field names"),
         ("cut.jsonl.gz", b"\x1f\x8b\x08\x00", "cannot be read"),
-        ("text.docx", b"x", "the suffix names no kind of file"),
+        ("text.docx", b"x", "unknown type of file"),
     ],
 )
 def test_a_file_that_is_no_corpus_is_named(name, content, said, tiny_config, fresh_cache, tmp_path, precis):
@@ -172,10 +172,10 @@ def test_an_existing_run_is_not_overwritten(run_folder, tiny_config, precis):
 
 def test_a_missing_run_is_named(tiny_config, tmp_path, precis):
     for command in (["test", "--run"], ["predict", "--run"], ["fit", "--run"], ["summarize", "--checkpoint"]):
-        refused(precis(*command, tmp_path / "none"), f"{tmp_path}/none/config.yaml: not there; give the folder of")
+        refused(precis(*command, tmp_path / "none"), f"{tmp_path}/none/config.yaml: not found; give the folder of")
     refused(precis("test", "--run"), "--run needs the folder of a run")
     refused(precis("validate", "--config", tiny_config), "precis validate needs a trained model; pass --run")
-    refused(precis("report", tmp_path / "none"), "predictions.jsonl: not there; run `precis test --run")
+    refused(precis("report", tmp_path / "none"), "predictions.jsonl: not found; run `precis test --run")
     done = precis("fit", "--config", tiny_config, "--run_dir", tmp_path / "none", "--resume", "true")
     refused(done, "no checkpoint to resume from; pass --resume auto, which then starts a new run")
     assert not (tmp_path / "none").exists()
@@ -239,7 +239,7 @@ def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_named(run_folder, prec
 
 def test_predictions_of_another_corpus_are_not_reported(run_folder, precis):
     assert precis("validate", "--run", run_folder).status == 0
-    refused(precis("report", run_folder), "predictions.jsonl: not there; run `precis test --run")
+    refused(precis("report", run_folder), "predictions.jsonl: not found; run `precis test --run")
     assert precis("report", run_folder, "--split", "val").status == 0
     for name in ("predictions.val.jsonl", "results.val.json"):  # as earlier versions wrote any split
         (run_folder / name).rename(run_folder / name.replace(".val", "").replace("results", "old"))

@@ -171,7 +171,7 @@ def test_the_command_line_reads_an_exported_model(run_folder, tmp_path, precis):
     assert done.status == 1 and "an exported model, which precis test does not read" in done.err
     assert done.err.count("\n") == 1
     done = precis("export", run_folder, "--out", exported)
-    assert done.status == 1 and "not empty; name another folder" in done.err
+    assert done.status == 1 and "not empty; choose another folder" in done.err
 
 
 def test_tied_weights_are_written_once(tmp_path):

@@ -143,7 +143,7 @@ def test_a_file_in_place_of_a_corpus_is_told_how_it_is_given(written, tmp_path, 
     if written:  # which would be read as a config
         (tmp_path / "train.jsonl").write_text('{"id": "a"}\n{"id": "b"}\n', encoding="utf-8")
     done = precis("corpus", "--corpus", "train.jsonl")
-    refused(done, tmp_path, "train.jsonl is no class; a file is given as --corpus Files --corpus.train train.jsonl")
+    refused(done, tmp_path, "train.jsonl is not a class; a file is given as --corpus Files --corpus.train train.jsonl")
 
 
 def test_a_folder_in_place_of_outputs_is_named(tmp_path, precis):

@@ -203,9 +203,9 @@ def test_a_best_model_that_is_lost_is_replaced_by_the_next(no_better, tmp_path, 
     run = shutil.copytree(no_better, tmp_path / "run")
     best = run / "checkpoints" / "best.ckpt"
     best.unlink()
-    with pytest.warns(UserWarning, match=r"best.ckpt: not there; .*last.ckpt is taken in its place"):
+    with pytest.warns(UserWarning, match=r"best.ckpt: not found; .*last.ckpt is taken in its place"):
         assert best_checkpoint(run).name == "last.ckpt"
-    with pytest.warns(UserWarning, match=r"best.ckpt: not there; the next validation writes a best model again"):
+    with pytest.warns(UserWarning, match=r"best.ckpt: not found; the next validation writes a best model again"):
         assert precis("fit", "--run", run, "--trainer.max_epochs=2").status == 0
     assert step_of(best) == 14
 
@@ -215,7 +215,7 @@ def test_a_best_model_that_is_a_link_to_nowhere_is_named(no_better, tmp_path):
     best = run / "checkpoints" / "best.ckpt"
     best.unlink()
     best.symlink_to(tmp_path / "gone.ckpt")
-    with pytest.raises(CorpusError, match=r"best.ckpt: a link to .*gone.ckpt, which is not there; restore that file"):
+    with pytest.raises(CorpusError, match=r"best.ckpt: a link to .*gone.ckpt, which does not exist; restore it"):
         best_checkpoint(run)
 
 

@@ -75,4 +75,4 @@ def test_a_run_is_exported(runs, precis, tmp_path):
     done = precis("export", runs / "rstformer", "--out", tmp_path / "led")
     assert done.status == 0 and "model.safetensors" in done.out and "tokenizer.json" in done.out, done.err
     done = precis("export", runs / "rstformer", "--out", tmp_path / "led")
-    assert done.status == 1 and "not empty; name another folder" in done.err
+    assert done.status == 1 and "not empty; choose another folder" in done.err

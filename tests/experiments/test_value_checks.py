@@ -157,8 +157,8 @@ BROKEN = {
     "empty": ("", "config.yaml: not a config"),
     "list": ("- model\n", "config.yaml: not a config"),
     "deep": ("a: " + "[" * 5000, "config.yaml"),
-    "no model": ("data: {class_path: x}\n", "config.yaml: it names no model"),
-    "no class": ("model: {init_args: {}}\ndata: 3\n", "config.yaml: it names no model"),
+    "no model": ("data: {class_path: x}\n", "config.yaml: it has no model"),
+    "no class": ("model: {init_args: {}}\ndata: 3\n", "config.yaml: it has no model"),
     "latin1": ("#\xfc\n".encode("latin1"), "config.yaml: not UTF-8"),
 }
 
@@ -181,7 +181,7 @@ def test_a_broken_config_of_a_run_is_one_line(kind, run_folder, tmp_path, precis
 def test_weights_of_another_model_are_refused(run_folder, corpus_files, tmp_path, precis):
     config = config_of(tmp_path, corpus_files, "Pegasus", "PegasusData")
     done = precis("fit", "--config", config, "--run_dir", tmp_path / "new", "--start_from", run_folder)
-    refused(done, f"--start_from {run_folder}: a run of PointerGenerator, and this is Pegasus")
+    refused(done, f"--start_from {run_folder}: has the weights of PointerGenerator, but this run trains Pegasus")
 
 
 @pytest.mark.parametrize(

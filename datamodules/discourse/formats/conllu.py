@@ -76,11 +76,12 @@ def _parts(text: str, name: str) -> Iterator[_Lines]:
 
 
 def _document(part: _Lines, name: str) -> TreebankDocument:
+    """Read a document of a file; `name` is the name of the file, for messages."""
     reading = _Text()
     _read_lines(part, reading, name)
     location = f"{name}:{part.line}: {part.id}"
     if not reading.edges:
-        raise TreebankError(f"{location}: no word has Discourse= in MISC; there is nothing to read here")
+        raise TreebankError(f"{location}: no word has Discourse= in MISC, so there is no discourse to read")
     if set(reading.text) <= set("_ \n"):
         raise TreebankError(f"{location}: the words are blanked out; restore them with GUM's get_text.py")
     edus = _split_at(reading.text, [start for start, _, _ in reading.edges])

@@ -234,7 +234,7 @@ def test_absent_files_and_unknown_suffixes(tmp_path):
             with pytest.raises(CorpusError, match="no such file; check the path of `val`"):
                 use(Files(val=str(given)))
     for name in ("x.txt", "x.gz", "x", "x.parquet.gz"):
-        with pytest.raises(CorpusError, match=rf"{name}: the suffix names no kind .*\.jsonl"):
+        with pytest.raises(CorpusError, match=rf"{name}: unknown type of file; .*\.jsonl"):
             records(Files(val=write(tmp_path / name, b"")))
 
 

@@ -191,7 +191,7 @@ def test_a_folder_of_another_version_or_kind(tmp_path):
     manifest = tmp_path / "manifest.json"
     said = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(said | {"version": 0}))
-    with pytest.raises(CorpusError, match="format version 0, and this is version 2; name another folder"):
+    with pytest.raises(CorpusError, match="format version 0, and this is version 2; choose another folder"):
         ParseCache(tmp_path)
     for other in ('{"documents": 3}', "[]", "no json"):
         manifest.write_text(other)

@@ -88,7 +88,7 @@ def test_a_folder_of_all_formats(tmp_path):
         ({"edus": [[0, 10], [11, 22], [23, 23]]}, "which is empty or outside"),
         ({"edus": [[0, 10], [11, "22"]]}, "`edus` is not a list of [start, end]"),
         ({"edus": []}, "there is no EDU"),
-        ({"edus": [[0, 31]]}, "the tree has 3 EDUs, the text 1"),
+        ({"edus": [[0, 31]]}, "the tree has 3 EDUs, the text has 1"),
         ({"sentences": [[0, 22], [20, 31]]}, "sentences[1] is characters 20 to 31, which overlaps"),
         ({"tree": ["NN", "list", 0, 2]}, "not a tree: EDU 2 where EDU 1"),
         ({"tree_nary": ["NN", "list", 0, 1, 2]}, "`tree` differs from the tree in `tree_nary`"),

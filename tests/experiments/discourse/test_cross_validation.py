@@ -118,7 +118,7 @@ def test_the_command_continues_compares_and_refuses(treebanks, tmp_path, capsys)
         expected = second["scores"][score]["value"] - first["scores"][score]["value"]
         assert second["difference"][score]["value"] == pytest.approx(expected)
         assert second["baseline"][score] == first["scores"][score]
-    with pytest.raises(SystemExit, match="folds with another 'model'; name another folder"):
+    with pytest.raises(SystemExit, match="folds with another 'model'; choose another folder"):
         main([other, *paths, "--out", str(tmp_path / "one"), "--folds", "2"])
     with pytest.raises(SystemExit, match="3 documents are not in both"):
         main([one, paths[0], "--out", str(tmp_path / "few"), "--folds", "2", "--baseline", str(tmp_path / "one")])

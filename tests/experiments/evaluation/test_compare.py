@@ -260,7 +260,7 @@ def test_two_splits_are_not_mixed(runs, precis):
     assert done.status == 1 and "a1 holds predictions of the test split" in done.err
     assert "predictions.val.jsonl of the val split; compare one split" in done.err
     done = precis("compare", *runs, ROUGE, "--split=val")
-    assert done.status == 1 and "a1/predictions.val.jsonl: not there; run `precis validate --run" in done.err
+    assert done.status == 1 and "a1/predictions.val.jsonl: not found; run `precis validate --run" in done.err
 
 
 def test_ids_with_line_separators_are_one_record(tmp_path, precis):
@@ -333,8 +333,8 @@ def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, preci
     page = tmp_path / "page.html"
     for arguments, said in (
         ([tmp_path / "none"], "none: no such folder"),
-        ([tmp_path / "empty"], "empty/config.yaml: not there"),
-        ([unpredicted], f"predictions.jsonl: not there; run `precis test --run {unpredicted}` first"),
+        ([tmp_path / "empty"], "empty/config.yaml: not found"),
+        ([unpredicted], f"predictions.jsonl: not found; run `precis test --run {unpredicted}` first"),
         ([run, fewer], "1 documents, such as 'doc-11',"),
         ([run, other], "document 'doc-0' has other references than in"),
         ([run, unlike], "unlike: rouge1 was computed as rouge1|stem:none"),

@@ -58,7 +58,7 @@ def test_a_class_of_the_working_folder_is_a_metric(folder, precis):
     ("name", "message"),
     [
         ("Short", "1 scores for 2 summaries"),
-        ("Words", "no numbers"),
+        ("Words", "not numbers"),
         ("Nothing", "no method score"),
         ("Missing", "import path of a class"),
     ],

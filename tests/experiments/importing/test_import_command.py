@@ -135,9 +135,9 @@ def without(state: dict, name: str) -> dict:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda state: {"a.weight": torch.zeros(2)}, "of no kind that can be imported"),
+        (lambda state: {"a.weight": torch.zeros(2)}, "belong to no kind that can be imported"),
         (lambda state: without(state, "ext_layer.layer_norm.bias"), "network.norm.bias is absent in the file"),
-        (lambda state: state | {"other.weight": torch.zeros(2)}, "other.weight: no part of a presumm_ext checkpoint"),
+        (lambda state: state | {"other.weight": torch.zeros(2)}, "other.weight: not in a presumm_ext checkpoint"),
         (lambda state: state | {"bert.model.embeddings.LayerNorm.bias": torch.zeros(3)}, "--encoder"),
         (lambda state: {}, "no weights in it"),
     ],
@@ -157,4 +157,4 @@ def test_other_files_are_one_line(tmp_path, precis):
         assert done.status == 1 and name in done.err and done.err.count("\n") == 1
     (tmp_path / "run").mkdir()
     done = precis("import", tmp_path / "text.pt", "--out", tmp_path / "run")
-    assert done.status == 1 and "there is something already" in done.err
+    assert done.status == 1 and "already exists; choose a new folder" in done.err

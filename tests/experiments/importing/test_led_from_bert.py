@@ -61,5 +61,5 @@ def test_the_tokenizer_is_the_bert_s(led):
 
 
 def test_a_folder_is_not_overwritten(folder, led):
-    with pytest.raises(SystemExit, match="there is something already"):
+    with pytest.raises(SystemExit, match="already exists; choose a new folder"):
         main([str(folder), "--out", str(led)])

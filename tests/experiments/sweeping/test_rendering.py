@@ -145,7 +145,7 @@ def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis,
     cases = [
         (["--template", "pbs"], ["no such file", "kubernetes, skypilot, torchrun"]),
         (["--template", tmp_path / "undefined.sh"], ["undefined.sh", "'partition' is undefined", "--values"]),
-        (["--template", tmp_path / "broken.sh"], ["broken.sh:2", "mend the template"]),
+        (["--template", tmp_path / "broken.sh"], ["broken.sh:2", "correct the template"]),
         (["--template", tmp_path / "unsafe.sh"], ["unsafe.sh", "unsafe"]),
         (["--template", "torchrun", "--values", "{folder: x}"], ["folder are set by the sweep"]),
     ]

@@ -131,7 +131,7 @@ def test_failures_are_recorded_and_a_worker_gives_up_after_three(tmp_path, tiny_
         (out / f"fail-{number}").touch()
     done = precis("sweep", "work", out, "--worker", 1)
     assert done.status == 1 and done.err.count("\n") == 1
-    assert "3 trials failed in a row, the last one is trial 4: fit failed: it broke; mend the cause" in done.err
+    assert "3 trials failed in a row, the last one is trial 4: fit failed: it broke; correct the cause" in done.err
     told = status(out, precis)
     assert told["counts"] == {"failed": 4, "complete": 1} and told["best"]["trial"] == 1
     assert precis("sweep", "work", out, "--worker", 1).status == 0

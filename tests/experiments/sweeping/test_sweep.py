@@ -157,7 +157,7 @@ def test_a_point_keeps_its_folder_whatever_other_points_there_are(tmp_path, tiny
         ({"grid": {"run_dir": ["a", "b"]}}, "run_dir is set by the sweep for each run"),
         ({"seeds": ["one"]}, "seeds must be whole numbers"),
         ({"points": ["wide"]}, "points: row 1 must be keys with values"),
-        ({"seeds": [1], "after": ["tset"]}, "after: 'tset' is no command"),
+        ({"seeds": [1], "after": ["tset"]}, "after: 'tset' is not a command"),
     ],
 )
 def test_a_wrong_file_is_named_with_its_point_and_nothing_is_written(parts, said, tmp_path, tiny_config, precis):

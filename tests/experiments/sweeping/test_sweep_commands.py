@@ -116,7 +116,7 @@ def test_cancel_asks_slurm_for_what_runs_or_waits(sweep, slurm, precis):
 def test_a_folder_that_is_no_sweep_is_named(tmp_path, precis):
     for command in ("status", "logs", "cancel", "retry"):
         done = precis("sweep", command, tmp_path)
-        assert done.status == 1 and f"{tmp_path}/points.json: not there; give the folder of a sweep" in done.err
+        assert done.status == 1 and f"{tmp_path}/points.json: not found; give the folder of a sweep" in done.err
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_a_folder_that_is_no_sweep_is_named(tmp_path, precis):
         ("points.json", '{"sweep": "s", "after": []}', "the key 'points' is missing"),
         ("points.json", '{"after": [], "points": [{"label": "a"}]}', "a point without label, run or config"),
         ("points.json", '{"after": [], "points": ["a"]}', "a point without label, run or config"),
-        ("points.json", OUTSIDE.replace("NAME", "../other"), "'../other' is no name of a folder beside this file"),
-        ("points.json", OUTSIDE.replace("NAME", "/tmp"), "'/tmp' is no name of a folder beside this file"),
-        ("points.json", OUTSIDE.replace("NAME", ".."), "'..' is no name of a folder beside this file"),
+        ("points.json", OUTSIDE.replace("NAME", "../other"), "'../other' is not the name of a folder beside this file"),
+        ("points.json", OUTSIDE.replace("NAME", "/tmp"), "'/tmp' is not the name of a folder beside this file"),
+        ("points.json", OUTSIDE.replace("NAME", ".."), "'..' is not the name of a folder beside this file"),
         ("launch.json", "[]", "not a JSON object"),
         ("done/status.json", '{"done": []}', "the key 'failed' is missing"),
         ("again/requeued.json", "", "cannot be read"),

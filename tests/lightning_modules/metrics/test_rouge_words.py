@@ -46,7 +46,7 @@ def test_a_full_vocabulary_starts_again(monkeypatch):
     monkeypatch.setattr(rouge_words, "MAX_WORDS", 3)
     words = rouge_words.Vocabulary(rouge_words.TOKENIZERS["rouge"], None, "")
     assert words.encode("a b c d e") == words.encode("a b c d e")
-    words.bound()
+    words.limit_size()
     assert len(words) == 0
     one, other, again = words.encode("a e a")
     assert one == again != other

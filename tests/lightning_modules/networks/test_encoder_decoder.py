@@ -186,5 +186,5 @@ def test_what_does_not_fit_is_refused(documents):
         small("pegasus").encode(source, mask)
     model = small("bart").model
     model.config.decoder_start_token_id = None
-    with pytest.raises(ValueError, match="bart is no encoder-decoder with a decoder_start_token_id"):
+    with pytest.raises(ValueError, match="bart is not an encoder-decoder with a decoder_start_token_id"):
         PretrainedEncoderDecoder(model)

@@ -345,7 +345,7 @@ def test_a_band_that_the_window_leaves_is_refused():
     check_band(torch.full((1, 12), -1), 4, band)
     with pytest.raises(ValueError, match=r"document 'a': the window of 5 .* reaches 3 EDUs, .* holds 2 .* band of 3"):
         check_band(edu, 5, band, ["a"])
-    with pytest.raises(ValueError, match="document 0 of the batch: a token is in EDU 5, its discourse has 4"):
+    with pytest.raises(ValueError, match="document 0 of the batch: a token is in EDU 5 of 4 in the parse"):
         check_band(edu, 4, band[:, :4])
     with pytest.raises(ValueError, match=r"are \[B, E, 2b \+ 1, R\], got \[1, 6, 4, 2\]"):
         check_band(edu, 4, band[:, :, :4])
@@ -359,7 +359,7 @@ def test_what_is_no_choice_is_refused():
         DiscourseInjection(weights, ablation="all")
     with pytest.raises(ValueError, match="eps"):
         DiscourseInjection(weights, eps=0.0)
-    with pytest.raises(ValueError, match="the discourse has 5 relations, the model 2"):
+    with pytest.raises(ValueError, match="the parse has 5 relations, but the model has 2"):
         DiscourseInjection(weights)(torch.zeros(1, 3, 3, 5))
     with pytest.raises(ValueError, match="masks and EDUs are of the same tokens"):
         View.of(torch.ones(2, 5), None, torch.zeros(2, 4))

@@ -190,7 +190,7 @@ def test_what_cannot_be_is_refused():
         DiscourseLED(plain(), path="sparse")
     dropping = DiscourseLED(plain(attention_dropout=0.1), path="fused").train()
     batch = Batch()
-    with pytest.raises(ValueError, match="fused attention drops no weights"):
+    with pytest.raises(ValueError, match="fused attention has no dropout"):
         dropping.encode(**batch.source)
     with pytest.raises(ValueError, match="leave output_attentions out"):
         DiscourseLED(plain()).led(**batch.source, labels=batch.labels, output_attentions=True)
@@ -219,12 +219,12 @@ def test_the_path_of_attention_is_chosen_and_reported_with_its_reason(monkeypatc
         for device, length in ((cuda, 1000), (cuda, 100), (cpu, 1000), (cpu, 100), (cpu, 90)):
             led_module._report(*attention.choose(device, length))
     assert [message.removeprefix("attention of the encoder: ") for message in messages] == [
-        "chunked (attention dropout 0.1, which the fused path lacks, more than 192 tokens)",
-        "dense (attention dropout 0.1, which the fused path lacks, at most 192 tokens)",
+        "chunked (attention dropout 0.1, which the fused path does not support, more than 192 tokens)",
+        "dense (attention dropout 0.1, which the fused path does not support, at most 192 tokens)",
         "chunked (on cpu, more than 192 tokens)",
         "dense (on cpu, at most 192 tokens)",
         "fused (on CUDA, without attention dropout)",
     ]
     assert small.choose(cuda, 1000) == (
-        "chunked", f"{16 // small.heads} dimensions of a head, of which the fused path needs 16, more than 192 tokens"
+        "chunked", f"{16 // small.heads} dimensions per head, but the fused path needs 16, more than 192 tokens"
     )  # fmt: skip

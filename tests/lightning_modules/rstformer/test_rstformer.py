@@ -176,7 +176,7 @@ def test_what_does_not_fit_is_refused(corpus_files, folder, batch_and_text):
         model_of().loss_terms(ready_batch(corpus_files, folder))
     with pytest.raises(ValueError, match="2 heads for 3 relations: give the frequency"):
         model_of(heads=2)
-    with pytest.raises(ValueError, match="the discourse has 3 relations, the model 5"):
+    with pytest.raises(ValueError, match="the parse has 3 relations, but the model has 5"):
         model_of(heads=5, relations=5).loss_terms(batch)
     with pytest.raises(CorpusError, match="raise --model"):
         model_of(vocab_size=len(text) - 1).set_tokenizer(text)
