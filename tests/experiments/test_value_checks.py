@@ -169,7 +169,7 @@ def test_a_broken_config_of_a_run_is_one_line(kind, run_folder, tmp_path, precis
     (run_folder / "config.yaml").write_bytes(content if isinstance(content, bytes) else content.encode())
     (run_folder / "predictions.jsonl").write_text('{"id": "doc-33", "summary": ["x"], "references": [["y"]]}\n')
     (tmp_path / "text.txt").write_text("The otter slept.", encoding="utf-8")
-    whole = "names no model" not in said  # which the parser of arguments words in its own way
+    whole = "has no model" not in said  # which the parser of arguments words in its own way
     refused(precis("summarize", "--checkpoint", run_folder, tmp_path / "text.txt"), said)
     refused(precis("report", run_folder), said)
     refused(precis("test", "--run", run_folder), said if whole else "")
