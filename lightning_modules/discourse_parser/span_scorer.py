@@ -1,5 +1,6 @@
 """Neural scorer of discourse trees: scores of spans, and classes (nuclearity, relation) of nodes, from EDU vectors."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -184,6 +185,28 @@ class DiscourseScorer(nn.Module):
         hidden = self.node(states, layout, document, start, end)
         hidden = hidden + self.left(states, layout, document, start, split)
         return self.class_score(hidden + self.right(states, layout, document, split + 1, end)).float()
+
+    def class_logits_of_chart(
+        self, states: Tensor, layout: Layout, nodes: tuple[Tensor, Tensor, Tensor, Tensor], batch_size: int
+    ) -> Iterator[Tensor]:
+        """Yield the `class_logits` of many nodes of few spans, in batches.
+
+        The nodes of a chart share their spans and parts: the vector of each is computed once.
+
+        Args:
+            nodes: document, start, split and end, each [N].
+            batch_size: number of nodes of a batch, [n, C].
+        """
+        document, start, split, end = nodes
+        places = (self.node, start, end), (self.left, start, split), (self.right, split + 1, end)
+        size, tables, rows = states.shape[1], [], []
+        for layer, first, last in places:
+            spans, row = ((document * size + first) * size + last).unique(return_inverse=True)
+            tables.append(layer(states, layout, spans // size**2, spans // size % size, spans % size))
+            rows.append(row)
+        for batch in zip(*(row.split(batch_size) for row in rows)):
+            hidden = sum(table[row] for table, row in zip(tables, batch))                # [n, H]
+            yield self.class_score(hidden).float()
 
 
 def node_scores(potentials: Potentials, chart: Tensor, start: Tensor, split: Tensor, end: Tensor) -> Tensor:
