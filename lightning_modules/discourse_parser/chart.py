@@ -9,6 +9,7 @@ Every chart is stored twice, indexed by width, so that the terms of a sum over s
 `left[b, i, w]` is the span of w + 1 EDUs that starts at i, `right[b, j, E - 1 - w]` the one that ends at j.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -101,17 +102,21 @@ def roots(chart: Chart, sizes: Tensor) -> Tensor:
     return chart.left[torch.arange(len(sizes), device=sizes.device), 0, sizes - 1]
 
 
-def split_marginals(potentials: Potentials, chart: Chart, sizes: Tensor):
+class WidthMarginals(NamedTuple):
+    """Posterior probabilities of all spans of `width` + 1 EDUs."""
+
+    width: int
+    nodes: Tensor  # P(span is a node), [B, starts]
+    splits: Tensor  # P(span is a node with that split), splits in order, [B, starts, width]
+
+
+def split_marginals(potentials: Potentials, chart: Chart, sizes: Tensor) -> Iterator[WidthMarginals]:
     """Yield posterior probabilities of nodes and splits (outside algorithm), widest spans first.
 
     Args:
         potentials: the scores.
         chart: their result of `inside`.
         sizes: number of EDUs of each document, [B].
-
-    Yields:
-        width, P(span is a node) [B, starts], and P(span is a node with that split) [B, starts, width], splits in
-        order.
     """
     size = chart.left.shape[1]
     below = Chart.zeros(chart.left)  # probability that each span receives from its possible parents
@@ -121,15 +126,23 @@ def split_marginals(potentials: Potentials, chart: Chart, sizes: Tensor):
         splits = potentials.splits(chart, width, starts).softmax(-1) * nodes.unsqueeze(-1)       # [B, starts, width]
         for part in below.splits(width, starts):
             part += splits
-        yield width, nodes, splits
+        yield WidthMarginals(width, nodes, splits)
 
 
-def span_marginals(potentials: Potentials, sizes: Tensor, chart: Chart | None = None) -> Tensor:
-    """Return P(span (i, j) is a node), [B, E, E], zero unless i < j; `chart`: result of `inside`, if available."""
-    marginals = torch.zeros_like(potentials.spans)
-    for width, nodes, _ in split_marginals(potentials, chart or inside(potentials), sizes):
-        marginals.diagonal(width, 1, 2).copy_(nodes)
-    return marginals
+def all_marginals(potentials: Potentials, sizes: Tensor) -> list[WidthMarginals]:
+    """Return the posterior probabilities of all nodes and splits, about E^3 / 6 per document, widest spans first.
+
+    The functions below take them, so that the passes through the charts are made once for all of them.
+    """
+    return list(split_marginals(potentials, inside(potentials), sizes))
+
+
+def span_marginals(potentials: Potentials, sizes: Tensor, marginals: list[WidthMarginals] | None = None) -> Tensor:
+    """Return P(span (i, j) is a node), [B, E, E], zero unless i < j; `marginals`: those of all splits, if available."""
+    result = torch.zeros_like(potentials.spans)
+    for width, nodes, _ in all_marginals(potentials, sizes) if marginals is None else marginals:
+        result.diagonal(width, 1, 2).copy_(nodes)
+    return result
 
 
 class _LogPartition(torch.autograd.Function):
@@ -174,22 +187,23 @@ def log_partition(potentials: Potentials, sizes: Tensor) -> Tensor:
     return _LogPartition.apply(sizes, potentials.spans, *(potentials.fits or ()))
 
 
-def most_probable_splits(potentials: Potentials, chart: Chart | None = None) -> Tensor:
+def most_probable_splits(potentials: Potentials, marginals: list[WidthMarginals] | None = None) -> Tensor:
     """Return the most probable split k of every span (i, j), given that it is a node.
 
     Args:
         potentials: the scores.
-        chart: result of `inside`, if available.
+        marginals: probabilities of all splits, if available.
 
     Returns:
         int64 [B, E, E]; k = i unless i < j.
     """
-    chart = chart or inside(potentials)
-    size = potentials.spans.shape[1]
+    charts, size = potentials.spans.shape[:2]
     position = torch.arange(size, device=potentials.spans.device)
-    best = position.view(1, -1, 1).repeat(len(potentials.spans), 1, size)
-    for width, starts in _widths(size):
-        best.diagonal(width, 1, 2).add_(potentials.splits(chart, width, starts).argmax(-1))
+    if marginals is None:
+        marginals = all_marginals(potentials, position.new_full((charts,), size))
+    best = position.view(1, -1, 1).repeat(charts, 1, size)
+    for width, _, splits in marginals:
+        best.diagonal(width, 1, 2).add_(splits.argmax(-1))
     return best
 
 
@@ -204,7 +218,10 @@ class SplitPosterior(NamedTuple):
 
 
 def node_marginals(
-    potentials: Potentials, sizes: Tensor, min_prob: float = 0.0, chart: Chart | None = None
+    potentials: Potentials,
+    sizes: Tensor,
+    min_prob: float = 0.0,
+    marginals: list[WidthMarginals] | None = None,
 ) -> SplitPosterior:
     """Return all nodes with mu(i, k, j) = P(the tree has a node over i..j that is split after k) above `min_prob`.
 
@@ -212,10 +229,10 @@ def node_marginals(
         potentials: the scores.
         sizes: number of EDUs of each document, [B].
         min_prob: nodes of this probability or less are left out.
-        chart: result of `inside`, if available.
+        marginals: probabilities of all splits, if available.
     """
     by_width = []
-    for width, _, splits in split_marginals(potentials, chart or inside(potentials), sizes):
+    for width, _, splits in all_marginals(potentials, sizes) if marginals is None else marginals:
         document, start, part = (splits > min_prob).nonzero(as_tuple=True)
         by_width.append((document, start, start + part, start + width, splits[document, start, part]))
     if not by_width:  # documents of one EDU have no node

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.discourse_parser.chart import (
-    Chart,
     Potentials,
     SplitPosterior,
+    WidthMarginals,
+    all_marginals,
     best_trees,
-    inside,
     most_probable_splits,
     node_marginals,
     span_marginals,
@@ -208,17 +208,17 @@ class ChartReader:
         members = []
         for scorer, state in zip(self.scorers, states):
             potentials = scorer.potentials(state, layout, units)
-            chart = inside(potentials)
-            marginals = span_marginals(potentials, units.sizes, chart)
-            spans = spans + weight * marginals
+            marginals = all_marginals(potentials, units.sizes)
+            of_spans = span_marginals(potentials, units.sizes, marginals)
+            spans = spans + weight * of_spans
             if with_nodes or self.decoding == "mbr":
-                nodes = node_marginals(potentials, units.sizes, min_prob if with_nodes else _MIN_NODE_PROB, chart)
+                nodes = node_marginals(potentials, units.sizes, min_prob if with_nodes else _MIN_NODE_PROB, marginals)
                 labels = self._labels(scorer, state, layout, units, nodes)
             if self.decoding == "mbr":
                 classes = classes + weight * self._class_marginals(nodes, labels, units)
             if with_nodes:
-                scored = ScoredNodes(marginals, nodes, labels)
-                members.append(self._distribution(scorer, state, layout, units, potentials, chart, scored))
+                scored = ScoredNodes(of_spans, nodes, labels)
+                members.append(self._distribution(scorer, state, layout, units, potentials, marginals, scored))
         if self.decoding == "mbr":
             trees, tree_classes = self._best_labelled_trees(spans, classes, units.sizes)
         else:
@@ -260,13 +260,13 @@ class ChartReader:
         layout: Layout,
         units: Units,
         potentials: Potentials,
-        inside_chart: Chart,
+        marginals: list[WidthMarginals],
         scored: ScoredNodes,
     ) -> MemberChart:
         """Return the distribution of one scorer over a batch of charts, as one `MemberChart` with a chart dimension G.
 
         Args:
-            inside_chart: result of `inside` for the potentials.
+            marginals: probabilities of all splits under the potentials.
             scored: probabilities of spans, and the nodes whose own classes were scored.
         """
         spans, nodes, labels = scored
@@ -280,7 +280,7 @@ class ChartReader:
         table /= total.clamp(min=_MIN_WEIGHT).unsqueeze(-1)                          # [G, U, U, C]
         # or those of its most probable node, if none was scored
         chart, first, last = ((spans > _MIN_SPAN_PROB) & ~has_nodes).nonzero(as_tuple=True)
-        best = most_probable_splits(potentials, inside_chart)[chart, first, last]
+        best = most_probable_splits(potentials, marginals)[chart, first, last]
         most_probable = SplitPosterior(
             document=chart, start=first, split=best, end=last, probability=spans[chart, first, last]
         )
@@ -291,17 +291,15 @@ class ChartReader:
         restricted = classes.new_zeros(*spans.shape, 2 * self.classes.relations)
         restricted[chart, first, last] = torch.cat(sides, 1)
         change = labels - table[nodes.document, nodes.start, nodes.end]
-        return MemberChart(span_masses(potentials, units.sizes, restricted, inside_chart), nodes, labels, change)
+        return MemberChart(span_masses(potentials, units.sizes, restricted, marginals), nodes, labels, change)
 
     def _labels(self, scorer, state: Tensor, layout: Layout, units: Units, nodes: SplitPosterior) -> Tensor:
         """Return P(class | node), [N, C]."""
-        probs = []
-        for chunk in torch.arange(len(nodes.start), device=state.device).split(_NODES.get(state.device.type, 65_536)):
-            chart, first, split, last = (column[chunk] for column in nodes[:4])
-            edus = units.start[chart, first], units.end[chart, split], units.end[chart, last]
-            logits = scorer.class_logits(state, layout, units.document[chart], *edus)
-            probs.append((logits / self.temperature).softmax(-1))
-        return torch.cat(probs) if probs else state.new_zeros(0, len(self.classes.relation))
+        chart, first, split, last = nodes[:4]
+        places = units.document[chart], units.start[chart, first], units.end[chart, split], units.end[chart, last]
+        batch_size = _NODES.get(state.device.type, 65_536)
+        logits = scorer.class_logits_of_chart(state, layout, places, batch_size)
+        return torch.cat([(batch / self.temperature).softmax(-1) for batch in logits])
 
     def _most_probable_classes(
         self, states: list[Tensor], layout: Layout, units: Units, trees: list[Tensor]

@@ -20,7 +20,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lightning_modules.discourse_parser.chart import Chart, Potentials, SplitPosterior, inside, split_marginals
+from lightning_modules.discourse_parser.chart import (
+    Chart,
+    Potentials,
+    SplitPosterior,
+    WidthMarginals,
+    all_marginals,
+    span_marginals,
+)
 
 ROWS = ("side", "nucleus")
 
@@ -114,7 +121,9 @@ def _sum_over_enclosing(spans: Tensor) -> Tensor:
     return upper + upper.transpose(0, 1)
 
 
-def span_masses(potentials: Potentials, sizes: Tensor, labels: Tensor, chart: Chart | None = None) -> Tensor:
+def span_masses(
+    potentials: Potentials, sizes: Tensor, labels: Tensor, marginals: list[WidthMarginals] | None = None
+) -> Tensor:
     """Return labelled probabilities of spans as nodes minus those as children, for labels that depend only on spans.
 
     All nodes are included, however improbable, without listing them.
@@ -123,20 +132,20 @@ def span_masses(potentials: Potentials, sizes: Tensor, labels: Tensor, chart: Ch
         potentials: the scores.
         sizes: EDUs of each document, [B].
         labels: P(label | span), [B, E, E, L].
-        chart: result of `inside`, if available.
+        marginals: probabilities of all splits, if available.
 
     Returns:
-        The `spans` argument of `side_distribution`, in double precision, [B, E, E, L].
+        The `spans` argument of `side_distribution`, [B, E, E, L].
     """
     size, position = labels.shape[1], torch.arange(labels.shape[1], device=labels.device)
-    masses = torch.zeros_like(labels, dtype=torch.double)
+    marginals = all_marginals(potentials, sizes) if marginals is None else marginals
+    masses = span_marginals(potentials, sizes, marginals).unsqueeze(-1) * labels
     parts = Chart.zeros(masses)
-    for width, nodes, splits in split_marginals(potentials, chart or inside(potentials), sizes):
+    for width, nodes, splits in marginals:
         starts = nodes.shape[1]
-        of_width = labels[:, position[:starts], position[:starts] + width].double()        # [B, starts, L]
-        masses[:, position[:starts], position[:starts] + width] += nodes.unsqueeze(-1) * of_width
+        of_width = labels[:, position[:starts], position[:starts] + width]           # [B, starts, L]
         for part in parts.splits(width, starts):
-            part += splits.unsqueeze(-1) * of_width.unsqueeze(2)                     # [B, starts, width, L]
+            part.addcmul_(splits.unsqueeze(-1), of_width.unsqueeze(2))               # [B, starts, width, L]
     i, j = torch.ones(size, size, device=labels.device).triu().nonzero(as_tuple=True)
     masses[:, i, j] -= parts.left[:, i, j - i] + parts.right[:, j, size - 1 - (j - i)]
     return masses
@@ -161,7 +170,7 @@ def side_distribution(spans: Tensor, nodes: SplitPosterior, change: Tensor, clas
     triangles = []
     for table, side in zip(spans.chunk(2, -1), (classes.left, classes.right)):
         mass = classes.restricted(change.double(), side) * nodes.probability.double().unsqueeze(1)
-        triangles.append(_sum_over_enclosing(table + _span_table(nodes, mass, len(spans))))
+        triangles.append(_sum_over_enclosing(_span_table(nodes, mass, len(spans)).add_(table)))
     return _join_triangles(*triangles)
 
 

@@ -1,6 +1,6 @@
 """EDU segmenter: sequence tagging of words by a conditional random field over an encoder."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -137,7 +137,9 @@ class EduSegmenter(LightningModule):
     # Segmentation ------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def segment(self, requests: Sequence[Request]) -> list[list[Span]]:
+    def segment(
+        self, requests: Sequence[Request], piece_vectors: Sequence[Tensor] | None = None
+    ) -> list[list[Span]]:
         """Segment texts into EDUs.
 
         EDUs are in order, do not overlap, cover all visible characters and have no white space at their ends. A text
@@ -145,6 +147,7 @@ class EduSegmenter(LightningModule):
 
         Args:
             requests: texts with their sentences and paragraphs.
+            piece_vectors: vectors of the subwords of each text from an equal encoder, [P, D]; computed by default.
 
         Returns:
             Character offsets (start, end) of the EDUs of each text, end exclusive.
@@ -155,17 +158,26 @@ class EduSegmenter(LightningModule):
         training = self.training
         self.eval()
         try:
-            return [self._segment_one(request, i) for i, request in enumerate(requests)]
+            given = [None] * len(requests) if piece_vectors is None else piece_vectors
+            return [self._segment_one(*text, number) for number, text in enumerate(zip(requests, given))]
         finally:
             self.train(training)
 
-    def _segment_one(self, request: Request, number: int) -> list[Span]:
+    def _segment_one(self, request: Request, pieces: Tensor | None, number: int) -> list[Span]:
         name = getattr(request, "id", f"text {number}")
         features = edu_features(request, self.subwords, name=name)
         if not features.offsets:
             return []
         batch = SegmentationBatch.of([features]).to(self.device)
-        return self._edus(request.text, features, self._tags(batch, self.vectors(batch)))
+        if pieces is None:
+            vectors = self.vectors(batch)
+        else:
+            vectors = pool_pieces(pieces, batch.piece_words, len(batch.words))               # [N, D]
+        return self._edus(request.text, features, self._tags(batch, vectors))
+
+    def has_encoder(self, settings: Mapping[str, Any]) -> bool:
+        """Return whether a module of these settings has the same frozen encoder, so that token vectors are equal."""
+        return self._fixed and all(settings[name] == self.settings[name] for name in ("encoder", "layers", "window"))
 
     def _tags(self, batch: SegmentationBatch, vectors: Tensor) -> Tensor:
         """Return the tag of every word, [N]; sentences are batched by length, so that long texts need little memory."""

@@ -1,9 +1,11 @@
 """Neural scorer of discourse trees: scores of spans, and classes (nuclearity, relation) of nodes, from EDU vectors."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding_bag
 
 from lightning_modules.discourse_parser.chart import Chart, Potentials
 from lightning_modules.networks.recurrent import bidirectional
@@ -184,6 +186,29 @@ class DiscourseScorer(nn.Module):
         hidden = self.node(states, layout, document, start, end)
         hidden = hidden + self.left(states, layout, document, start, split)
         return self.class_score(hidden + self.right(states, layout, document, split + 1, end)).float()
+
+    def class_logits_of_chart(
+        self, states: Tensor, layout: Layout, nodes: tuple[Tensor, Tensor, Tensor, Tensor], batch_size: int
+    ) -> Iterator[Tensor]:
+        """Yield the `class_logits` of many nodes of few spans, in batches.
+
+        The nodes of a chart share their spans and parts: the vector of each is computed once.
+
+        Args:
+            nodes: document, start, split and end, each [N].
+            batch_size: number of nodes of a batch, [n, C].
+        """
+        document, start, split, end = nodes
+        size, tables, rows, count = states.shape[1], [], [], 0
+        for layer, first, last in ((self.node, start, end), (self.left, start, split), (self.right, split + 1, end)):
+            spans, row = ((document * size + first) * size + last).unique(return_inverse=True)
+            tables.append(layer(states, layout, spans // size**2, spans // size % size, spans % size))
+            rows.append(row + count)
+            count += len(spans)
+        table = torch.cat(tables)                                                    # [spans of the three layers, H]
+        for batch in torch.stack(rows, 1).split(batch_size):                         # [n, 3]
+            # the sum of three rows of the table, a tenth of the time of indexing and adding them
+            yield self.class_score(embedding_bag(batch, table, mode="sum")).float()
 
 
 def node_scores(potentials: Potentials, chart: Tensor, start: Tensor, split: Tensor, end: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from torch.testing import assert_close
 from lightning_modules.discourse_parser.chart import (
     Chart,
     Potentials,
+    all_marginals,
     best_trees,
     log_partition,
     most_probable_splits,
@@ -137,3 +138,17 @@ def test_most_probable_splits_equal_those_of_the_best_marginals():
         for i in range(size):
             for j in range(i + 1, size):
                 assert best[b, i, j] == table[b, i, j].argmax()
+
+
+def test_marginals_computed_once_serve_all_readings():
+    """Also that of a short document beside a long one."""
+    potentials, sizes = random_potentials(2, 8), torch.tensor([8, 5])
+    marginals = all_marginals(potentials, sizes)
+    assert_close(span_marginals(potentials, sizes, marginals), span_marginals(potentials, sizes), rtol=0, atol=0)
+    for given, computed in zip(
+        node_marginals(potentials, sizes, 1e-3, marginals), node_marginals(potentials, sizes, 1e-3)
+    ):
+        assert given.equal(computed)
+    shared, separate = most_probable_splits(potentials, marginals), most_probable_splits(potentials)
+    for b, size in enumerate(sizes.tolist()):
+        assert shared[b, :size, :size].equal(separate[b, :size, :size])

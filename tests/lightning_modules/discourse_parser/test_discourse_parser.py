@@ -14,7 +14,8 @@ from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.relations import GUM
 from datamodules.documents import CorpusError
 from datamodules.treebank import TreebankData
-from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
+from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of, multiplies_bfloat16
+from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.discourse_parser.span_scorer import Units, node_scores
 from tests.lightning_modules.discourse_parser.brute_trees import trees
 
@@ -314,3 +315,55 @@ def test_a_frozen_encoder_reads_each_text_and_not_each_id(encoder, treebank):
         batch = ParserBatch.of(texts)
         assert_close(model._training_vectors(batch), model.vectors(batch), atol=2e-3, rtol=2e-3)
     assert len(model._vector_cache) == 3
+
+
+def test_parser_and_segmenter_over_one_encoder_equal_two_encoders(encoder, treebank):
+    """A batch of texts with and without EDUs, against segmentation first and gold EDUs afterwards."""
+    torch.manual_seed(0)
+    model = DiscourseParser(encoder, layers=(0, 2), window=16, **TINY).eval()
+    model.segmenter = EduSegmenter(encoder, layers=(0, 2), window=16, projection=8, hidden_size=8).eval()
+    with_edus = requests(data_of(treebank, encoder=encoder))
+    asked = [replace(request, edus=None) if number % 2 else request for number, request in enumerate(with_edus)]
+    together = model.predict_step(asked)
+    assert {parse.size for parse in together} != {len(request.edus) for request in with_edus}
+    for request, parse in zip(asked, together):
+        edus = request.edus or model.segmenter.segment([request])[0]
+        alone = model.parse(replace(request, edus=tuple(edus)))
+        assert parse.edus.tolist() == alone.edus.tolist() and parse.tree.equal(alone.tree)
+        assert (parse.ldd.int() - alone.ldd.int()).abs().max() <= 1
+        assert_close(parse.gamma, alone.gamma)
+
+
+@pytest.mark.parametrize("other", [{"window": 12}, {"layers": (2,)}, {"frozen": False}])
+def test_a_segmenter_over_another_encoder_has_its_own_vectors(encoder, treebank, other):
+    torch.manual_seed(0)
+    model = DiscourseParser(encoder, layers=(0, 2), window=16, **TINY).eval()
+    options = {"layers": (0, 2), "window": 16} | other
+    model.segmenter = EduSegmenter(encoder, projection=8, hidden_size=8, **options).eval()
+    request = replace(requests(data_of(treebank, encoder=encoder))[0], edus=None)
+    assert model.parse(request).edus.tolist() == [list(edu) for edu in model.segmenter.segment([request])[0]]
+
+
+def test_bfloat16_gives_nearly_the_parse_of_float32(encoder, treebank):
+    torch.manual_seed(0)
+    options = {"layers": (0, 2), "window": 16, **TINY}
+    models = {name: DiscourseParser(encoder, encoder_precision=name, **options) for name in ("float32", "bfloat16")}
+    models["bfloat16"].load_state_dict(models["float32"].state_dict())
+    tokens = [torch.tensor(models["float32"].subwords(r.text).ids) for r in requests(data_of(treebank))]
+    exact, rounded = (torch.cat(model.eval()._encode(tokens)) for model in models.values())
+    assert rounded.dtype == torch.float32 and not rounded.equal(exact)
+    assert_close(rounded, exact, atol=0.05, rtol=0.02)
+    for request in requests(data_of(treebank, encoder=encoder)):
+        parses = [model.parse(request) for model in models.values()]
+        assert_close(parses[1].gamma, parses[0].gamma, atol=0.05, rtol=0.02)
+    assert models["float32"].fingerprint != models["bfloat16"].fingerprint
+
+
+def test_precision_auto_is_one_of_the_two(encoder, treebank):
+    torch.manual_seed(0)
+    model = DiscourseParser(encoder, layers=(0, 2), window=16, **TINY).eval()
+    assert model.encoder_precision == "auto"
+    tokens = [torch.tensor(model.subwords(request.text).ids) for request in requests(data_of(treebank))]
+    auto = torch.cat(model._encode(tokens))
+    model.encoder_precision = "bfloat16" if multiplies_bfloat16() else "float32"
+    assert auto.equal(torch.cat(model._encode(tokens)))
