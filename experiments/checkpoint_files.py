@@ -158,7 +158,7 @@ def _lacks_a_best_model(state: Mapping[str, Any]) -> bool:
     """Return whether a best model is missing or damaged, with a warning; rename damaged ones."""
     lacking = False
     for path in map(Path, state["best_k_models"]):
-        if damage := find_damage(path) if path.is_file() else "not there":
+        if damage := find_damage(path) if path.is_file() else "not found":
             lacking = True
             rank_zero_warn(f"{path}: {damage}; the next validation writes a best model again")
             if path.is_file() and rank_zero_only.rank == 0:

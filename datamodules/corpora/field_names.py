@@ -56,7 +56,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
     document, summary = first(DOCUMENT_NAMES), first(SUMMARY_NAMES)
     if document is None:
         fields = ", ".join(row) or "none"
-        raise CorpusError(f"{where}: no field has a usual name of documents (fields: {fields}); call it `document`")
+        raise CorpusError(f"{where}: no field is named like a document (fields: {fields}); rename one to `document`")
     return FieldMap(
         document,
         summary,

@@ -181,7 +181,7 @@ class DiscourseParser(LightningModule):
         path = Path(str(self.start_from))
         path = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
         if not path.is_file():
-            raise CorpusError(f"{path}: not there; model.start_from is the run folder of a parser, or a checkpoint")
+            raise CorpusError(f"{path}: not found; model.start_from is the run folder of a parser, or a checkpoint")
         state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
         shapes = {name: value.shape for name, value in self.state_dict().items()}
         if mismatched := sorted(name for name, value in state.items() if shapes.get(name) != value.shape):

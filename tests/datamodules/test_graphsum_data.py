@@ -101,7 +101,7 @@ def test_what_the_graph_learned_is_kept_with_the_text(data, corpus_files, tmp_pa
     other = ready(corpus_files, tmp_path / "cache", graph=Chain(), tokenizer_dir=tmp_path / "text")
     assert other.graph.learned == 26 and other.tokenizer.state() == data.tokenizer.state()
     (tmp_path / "text" / "graph.json").write_text("{")
-    with pytest.raises(CorpusError, match=r"graph\.json: broken"):
+    with pytest.raises(CorpusError, match=r"graph\.json: damaged"):
         GraphTokenizer.load(tmp_path / "text")
     without = SubwordTokenizer.build(["an otter"] * 3, SMALLEST)
     without.save(tmp_path / "plain")

@@ -44,7 +44,7 @@ def test_own_files_are_named_with_their_fields(tmp_path, precis):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"words": "a"}, "there are: words"),
+        ({"words": "a"}, "fields: words"),
         ({"document": "a"}, "training needs one"),
         (None, "no record"),
         ("{", "broken JSON"),

@@ -188,8 +188,8 @@ def test_every_shipped_sweep_can_be_composed(path):
 
 
 def test_rows_of_the_papers_table_differ_in_their_mechanism_alone():
-    """Documents, order, steps, lengths, learning rates and decoding of the three rows are equal."""
-    mechanisms, rest = {}, []
+    """Documents, order, steps, lengths, learning rates and decoding of the three rows are equal, for each seed."""
+    mechanisms, rest = {}, {}
     for point in compose(read_sweep(ROOT / "experiments" / "sweeps" / "cnndm_rows.yaml")):
         config = copy.deepcopy(point.config)
         model, callbacks = config["model"]["init_args"], config["trainer"]["callbacks"]
@@ -199,9 +199,10 @@ def test_rows_of_the_papers_table_differ_in_their_mechanism_alone():
             assert 0 < callback["init_args"]["start_step"] < config["trainer"]["max_steps"]
             callbacks.remove(callback)
         config.pop("start_from")
-        rest.append(config)
+        rest.setdefault(config["seed_everything"], []).append(config)
     assert mechanisms == {"attention": (False, False, 0), "pointer": (True, False, 0), "coverage": (True, True, 1)}
-    assert rest[0] == rest[1] == rest[2]
+    for rows in rest.values():
+        assert rows[0] == rows[1] == rows[2]
 
 
 PERMUTED = {"class_path": "datamodules.graphs.PermutedSimilarity", "init_args": {"scaled": True}}

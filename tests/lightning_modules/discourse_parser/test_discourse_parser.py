@@ -217,7 +217,7 @@ def test_training_can_start_from_another_parser(trained, treebank, tmp_path):
     assert all(value.equal(model.state_dict()[name]) for name, value in begun.state_dict().items() if "scorers" in name)
     with pytest.raises(CorpusError, match="do not fit this parser's settings at"):
         DiscourseParser(members=2, hidden_size=8, start_from=tmp_path / "parser.ckpt").setup("fit")
-    with pytest.raises(CorpusError, match="not there"):
+    with pytest.raises(CorpusError, match="not found"):
         DiscourseParser(**TINY, start_from=tmp_path / "other").setup("fit")
 
 

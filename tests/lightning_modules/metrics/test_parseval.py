@@ -128,7 +128,7 @@ def test_metric_is_micro_averaged_and_keeps_documents():
         ((TARGET, TARGET, "rst", [0, 1, 2, 3]), "starts of both"),
         ((TARGET, TARGET, "original", [0, 1, 2], [0, 1, 2, 3]), "predicted tree has 4 EDUs, but 3 starts"),
         ((TARGET, TARGET, "original", [0, 1, 2, 3], [0, 1, 1, 3]), "target starts do not increase"),
-        (([(0, 1, 3, "NN", "x")], TARGET[:1]), "node outside"),
+        (([(0, 1, 3, "NN", "x")], TARGET[:1]), "a node lies outside"),
         (([(0, 0, 1, "XY", "x")], [(0, 0, 1, "NS", "x")], "rst"), "'XY' is not one of"),
     ],
 )
