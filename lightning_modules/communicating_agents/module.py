@@ -161,7 +161,7 @@ class CommunicatingAgents(CopyingSummarizer):
                 weights[name] = torch.zeros_like(initial)
                 rank_zero_info(f"the checkpoint has no {name}: these weights start at zero")
             elif name not in weights and ".messages." in name:
-                weights[name] = initial  # behind a `received` of zeros
+                weights[name] = initial  # without effect while `received` is zero
         cohesion_weight = self.loss_weights["cohesion"]
         super().on_load_checkpoint(checkpoint)
         self.loss_weights["cohesion"] = cohesion_weight  # this run's, which may differ from the checkpoint's

@@ -158,8 +158,8 @@ class EduSegmenter(LightningModule):
         training = self.training
         self.eval()
         try:
-            given = [None] * len(requests) if piece_vectors is None else piece_vectors
-            return [self._segment_one(*text, number) for number, text in enumerate(zip(requests, given))]
+            vectors = piece_vectors or [None] * len(requests)
+            return [self._segment_one(*text, number) for number, text in enumerate(zip(requests, vectors))]
         finally:
             self.train(training)
 
