@@ -106,7 +106,7 @@ def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Ar
 
 def _described(corpus: Documents, count: int) -> str:
     sentences = sum(len(row.target) for row in corpus.features)
-    left_out = f"; {count - len(corpus.features)} maximal number of sentences; longer documents are skipped\n\n"
+    left_out = f"; {count - len(corpus.features)} longer documents are skipped\n\n"
     return f"{len(corpus.features)} documents, {sentences:,} sentences" + left_out
 
 

@@ -306,7 +306,10 @@ class DiscourseParser(LightningModule):
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the weights, the weights of the segmenter, and all settings that change a parse."""
+        """Digest of the weights, the weights of the segmenter, and all settings that change a parse.
+
+        `encoder_precision: auto` counts as one setting: processors with and without bfloat16 share cached parses.
+        """
         if self._fingerprint is None:
             segmenter = self.segmenter or load_default()
             precision = self.encoder_precision
