@@ -14,7 +14,7 @@ from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError, Document
 from experiments.baselines.answers import Answers, answers_path, open_answers
 from experiments.baselines.documents import add_document_arguments, documents_digest, read_documents
-from experiments.baselines.endpoint import KEY_VARIABLE, Endpoint, Reply
+from experiments.baselines.endpoint import Endpoint, Reply, add_endpoint_arguments
 from experiments.baselines.prompts import check_fields, fill, read_prompt, read_queries, shipped_prompts
 from experiments.baselines.records import answer_text, name_documents, signature, write_predictions
 
@@ -69,9 +69,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--model", type=str, required=True, help="name of the model at the endpoint, or Hugging Face name or folder"
     )
-    parser.add_argument(
-        "--base_url", type=str | None, default=None, help="address of the endpoint, such as http://localhost:8000/v1"
-    )
+    add_endpoint_arguments(parser)
     add_document_arguments(parser)
     prompts = ", ".join(shipped_prompts())
     parser.add_argument("--prompt", type=str, default="three_sentences", help=f"a file, or one of {prompts}")
@@ -86,18 +84,6 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--max_words", type=int | None, default=None,
         help="maximal number of words of a document to send; by default all",
-    )
-    parser.add_argument("--max_tokens", type=int, default=512, help="maximal number of tokens of an answer")
-    parser.add_argument(
-        "--request", type=dict[str, Any], default={},
-        help="fields of each request, such as --request.seed 1; null leaves one out",
-    )  # fmt: skip
-    parser.add_argument("--timeout", type=float, default=120.0, help="time limit of each request in seconds")
-    parser.add_argument("--retries", type=int, default=5, help="number of retries after transient errors")
-    parser.add_argument("--concurrency", type=int, default=4, help="number of concurrent requests")
-    parser.add_argument("--key_variable", type=str, default=KEY_VARIABLE, help="environment variable with the API key")
-    parser.add_argument(
-        "--max_failures", type=int, default=10, help="number of failed documents after which the command stops"
     )
     parser.add_argument(
         "--on_failure", type=Literal["raise", "empty"], default="raise", help="treatment of failed documents"
@@ -173,9 +159,8 @@ def _model(options: Namespace) -> tuple[ChatModel, dict[str, Any]]:
     if options.max_tokens < 1:
         raise CorpusError(f"--max_tokens {options.max_tokens}: must be at least 1")
     if options.base_url is not None:
-        request = {"temperature": 0, "max_tokens": options.max_tokens} | options.request
-        names = ("base_url", "model", "timeout", "retries", "concurrency", "key_variable", "max_failures")
-        return Endpoint(**{name: options[name] for name in names}, request=request), settings | {"request": request}
+        endpoint = Endpoint.of(options)
+        return endpoint, settings | {"request": endpoint.request}
     from experiments.baselines.local_chat import LocalChat  # imports torch
 
     generation = {"max_new_tokens": options.max_tokens} | options.request

@@ -10,8 +10,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
+
+from jsonargparse import ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
 
@@ -44,6 +46,25 @@ class RequestFailed(Exception):
     """One request has no answer after all attempts; others may have."""
 
 
+def add_endpoint_arguments(parser: ArgumentParser) -> None:
+    """Add the options of an endpoint to a command: its address, and how it is asked."""
+    parser.add_argument(
+        "--base_url", type=str | None, default=None, help="address of the endpoint, such as http://localhost:8000/v1"
+    )
+    parser.add_argument("--max_tokens", type=int, default=512, help="maximal number of tokens of an answer")
+    parser.add_argument(
+        "--request", type=dict[str, Any], default={},
+        help="fields of each request, such as --request.seed 1; null leaves one out",
+    )  # fmt: skip
+    parser.add_argument("--timeout", type=float, default=120.0, help="time limit of each request in seconds")
+    parser.add_argument("--retries", type=int, default=5, help="number of retries after transient errors")
+    parser.add_argument("--concurrency", type=int, default=4, help="number of concurrent requests")
+    parser.add_argument("--key_variable", type=str, default=KEY_VARIABLE, help="environment variable with the API key")
+    parser.add_argument(
+        "--max_failures", type=int, default=10, help="number of failed requests after which the command stops"
+    )
+
+
 @dataclass
 class Endpoint:
     """A chat model at an endpoint.
@@ -70,6 +91,13 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         check_endpoint(self)
+
+    @classmethod
+    def of(cls, options: Namespace) -> Self:
+        """Return the endpoint for `model` and the options of `add_endpoint_arguments`; temperature 0 by default."""
+        names = ("base_url", "model", "timeout", "retries", "concurrency", "key_variable", "max_failures")
+        request = {"temperature": 0, "max_tokens": options.max_tokens} | options.request
+        return cls(**{name: options[name] for name in names}, request=request)
 
     def answer_all(self, prompts: Iterable[tuple[str, str]], done: Callable[[str, Reply], None]) -> dict[str, str]:
         """Ask for answers, several at a time.

@@ -13,7 +13,7 @@ from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
 from datamodules.text.hashing import text_digest
 from experiments.baselines.answers import check_settings, open_answers, read_answers
-from experiments.baselines.endpoint import KEY_VARIABLE, Endpoint, Reply
+from experiments.baselines.endpoint import Endpoint, Reply, add_endpoint_arguments
 from experiments.baselines.prompts import check_fields, fill
 from experiments.baselines.records import answer_text, name_documents
 from experiments.evaluation.predictions import Prediction, read_predictions
@@ -86,23 +86,12 @@ def _parser() -> ArgumentParser:
     parser.add_argument("a", type=str, help="predictions of system A, such as RUN/predictions.jsonl")
     parser.add_argument("b", type=str, help="predictions of system B for the same documents")
     parser.add_argument("--out", type=str, required=True, help="file of the answers, such as judged.jsonl")
-    parser.add_argument(
-        "--base_url", type=str | None, default=None, help="address of the endpoint, such as http://localhost:8000/v1"
-    )
+    add_endpoint_arguments(parser)
     parser.add_argument("--model", type=str | None, default=None, help="name of the judge at the endpoint")
     parser.add_argument("--documents", type=str | None, default=None, help="a file with the sources")
     parser.add_argument("--run", type=str | None, default=None, help="a run folder whose corpus has the sources")
     parser.add_argument("--split", type=str, default="test", help="the split of the run's corpus")
     parser.add_argument("--prompt", type=str | None, default=None, help="a file with {document}, {first} and {second}")
-    parser.add_argument("--max_tokens", type=int, default=512, help="maximal number of tokens of an answer")
-    parser.add_argument("--request", type=dict[str, Any], default={}, help="further fields of each request")
-    parser.add_argument("--timeout", type=float, default=120.0, help="time limit of each request in seconds")
-    parser.add_argument("--retries", type=int, default=5, help="number of retries after transient errors")
-    parser.add_argument("--concurrency", type=int, default=4, help="number of concurrent requests")
-    parser.add_argument("--key_variable", type=str, default=KEY_VARIABLE, help="environment variable with the API key")
-    parser.add_argument(
-        "--max_failures", type=int, default=10, help="number of failed requests after which the command stops"
-    )
     parser.add_argument("--resamples", type=int, default=RESAMPLES, help="number of resamples of the bootstrap")
     parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
@@ -154,11 +143,9 @@ def _ask(
     """Request the missing answers; return all answers, and reasons for those still missing."""
     if options.model is None:
         raise CorpusError("--model: name the judge at the endpoint")
-    request = {"temperature": 0, "max_tokens": options.max_tokens} | options.request
-    names = ("base_url", "model", "timeout", "retries", "concurrency", "key_variable", "max_failures")
-    endpoint = Endpoint(**{name: options[name] for name in names}, request=request)
+    endpoint = Endpoint.of(options)
     prompts = [prompt for pair in pairs for prompt in pair.prompts(template)]
-    settings = {"system": "judge", "model": options.model, "request": request} | settings
+    settings = {"system": "judge", "model": options.model, "request": endpoint.request} | settings
     with open_answers(Path(options.out), settings) as answers, progress_bar() as progress:
         task = progress.add_task("answers", total=len(prompts), completed=len(answers.rows))
 
