@@ -1,0 +1,101 @@
+"""Write the trees of a parser as a treebank, to train another parser or segmenter on them (distillation):
+
+    python -m experiments.discourse.parsed_treebank stories.jsonl abstracts.jsonl --number 100 --max_words 400 \\
+        --licence 'CC BY 4.0' --out treebank/parsed.jsonl
+
+With `data.train` a folder, `precis fit` and `python -m experiments.discourse.segmenter fit` read this file together
+with a treebank of gold trees.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from datamodules.atomic_write import atomic_write
+from datamodules.corpora.corpus import make_document
+from datamodules.corpora.files import Files
+from datamodules.corpora.parallel import progress_bar
+from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.documents import BadRecord, CorpusError, Document, Record
+from experiments.discourse.parsers import load_parser
+
+
+def beginning(document: Document, max_words: int) -> Document:
+    """Return the first sentences of a document, with at most that many words, but at least one sentence."""
+    parts: list[list[str]] = []
+    count = 0
+    for part in document.parts:
+        parts.append([])
+        for sentence in part:
+            count += len(sentence.split())
+            if count > max_words and any(parts):
+                return Document(document.id, [part for part in parts if part])
+            parts[-1].append(sentence)
+    return Document(document.id, parts)
+
+
+def read_beginnings(paths: Sequence[Path], field: str, number: int | None, max_words: int) -> Iterator[Document]:
+    """Yield the beginnings of the first documents of each file, each text once.
+
+    Ids are preceded by the names of folder and file.
+
+    Raises:
+        CorpusError: if a file or a record cannot be read.
+    """
+    for path in paths:
+        records = Files(train=str(path), document=field, summary=None).records("train")
+        yield from islice(_beginnings_of(path, records, max_words), number)
+
+
+def _beginnings_of(path: Path, records: Iterable[Record | BadRecord], max_words: int) -> Iterator[Document]:
+    texts = set()
+    for record in records:
+        document = make_document(record)
+        if not isinstance(document, Document):
+            raise CorpusError(str(document))
+        name = f"{path.resolve().parent.name}/{path.name}/{document.id}"
+        document = beginning(Document(name, document.parts), max_words)
+        if document.text not in texts:
+            texts.add(document.text)
+            yield document
+
+
+def record_of(request: ParseRequest, parse: DiscourseParse, licence: str) -> dict[str, Any]:
+    """Return a record as `read_treebank` reads it."""
+    offsets = {"edus": parse.edus.tolist(), "sentences": request.sentences, "paragraphs": request.paragraphs}
+    tree = parse.best_tree().nested()
+    return {"id": request.id, "text": request.text, **offsets, "tree": tree, "license": licence}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command: parse the documents, and write the treebank once all are parsed."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.discourse.parsed_treebank", allow_abbrev=False)
+    parser.add_argument("files", type=Path, nargs="+", help="files of records with texts, see `Files`")
+    parser.add_argument("--out", type=Path, required=True, help="treebank to write, JSON Lines")
+    parser.add_argument("--field", default="document", help="field of the text")
+    parser.add_argument("--parser", default="default", help="parser, as `precis parse --parser` takes it")
+    parser.add_argument("--number", type=int, help="maximal number of documents of each file; all by default")
+    parser.add_argument("--max_words", type=int, default=400, help="maximal number of words of a document's beginning")
+    parser.add_argument("--licence", default="", help="licence of the texts, for `data.licences`")
+    options = parser.parse_args(arguments)
+    try:
+        documents = list(read_beginnings(options.files, options.field, options.number, options.max_words))
+        model, records = load_parser(options.parser, "side", 1), []
+        with progress_bar() as progress:
+            for document in progress.track(documents, description="parsing"):
+                request = ParseRequest.of(document)
+                parse = model.predict_step([request])[0]
+                if parse.size > 1:
+                    records.append(record_of(request, parse, options.licence))
+    except CorpusError as error:
+        raise SystemExit(f"error: {error}") from None
+    atomic_write(options.out, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+    single = len(documents) - len(records)
+    print(f"{options.out}: {len(records):,} trees; {single:,} documents of a single EDU left out")
+
+
+if __name__ == "__main__":
+    main()
