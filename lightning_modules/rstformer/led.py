@@ -262,11 +262,11 @@ class DiscourseLED(nn.Module):
             limit = f"the model has {encoder.max_source_positions} positions: cut the text"
             raise ValueError(f"the longest document of the batch has {input_ids.shape[1]} tokens, {limit}")
         hidden = encoder.embed_tokens(input_ids) + encoder.embed_positions(input_ids.shape)
-        hidden = nn.functional.dropout(encoder.layernorm_embedding(hidden), encoder.dropout, self.training)
+        hidden = nn.functional.dropout(encoder.layernorm_embedding(hidden), encoder.dropout, encoder.training)
         batch, tables = self.views(input_ids, attention_mask, global_attention_mask, discourse)
         _report(*encoder.layers[0].self_attn.longformer_self_attn.choose(hidden.device, hidden.shape[1]))
         for layer, table in zip(encoder.layers, tables):
-            if not (self.training and encoder.layerdrop and torch.rand(()) < encoder.layerdrop):
+            if not (encoder.training and encoder.layerdrop and torch.rand(()) < encoder.layerdrop):
                 hidden = layer(hidden, attention_mask=LayerView(batch, table))[0]
         return LEDEncoderBaseModelOutput(last_hidden_state=hidden)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from pytorch_lightning.utilities import rank_zero_info
@@ -42,6 +42,8 @@ class RSTformer(SequenceToSequence):
     Args:
         vocab_size: size of the vocabulary; at most that of a pretrained LED.
         checkpoint: name or folder of a pretrained LED, whose sizes replace the next arguments.
+        frozen_encoder: train the decoder alone. The encoder, with the embedding that it shares with the decoder, stays
+            as it is and has no dropout; for a new decoder over a pretrained encoder (`from_encoder.py`).
         long_input: only `truncate`, see `long_input.py`: documents have at most as many tokens as the LED positions.
         hidden_size: D of a LED without pre-training.
         heads: number of attention heads of encoder and decoder.
@@ -84,6 +86,7 @@ class RSTformer(SequenceToSequence):
         self,
         vocab_size: int = 16_000,
         checkpoint: str | None = None,
+        frozen_encoder: bool = False,
         long_input: LongInput = "truncate",
         hidden_size: int = 256,
         heads: int = 4,
@@ -155,6 +158,17 @@ class RSTformer(SequenceToSequence):
             self.network.checkpoint_activations()
         for layer in [*led.led.encoder.layers, *led.led.decoder.layers] if compile_layers else ():
             layer.compile()  # in place, so that parameters keep their names
+        self.frozen_encoder = frozen_encoder
+        if frozen_encoder:
+            self.network.encoder.requires_grad_(False)
+            self.train(self.training)
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the training mode; a frozen encoder stays in eval mode."""
+        super().train(mode)
+        if self.frozen_encoder:
+            self.network.encoder.eval()
+        return self
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Return AdamW with separate learning rates for the LED and for parameters of discourse."""

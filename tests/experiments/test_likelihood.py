@@ -1,0 +1,60 @@
+"""Likelihood of references by document."""
+
+import json
+import math
+import shutil
+
+import pytest
+import torch
+
+from experiments.likelihood import compare, main
+from experiments.run_folder import load_run
+
+
+def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsys):
+    out = tmp_path / "nll.json"
+    assert main([str(trained), str(trained), "--split", "test", "--out", str(out), "--data", "-", "max_target=3"]) == 0
+    whole, short = json.loads(out.read_text()).values()
+    printed = capsys.readouterr().out.splitlines()
+    assert f"{sum(whole.values()) / len(whole):.4f} nats per token, {len(whole)} documents" in printed[0]
+    difference = sum(short[id] - whole[id] for id in whole) / len(whole)
+    assert f"data.max_target=3: {sum(short.values()) / len(short):.4f} nats" in printed[1]
+    assert f"difference {difference:+.4f} [" in printed[1]
+    run = load_run(trained)
+    run.data.prepare_splits(["test"])
+    (batch, *_), model = list(run.data.test_dataloader()), run.model
+    with torch.no_grad():
+        log_probs = model.distribution(batch, batch.target.unsqueeze(1))
+        for row, (id, length) in enumerate(zip(batch.ids, batch.target_lengths.tolist())):
+            rows = torch.arange(length) + row * batch.target.shape[1]
+            tokens = batch.target[row, :length]
+            chosen = [log_probs(rows)[t, token].item() for t, token in enumerate(tokens.tolist())]
+            assert math.isclose(whole[id], -sum(chosen) / length, rel_tol=1e-4)
+
+
+def test_runs_on_different_documents_are_refused():
+    with pytest.raises(Exception, match="two: scored on other documents than one"):
+        compare([{"a": 1.0, "b": 2.0}, {"a": 1.0}], ["one", "two"])
+
+
+def test_a_difference_and_its_interval():
+    one = {str(n): float(n % 7) for n in range(50)}
+    two = {id: value + 0.5 for id, value in one.items()}
+    assert compare([one, two], ["one", "two"])[1].endswith("difference +0.5000 [+0.5000, +0.5000]")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--data", "-", "-"], "--data has 2 entries for 1 runs"),
+        (["--data", "max_target"], "--data max_target: expected NAME=VALUE"),
+        (["--split", "val"], "no folder text"),
+    ],
+)
+def test_wrong_arguments_are_named(options, message, trained, tmp_path, capsys):
+    folder = trained
+    if "--split" in options:
+        folder = tmp_path / "run"
+        shutil.copytree(trained, folder, ignore=shutil.ignore_patterns("text"))
+    assert main([str(folder), *options]) == 1
+    assert message in capsys.readouterr().err
