@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from rich.console import Console
 from rich.progress import track
 
 from datamodules.atomic_write import atomic_write
@@ -39,7 +40,7 @@ def document_nll(run: Run, split: str) -> dict[str, float]:
     """
     loader = run.data.val_dataloader() if split == "val" else run.data.test_dataloader()
     values = {}
-    for batch in track(loader, f"likelihood of {split}", transient=True):
+    for batch in track(loader, f"likelihood of {split}", console=Console(stderr=True), transient=True):
         terms = run.model.loss_terms(batch)
         if "nll" not in terms:
             raise CorpusError(f"{type(run.model).__name__} has no likelihood of summaries (loss term nll)")
