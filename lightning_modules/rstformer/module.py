@@ -43,7 +43,7 @@ class RSTformer(SequenceToSequence):
         vocab_size: size of the vocabulary; at most that of a pretrained LED.
         checkpoint: name or folder of a pretrained LED, whose sizes replace the next arguments.
         frozen_encoder: train the decoder alone. The encoder, with the embedding that it shares with the decoder, stays
-            as it is and has no dropout; for a new decoder over a pretrained encoder (`from_encoder.py`).
+            as it is and has no dropout; for a new decoder over a pretrained encoder (`led_from_bert`).
         long_input: only `truncate`, see `long_input.py`: documents have at most as many tokens as the LED positions.
         hidden_size: D of a LED without pre-training.
         heads: number of attention heads of encoder and decoder.
