@@ -97,9 +97,9 @@ def weights_of(module: LEDWindowAttention, hidden: Tensor, view: View, table: He
         scores = _with_table(scores, table, view.token_edu[0], rows)
     positions = torch.arange(hidden.shape[1], device=hidden.device)
     near = (positions - rows.unsqueeze(1)).abs() <= module.window
-    visible = (near | view.is_global[0]) & view.real[0]  # [Q, T]
+    visible = (near | view.is_global[0]) & view.token_mask[0]  # [Q, T]
     weights = scores.masked_fill(~visible, float("-inf")).softmax(-1)
-    return weights.masked_fill(~view.real[0, rows, None], 0).to(hidden.dtype)
+    return weights.masked_fill(~view.token_mask[0, rows, None], 0).to(hidden.dtype)
 
 
 def _with_table(scores: Tensor, table: HeadTable, token_edu: Tensor, rows: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ def batched_attention(
         i = torch.arange(start, end, device=q.device)[:, None]                        # [Q, 1]
         j = torch.arange(keys.start, keys.stop, device=q.device)                      # [K]
         # global tokens have columns of their own
-        local = ((i - j).abs() <= window) & (view.real & ~view.is_global)[:, None, keys]         # [B, Q, K]
+        local = ((i - j).abs() <= window) & (view.token_mask & ~view.is_global)[:, None, keys]   # [B, Q, K]
         visible = torch.cat([are_global[:, None].expand(-1, end - start, -1), local], -1)        # [B, Q, G + K]
         part = checkpoint(
             attend,
@@ -56,16 +56,16 @@ def batched_attention(
             preserve_rng_state=dropout > 0,
         )
         parts.append(part)
-    return torch.cat(parts, 2).masked_fill(~view.real[:, None, :, None], 0)
+    return torch.cat(parts, 2).masked_fill(~view.token_mask[:, None, :, None], 0)
 
 
 def _global_columns(view: View) -> tuple[Tensor, Tensor]:
     """Return the positions of global tokens, 0 to fill up, and whether they are there, two of [B, G]."""
     most = max((tokens.shape[1] for _, tokens in view.global_groups), default=0)
-    columns = view.token_edu.new_zeros(len(view.real), most)
+    columns = view.token_edu.new_zeros(len(view.token_mask), most)
     present = torch.zeros_like(columns, dtype=torch.bool)
     for documents, tokens in view.global_groups:
         count = tokens.shape[1]
         columns[:, :count] = columns[:, :count].index_copy(0, documents, tokens)
         present[:, :count] = present[:, :count].index_fill(0, documents, True)
-    return columns, present & view.real.gather(1, columns)
+    return columns, present & view.token_mask.gather(1, columns)

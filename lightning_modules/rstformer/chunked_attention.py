@@ -37,17 +37,17 @@ class _Document:
 
     def __init__(
         self,
-        real: Tensor,
+        token_mask: Tensor,
         is_global: Tensor,
         edu: Tensor,
         table: Tensor | None,
         options: _Options,
         scratch: Scratch,
     ) -> None:
-        tokens = real.nonzero()
+        tokens = token_mask.nonzero()
         self.length = int(tokens[-1]) + 1 if len(tokens) else 0
         self.global_tokens = is_global.nonzero().flatten()                            # [G]
-        self.real, self.hidden = real[: self.length], (~real | is_global)[: self.length]
+        self.token_mask, self.hidden = token_mask[: self.length], (~token_mask | is_global)[: self.length]
         self.hidden_at = self.hidden.nonzero().flatten().tolist()
         self.edu, self.table, self.options, self.scratch = edu[: self.length], table, options, scratch
 
@@ -179,7 +179,8 @@ class _Document:
     def forward_chunk(self, q: Tensor, k: Tensor, v: Tensor, queries: slice, keys: slice) -> Tensor:
         """Return the outputs of a chunk, 0 at padding, [H, Q, D]."""
         weights, *_ = self.weights(q, k, queries, keys)
-        return self.weighted_sum(self.dropped(weights, queries), v, keys).masked_fill_(~self.real[queries, None], 0)
+        out = self.weighted_sum(self.dropped(weights, queries), v, keys)
+        return out.masked_fill_(~self.token_mask[queries, None], 0)
 
     def backward_chunk_(
         self, q, k, v, out, grad, dq, dk, dv, dtable: Tensor | None, queries: slice, keys: slice
@@ -215,36 +216,41 @@ class _WindowAttention(torch.autograd.Function):
     """Autograd function that recomputes the weights of each chunk in the backward pass instead of storing them."""
 
     @staticmethod
-    def documents(real, is_global, edu, table: Tensor | None, options: _Options) -> Iterator[_Document]:
+    def documents(token_mask, is_global, edu, table: Tensor | None, options: _Options) -> Iterator[_Document]:
         scratch = Scratch()
-        for n in range(len(real)):
+        for n in range(len(token_mask)):
             table_n = None if table is None else table[n]
-            options_n = options._replace(seed=options.seed + n * real.shape[1])
+            options_n = options._replace(seed=options.seed + n * token_mask.shape[1])
             yield _Document(
-                real=real[n], is_global=is_global[n], edu=edu[n], table=table_n, options=options_n, scratch=scratch
+                token_mask=token_mask[n],
+                is_global=is_global[n],
+                edu=edu[n],
+                table=table_n,
+                options=options_n,
+                scratch=scratch,
             )
 
     @staticmethod
-    def forward(ctx, q, k, v, table, real, is_global, edu, options: _Options) -> Tensor:
+    def forward(ctx, q, k, v, table, token_mask, is_global, edu, options: _Options) -> Tensor:
         out = torch.zeros_like(v)
-        for n, document in enumerate(_WindowAttention.documents(real, is_global, edu, table, options)):
+        for n, document in enumerate(_WindowAttention.documents(token_mask, is_global, edu, table, options)):
             for queries, keys in document.chunks():
                 out[n, :, queries] = document.forward_chunk(q[n], k[n], v[n], queries, keys)
-        ctx.save_for_backward(q, k, v, table, real, is_global, edu, out)
+        ctx.save_for_backward(q, k, v, table, token_mask, is_global, edu, out)
         ctx.options = options
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        q, k, v, table, real, is_global, edu, out = ctx.saved_tensors
+        q, k, v, table, token_mask, is_global, edu, out = ctx.saved_tensors
         wide = torch.promote_types(q.dtype, torch.float32)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
         dtable = None
         if ctx.needs_input_grad[3]:
             dtable = torch.zeros_like(table, dtype=torch.promote_types(table.dtype, torch.float32))
-        grad = grad.masked_fill(~real[:, None, :, None], 0)
-        for n, document in enumerate(_WindowAttention.documents(real, is_global, edu, table, ctx.options)):
+        grad = grad.masked_fill(~token_mask[:, None, :, None], 0)
+        for n, document in enumerate(_WindowAttention.documents(token_mask, is_global, edu, table, ctx.options)):
             tensors = (q[n], k[n], v[n], out[n], grad[n], dq[n], dk[n], dv[n], None if dtable is None else dtable[n])
             with torch.autocast(q.device.type, enabled=False):  # the caller may have enabled it
                 for queries, keys in document.chunks():
@@ -283,21 +289,21 @@ def chunked_attention(
     options = _Options(window=window, operation=operation, dropout=dropout, seed=seed, chunk=CHUNK)
     with torch.autocast(q.device.type, enabled=False):
         values = table.values if table else None
-        return _WindowAttention.apply(q, k, v, values, view.real, view.is_global, view.token_edu, options)
+        return _WindowAttention.apply(q, k, v, values, view.token_mask, view.is_global, view.token_edu, options)
 
 
-def global_attention(q: Tensor, k: Tensor, v: Tensor, real: Tensor, dropout: float = 0.0) -> Tensor:
+def global_attention(q: Tensor, k: Tensor, v: Tensor, token_mask: Tensor, dropout: float = 0.0) -> Tensor:
     """Return the plain attention of global tokens to all tokens.
 
     Args:
         q: queries of the global tokens, divided by sqrt(D), [B, H, G, D].
         k, v: keys and values of all tokens, [B, H, T, D].
-        real: False at padding, bool [B, T].
+        token_mask: False at padding, bool [B, T].
 
     Returns:
         [B, H, G, D].
     """
     scores = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32))  # [B, H, G, T]
-    hidden = ~real[:, None, None]
+    hidden = ~token_mask[:, None, None]
     weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1).to(v.dtype)
     return torch.nn.functional.dropout(weights, dropout) @ v

@@ -17,9 +17,9 @@ def dense_attention(
     """Return the result of `chunked_attention`, with the same arguments, through dense scores [B, H, T, T]."""
     positions = torch.arange(q.shape[2], device=q.device)
     near = (positions[:, None] - positions).abs() <= window                           # [T, T]
-    visible = (near | view.is_global[:, None]) & view.real[:, None]                   # [B, T, T]
+    visible = (near | view.is_global[:, None]) & view.token_mask[:, None]             # [B, T, T]
     out = attend(q, k, v, visible, table, view.token_edu, view.token_edu, dropout)
-    return out.masked_fill(~view.real[:, None, :, None], 0)
+    return out.masked_fill(~view.token_mask[:, None, :, None], 0)
 
 
 def attend(

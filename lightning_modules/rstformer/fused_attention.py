@@ -55,16 +55,16 @@ def block_mask(view: View, window: int) -> BlockMask:
     Returns:
         The mask for the `padded_size` of the batch.
     """
-    length = padded_size(view.real.shape[1], BLOCK)
-    real, is_global = _pad_end(view.real, length, False), _pad_end(view.is_global, length, False)
-    overlapping, inside = _window_blocks(length, window, real.device)
-    present, global_blocks = (flags.unflatten(1, (-1, BLOCK)) for flags in (real, is_global))
+    length = padded_size(view.token_mask.shape[1], BLOCK)
+    token_mask, is_global = _pad_end(view.token_mask, length, False), _pad_end(view.is_global, length, False)
+    overlapping, inside = _window_blocks(length, window, token_mask.device)
+    present, global_blocks = (flags.unflatten(1, (-1, BLOCK)) for flags in (token_mask, is_global))
     keys = present.any(-1)[:, None] & (overlapping | global_blocks.any(-1)[:, None])
     attended = present.any(-1)[:, :, None] & keys                                     # [B, N, N]
     full = attended & inside & present.all(-1)[:, None]  # these skip the mask
 
     def visible(b, h, i, j):
-        return real[b, j] & (((i - j).abs() <= window) | is_global[b, j])
+        return token_mask[b, j] & (((i - j).abs() <= window) | is_global[b, j])
 
     return BlockMask.from_kv_blocks(*_listed(attended & ~full), *_listed(full), BLOCK_SIZE=BLOCK, mask_mod=visible)
 
@@ -138,4 +138,4 @@ def fused_attention(
         attend = _compiled() if compiled else flex_attention
         q, k, v = (_pad_end(x, full, 0.0, 2) for x in (q, k, v))
         out = attend(q, k, v, score_mod=modify, block_mask=mask, scale=1.0)
-    return out[:, :, :length].masked_fill(~view.real[:, None, :, None], 0)
+    return out[:, :, :length].masked_fill(~view.token_mask[:, None, :, None], 0)

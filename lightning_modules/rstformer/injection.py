@@ -50,13 +50,13 @@ class View:
     """Masks and EDUs of a batch, shared by all layers.
 
     Attributes:
-        real: True at tokens, False at padding, bool [B, T].
+        token_mask: True at tokens, False at padding, bool [B, T].
         is_global: True at global tokens, which attend to all tokens and all tokens attend to, bool [B, T].
         token_edu: EDU of each token; -1 for none, for global tokens and padding; int64 [B, T].
         global_groups: documents and positions of their global tokens, see `global_groups`.
     """
 
-    real: Tensor
+    token_mask: Tensor
     is_global: Tensor
     token_edu: Tensor
     global_groups: list[tuple[Tensor, Tensor]]
@@ -76,19 +76,19 @@ class View:
         Raises:
             ValueError: if the shapes differ.
         """
-        real = attention_mask != 0
-        is_global = torch.zeros_like(real) if global_attention_mask is None else global_attention_mask != 0
-        if is_global.device == real.device:
-            is_global = is_global & real
-        edu = real.new_full(real.shape, -1, dtype=torch.long) if token_edu is None else token_edu.long()
-        if is_global.shape != real.shape or edu.shape != real.shape:
+        token_mask = attention_mask != 0
+        is_global = torch.zeros_like(token_mask) if global_attention_mask is None else global_attention_mask != 0
+        if is_global.device == token_mask.device:
+            is_global = is_global & token_mask
+        edu = token_mask.new_full(token_mask.shape, -1, dtype=torch.long) if token_edu is None else token_edu.long()
+        if is_global.shape != token_mask.shape or edu.shape != token_mask.shape:
             shapes = f"global {list(is_global.shape)}, EDUs {list(edu.shape)}"
-            raise ValueError(f"masks and EDUs are of the same tokens: {list(real.shape)}, {shapes}")
+            raise ValueError(f"masks and EDUs are of the same tokens: {list(token_mask.shape)}, {shapes}")
         groups = [] if global_attention_mask is None else global_groups(is_global)
-        groups = [tuple(x.to(real.device, non_blocking=True) for x in group) for group in groups]
-        is_global, edu = (x.to(real.device, non_blocking=True) for x in (is_global, edu))
-        is_global = is_global & real
-        return cls(real, is_global, edu.masked_fill(~real | is_global, -1), groups)
+        groups = [tuple(x.to(token_mask.device, non_blocking=True) for x in group) for group in groups]
+        is_global, edu = (x.to(token_mask.device, non_blocking=True) for x in (is_global, edu))
+        is_global = is_global & token_mask
+        return cls(token_mask, is_global, edu.masked_fill(~token_mask | is_global, -1), groups)
 
 
 def global_groups(is_global: Tensor) -> list[tuple[Tensor, Tensor]]:

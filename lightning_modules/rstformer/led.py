@@ -177,9 +177,9 @@ class LEDWindowAttention(nn.Module):
             states = hidden if len(documents) == len(hidden) else hidden[documents]   # [N, T, D]
             q = self.split(self.query_global, hidden[rows, tokens]) * scale           # [N, H, G, D / H]
             k, v = (self.split(layer, states) for layer in (self.key_global, self.value_global))
-            rows_out = global_attention(q, k, v, batch.view.real[documents], self.dropout * self.training)
+            rows_out = global_attention(q, k, v, batch.view.token_mask[documents], self.dropout * self.training)
             rows_out = rows_out.transpose(1, 2).flatten(2).to(out.dtype)              # [N, G, D]
-            out = out.index_put((rows, tokens), rows_out.masked_fill(~batch.view.real[rows, tokens, None], 0))
+            out = out.index_put((rows, tokens), rows_out.masked_fill(~batch.view.token_mask[rows, tokens, None], 0))
         return out
 
     def global_parameters(self) -> list[nn.Parameter]:

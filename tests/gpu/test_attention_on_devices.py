@@ -33,9 +33,9 @@ def batch():
     """Queries, keys, values [2, H, T, D], masks and EDUs [2, T], and the discourse band, on the CPU."""
     g = torch.Generator().manual_seed(0)
     tensors = [torch.randn(2, HEADS, LENGTH, WIDTH, generator=g) / scale for scale in (WIDTH**0.5, 1, 1)]
-    real = torch.ones(2, LENGTH, dtype=torch.long)
-    real[1, 200:] = 0
-    is_global = torch.zeros_like(real)
+    token_mask = torch.ones(2, LENGTH, dtype=torch.long)
+    token_mask[1, 200:] = 0
+    is_global = torch.zeros_like(token_mask)
     is_global[0, 0] = is_global[1, [0, 7]] = 1
     edus = torch.stack([made_up_edus(LENGTH, g) for _ in range(2)])
     half, most = reach(edus, WINDOW), int(edus.max()) + 1
@@ -43,13 +43,13 @@ def batch():
     for n, row in enumerate(edus):
         size = int(row.max()) + 1
         band[n, :size] = band_of(made_up_ldd(size, RELATIONS, g).float(), half)
-    return tensors, real, is_global, edus, band
+    return tensors, token_mask, is_global, edus, band
 
 
 def attended(attend, batch, injection, ablation, device, dtype, table_dtype) -> list[torch.Tensor]:
     """Return the output at tokens that are not global, and the gradients of inputs and parameters, in float64."""
-    tensors, real, is_global, edus, band = batch
-    view = View.of(real.to(device), is_global, edus)
+    tensors, token_mask, is_global, edus, band = batch
+    view = View.of(token_mask.to(device), is_global, edus)
     module = DiscourseInjection(head_relations(HEADS, RELATIONS), injection, ablation, learn_weights=True)
     module = module.to(device, table_dtype)
     if module.beta is not None:
@@ -89,9 +89,9 @@ def test_the_compiled_kernel_without_gradients(length, device, batch):
 
     Compiling takes a minute; `test_compiled_fused_equals_chunked` compiles one kernel in each run of the tests.
     """
-    tensors, real, is_global, edus, band = batch
+    tensors, token_mask, is_global, edus, band = batch
     q, k, v = (x[:, :, :length].to(device) for x in tensors)
-    masks = (real[:, :length].to(device), is_global[:, :length], edus[:, :length])
+    masks = (token_mask[:, :length].to(device), is_global[:, :length], edus[:, :length])
     with torch.no_grad():
         for operation in ("scale", "shift", "replace"):
             values = torch.rand(2, HEADS, *band.shape[1:3], generator=torch.Generator().manual_seed(0)).to(device)

@@ -41,7 +41,9 @@ def changed(score, p, injection, ablation, beta, eps, same_edu=False):
     return score + beta * torch.log(eps + p)
 
 
-def dense_attention(q, k, v, real, is_global, edu, p, window, injection, ablation, beta, eps, own_edu_neutral=True):
+def dense_attention(
+    q, k, v, token_mask, is_global, edu, p, window, injection, ablation, beta, eps, own_edu_neutral=True
+):
     """One document, without global queries.
 
     Args:
@@ -58,7 +60,7 @@ def dense_attention(q, k, v, real, is_global, edu, p, window, injection, ablatio
         for i in range(length):
             scores, values = [], []
             for j in range(length):
-                if not real[j] or (abs(i - j) > window and not is_global[j]):
+                if not token_mask[j] or (abs(i - j) > window and not is_global[j]):
                     continue
                 score = q[h, i] @ k[h, j]
                 if edu[i] >= 0 and edu[j] >= 0 and not is_global[i] and not is_global[j]:
@@ -66,7 +68,7 @@ def dense_attention(q, k, v, real, is_global, edu, p, window, injection, ablatio
                     score = changed(score, p[h, edu[i], edu[j]], injection, ablation, beta[h], eps, same_edu)
                 scores.append(score)
                 values.append(v[h, j])
-            if real[i] and scores:
+            if token_mask[i] and scores:
                 total = sum(s.exp() for s in scores)
                 rows.append(sum(s.exp() / total * x for s, x in zip(scores, values)))
             else:

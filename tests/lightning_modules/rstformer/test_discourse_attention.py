@@ -55,13 +55,13 @@ class Case(NamedTuple):
 def case(length=29, which="first", half=None, seed=0, dtype=torch.double):
     g = torch.Generator().manual_seed(seed)
     q, k, v = (torch.randn(2, HEADS, length, WIDTH, generator=g, dtype=dtype) for _ in range(3))
-    real = torch.ones(2, length, dtype=torch.bool)
-    real[1, length * 2 // 3 :] = False
-    real[1, 5] = False
-    is_global = torch.zeros_like(real)
+    token_mask = torch.ones(2, length, dtype=torch.bool)
+    token_mask[1, length * 2 // 3 :] = False
+    token_mask[1, 5] = False
+    is_global = torch.zeros_like(token_mask)
     is_global[:, [n for n in GLOBALS[which] if n < length]] = True
     edu = torch.stack([made_up_edus(length, g) for _ in range(2)])
-    view = View.of(real, is_global, edu)
+    view = View.of(token_mask, is_global, edu)
     ldds = [made_up_ldd(int(row.max()) + 1, RELATIONS, g).to(dtype) for row in edu]
     half = reach(view.token_edu, WINDOW) if half is None else half
     bands = [band_of(p, half) for p in ldds]
@@ -81,7 +81,7 @@ def expected(c: Case, injection, ablation, q, k, v, own_edu_neutral=True):
     out = []
     for n, p in enumerate(c.ldds):
         heads = weights_of(p, HEADS, ablation)
-        masks = (c.view.real[n], c.view.is_global[n], c.edu[n])
+        masks = (c.view.token_mask[n], c.view.is_global[n], c.edu[n])
         how = (WINDOW, injection, ablation, BETA, 1e-3, own_edu_neutral)
         out.append(attention_pair_by_pair(q[n], k[n], v[n], *masks, heads, *how))
     return torch.stack(out)
@@ -219,8 +219,8 @@ def test_untrained_beta_is_plain_attention(injection):
 
 def test_one_edu_alone_and_no_edu_at_all():
     c = case(length=9, which="none")
-    inside = View.of(c.view.real, None, torch.zeros(2, 9))
-    outside = View.of(c.view.real, None, torch.full((2, 9), -1))
+    inside = View.of(c.view.token_mask, None, torch.zeros(2, 9))
+    outside = View.of(c.view.token_mask, None, torch.full((2, 9), -1))
     table = injection_of("product", "none")(torch.zeros(2, 1, 1, RELATIONS, dtype=torch.double))
     plain = chunked_attention(c.q, c.k, c.v, outside, None, 20)
     assert_close(chunked_attention(c.q, c.k, c.v, outside, table, 20), plain)
@@ -315,7 +315,7 @@ def test_backward_keeps_memory_linear():
         with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: s.append(t.numel()) or t, lambda t: t):
             chunked_attention(*inputs, c.view, None, window)
         kept.append(sum(sizes))
-    assert kept[0] == kept[1] <= 4 * c.q.numel() + 3 * c.view.real.numel()
+    assert kept[0] == kept[1] <= 4 * c.q.numel() + 3 * c.view.token_mask.numel()
 
 
 def test_heads_and_relations():

@@ -40,8 +40,8 @@ def test_blocks_hold_every_visible_pair_and_whole_ones_nothing_else(length, wind
     assert mask.seq_lengths == (full, full)
     i = torch.arange(length)
     near = (i[:, None] - i).abs() <= window
-    visible = c.view.real[:, None] & (near | c.view.is_global[:, None])
-    visible = visible & c.view.real[:, :, None]
+    visible = c.view.token_mask[:, None] & (near | c.view.is_global[:, None])
+    visible = visible & c.view.token_mask[:, :, None]
     for n in range(2):
         partial, whole = (
             {(row, int(col)) for row in range(count) for col in indices[n, 0, row, : int(counts[n, 0, row])]}
@@ -58,7 +58,7 @@ def test_blocks_hold_every_visible_pair_and_whole_ones_nothing_else(length, wind
                 assert not part.any() or (row, col) in partial | whole
                 if (row, col) in whole:
                     assert part.shape == (BLOCK, BLOCK) or row == length // BLOCK
-                    assert block.all() and c.view.real[n, col * BLOCK : (col + 1) * BLOCK].all()
+                    assert block.all() and c.view.token_mask[n, col * BLOCK : (col + 1) * BLOCK].all()
 
 
 def test_few_sizes_stand_for_many():
