@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_rstformer import SMALL, data_of, model_of, randomized, ready, trainer
+from small_rstformer import SMALL, data_of, model_of, randomized, ready, trainer
 
 from callbacks.self_critical import without_dropout
 from lightning_modules.rstformer.module import RSTformer

@@ -1,0 +1,56 @@
+"""Small RSTformers, their data, and a quiet trainer."""
+
+import torch
+from pytorch_lightning import Trainer
+
+from datamodules.corpora import Files
+from datamodules.rstformer import RSTformerBatch, RSTformerData
+from lightning_modules.decoding.options import DecodingOptions
+from lightning_modules.rstformer.module import RSTformer
+from tests.datamodules.test_rstformer_data import MadeUpParser
+
+DECODING = DecodingOptions(beam_size=2, min_length=1, max_length=30)
+SMALL = {"vocab_size": 320, "hidden_size": 16, "heads": 3, "layers": 2, "inner_size": 24, "window": 16}
+SMALL |= {"positions": 64, "target_positions": 48, "dropout": 0.0, "relations": 3, "decoding": DECODING}
+
+
+def model_of(**changes) -> RSTformer:
+    torch.manual_seed(0)
+    settings = SMALL | changes
+    if settings["hidden_size"] % settings["heads"]:
+        settings["hidden_size"] = 6 * settings["heads"]
+    return RSTformer(**settings)
+
+
+def data_of(files, folder, **changes) -> RSTformerData:
+    settings = {"vocab_size": 320, "max_source": 60, "max_target": 40, "half_width": 8, "batch_size": 4}
+    return RSTformerData(Files(**files), cache_dir=folder, **settings | {"parser": MadeUpParser()} | changes)
+
+
+def trainer(**arguments) -> Trainer:
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    quiet |= {"enable_model_summary": False, "use_distributed_sampler": False, "accelerator": "cpu"}
+    return Trainer(**quiet | arguments)
+
+
+def ready(files, folder, **changes) -> RSTformerData:
+    data = data_of(files, folder, **changes)
+    data.prepare_data()
+    data.setup("test")
+    return data
+
+
+def no_discourse_data(files, folder):
+    return data_of(files, folder, half_width=1, ablation="no_discourse", parser=None)
+
+
+def ready_batch(files, folder) -> RSTformerBatch:
+    return next(iter(ready(files, folder, parser=None, ablation="no_discourse").test_dataloader()))
+
+
+def randomized(model, text):
+    torch.manual_seed(3)
+    for parameter in model.parameters():
+        parameter.data += 0.2 * torch.randn_like(parameter)
+    model.set_tokenizer(text)
+    return model.eval()
