@@ -1,10 +1,10 @@
 """Negative log-likelihood of reference summaries by document, and paired differences between runs.
 
-    python -m experiments.likelihood runs/led runs/discourse runs/discourse --data - - ablation=other
+    python -m experiments.likelihood runs/led runs/discourse runs/discourse --change - - model.ablation=other
 
 Each document is scored alone, with the weights of a run's best checkpoint in single precision, so that the result does
 not depend on padding. The value is the loss term `nll`: -log P(y_t), mean over the tokens of the first reference.
-`--data` changes an argument of the DataModule of each run, for example to read the discourse of another document.
+`--change` changes an argument of each run, for example to read the discourse of another document.
 Differences are to the first run; intervals are paired bootstrap intervals over documents.
 """
 
@@ -24,6 +24,7 @@ from rich.progress import track
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from experiments.evaluation.statistics import bootstrap_interval
+from experiments.linked_arguments import LINKED
 from experiments.run_folder import Run, load_run
 
 
@@ -48,14 +49,26 @@ def document_nll(run: Run, split: str) -> dict[str, float]:
     return values
 
 
-def _changes(option: str) -> dict[str, Any]:
-    """Return the change that an entry of `--data` asks for: NAME=VALUE, or - for none."""
-    if option == "-":
-        return {}
-    name, separator, value = option.partition("=")
-    if not separator:
-        raise CorpusError(f"--data {option}: expected NAME=VALUE, or - for no change")
-    return {name: yaml.safe_load(value)}
+def load(folder: Path, change: str) -> Run:
+    """Load a run with batches of one document.
+
+    Args:
+        folder: folder of the run.
+        change: `data.NAME=VALUE`, `model.NAME=VALUE`, or `-` for no change.
+
+    Raises:
+        CorpusError: if the change has another form, or would be replaced by an argument of the model.
+    """
+    key, separator, value = change.partition("=")
+    part, _, name = key.partition(".")
+    if change != "-" and not (separator and name and part in ("data", "model")):
+        raise CorpusError(f"--change {change}: expected data.NAME=VALUE, model.NAME=VALUE, or - for no change")
+    if part == "data" and name in LINKED:
+        raise CorpusError(f"--change {change}: the data takes {name} from the model; give model.{name}")
+    changes: dict[str, dict[str, Any]] = {"data": {"eval_batch_size": 1}, "model": {}}
+    if change != "-":
+        changes[part][name] = yaml.safe_load(value)
+    return load_run(folder, model_changes=changes["model"], **changes["data"])
 
 
 def compare(values: Sequence[dict[str, float]], names: Sequence[str]) -> list[str]:
@@ -85,19 +98,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.likelihood", description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("runs", type=Path, nargs="+", help="run folders; a run may be named several times")
-    parser.add_argument("--data", nargs="+", default=[], help="one NAME=VALUE for each run, - for no change")
+    parser.add_argument("--change", nargs="+", default=[], help="an argument of each run, as data.NAME=VALUE or "
+                        "model.NAME=VALUE, or - for no change")  # fmt: skip
     parser.add_argument("--split", choices=["val", "test"], default="val")
     parser.add_argument("--out", type=Path, help="file for the values by document, JSON")
     options = parser.parse_args(arguments)
     try:
-        if options.data and len(options.data) != len(options.runs):
-            raise CorpusError(f"--data has {len(options.data)} entries for {len(options.runs)} runs: give one for each")
-        changes = [_changes(option) for option in options.data or ["-"] * len(options.runs)]
+        changes = options.change or ["-"] * len(options.runs)
+        if len(changes) != len(options.runs):
+            raise CorpusError(f"--change has {len(changes)} entries for {len(options.runs)} runs: give one for each")
         names, values = [], []
         for folder, change in zip(options.runs, changes):
-            run = load_run(folder, **{"eval_batch_size": 1, **change})
+            run = load(folder, change)
             run.data.prepare_splits([options.split])
-            names.append(" ".join([str(folder), *(f"data.{name}={value}" for name, value in change.items())]))
+            names.append(str(folder) if change == "-" else f"{folder} {change}")
             values.append(document_nll(run, options.split))
         lines = compare(values, names)
     except CorpusError as error:

@@ -25,6 +25,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,14 +85,21 @@ def build(config: dict[str, Any]) -> tuple[LightningModule, LightningDataModule]
     return instances.model, instances.data
 
 
-def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = None, **changes: Any) -> Run:
+def load_run(
+    run: Path,
+    checkpoint: Path | None = None,
+    corpus: Corpus | None = None,
+    model_changes: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Run:
     """Load a run from its folder: the model with its weights, and its data with the run's tokenizer.
 
     Args:
         run: the run folder.
         checkpoint: a checkpoint of that run; the best one by default.
         corpus: documents to read instead of the run's own, through the same features.
-        changes: arguments of the DataModule to change.
+        model_changes: arguments of the model to change.
+        changes: arguments of the DataModule to change; those that are linked to the model follow the model's.
 
     Raises:
         CorpusError: if a file of the run is missing, or the checkpoint does not fit the model.
@@ -102,7 +110,9 @@ def load_run(run: Path, checkpoint: Path | None = None, corpus: Corpus | None = 
     for part in ("model", "data"):
         if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
             raise CorpusError(f"{Path(run) / 'config.yaml'}: it has no {part}; give the folder of a run")
-    config["data"].setdefault("init_args", {})
+    for part in ("model", "data"):
+        config[part].setdefault("init_args", {})
+    config["model"]["init_args"] |= model_changes or {}
     config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), **changes}
     model, data = build(config)
     if corpus is not None:

@@ -13,7 +13,8 @@ from experiments.run_folder import load_run
 
 def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsys):
     out = tmp_path / "nll.json"
-    assert main([str(trained), str(trained), "--split", "test", "--out", str(out), "--data", "-", "max_target=3"]) == 0
+    changes = ["--change", "-", "data.max_target=3"]
+    assert main([str(trained), str(trained), "--split", "test", "--out", str(out), *changes]) == 0
     whole, short = json.loads(out.read_text()).values()
     printed = capsys.readouterr().out.splitlines()
     assert f"{sum(whole.values()) / len(whole):.4f} nats per token, {len(whole)} documents" in printed[0]
@@ -43,8 +44,9 @@ def test_a_difference_and_its_interval():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--data", "-", "-"], "--data has 2 entries for 1 runs"),
-        (["--data", "max_target"], "--data max_target: expected NAME=VALUE"),
+        (["--change", "-", "-"], "--change has 2 entries for 1 runs"),
+        (["--change", "max_target=3"], "--change max_target=3: expected data.NAME=VALUE"),
+        (["--change", "data.vocab_size=9"], "the data takes vocab_size from the model; give model.vocab_size"),
         (["--split", "val"], "no folder text"),
     ],
 )
