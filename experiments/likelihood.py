@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
+from jsonargparse import ArgumentError
 from rich.console import Console
 from rich.progress import track
 
@@ -114,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             names.append(str(folder) if change == "-" else f"{folder} {change}")
             values.append(document_nll(run, options.split))
         lines = compare(values, names)
-    except CorpusError as error:
+    except (CorpusError, ArgumentError, yaml.YAMLError) as error:
         print(f"likelihood: {error}", file=sys.stderr)
         return 1
     if options.out is not None:

@@ -47,6 +47,8 @@ def test_a_difference_and_its_interval():
         (["--change", "-", "-"], "--change has 2 entries for 1 runs"),
         (["--change", "max_target=3"], "--change max_target=3: expected data.NAME=VALUE"),
         (["--change", "data.vocab_size=9"], "the data takes vocab_size from the model; give model.vocab_size"),
+        (["--change", "model.hidden=9"], "hidden"),
+        (["--change", "model.hidden_size=["], "expected"),
         (["--split", "val"], "no folder text"),
     ],
 )
