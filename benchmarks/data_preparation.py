@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="gzipped JSON Lines")
     parser.add_argument("--articles", type=int, nargs="+", default=[500, 1000])
     parser.add_argument("--num_proc", type=int, default=1)
-    parser.add_argument("--names", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--names", nargs="+", choices=NAMES, default=NAMES, help="DataModules; all by default")
     arguments = parser.parse_args()
     table = rows(arguments.data, arguments.names, arguments.articles, arguments.num_proc)
     print_table(["DataModule", "articles", *STAGES, "all, ms"], table)

@@ -58,7 +58,7 @@ def load(folder: Path, change: str) -> Run:
         change: `data.NAME=VALUE`, `model.NAME=VALUE`, or `-` for no change.
 
     Raises:
-        CorpusError: if the change has another form, or would be replaced by an argument of the model.
+        CorpusError: if the change has another form, would be replaced by one of the model, or sets the batch size.
     """
     key, separator, value = change.partition("=")
     part, _, name = key.partition(".")
@@ -66,6 +66,8 @@ def load(folder: Path, change: str) -> Run:
         raise CorpusError(f"--change {change}: expected data.NAME=VALUE, model.NAME=VALUE, or - for no change")
     if part == "data" and name in LINKED:
         raise CorpusError(f"--change {change}: the data takes {name} from the model; give model.{name}")
+    if key == "data.eval_batch_size":
+        raise CorpusError(f"--change {change}: documents are scored one by one; leave it out")
     changes: dict[str, dict[str, Any]] = {"data": {"eval_batch_size": 1}, "model": {}}
     if change != "-":
         changes[part][name] = yaml.safe_load(value)
@@ -85,10 +87,10 @@ def compare(values: Sequence[dict[str, float]], names: Sequence[str]) -> list[st
     first = np.array([values[0][id] for id in ids])
     lines = []
     for number, (name, scores) in enumerate(zip(names, values)):
-        own = np.array([scores[id] for id in ids])
-        line = f"{name}: {own.mean():.4f} nats per token, {len(ids)} documents"
+        nll = np.array([scores[id] for id in ids])
+        line = f"{name}: {nll.mean():.4f} nats per token, {len(ids)} documents"
         if number:
-            mean, low, high = bootstrap_interval(own - first)
+            mean, low, high = bootstrap_interval(nll - first)
             line += f"; difference {mean:+.4f} [{low:+.4f}, {high:+.4f}]"
         lines.append(line)
     return lines

@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 
+from datamodules.documents import CorpusError
 from experiments.likelihood import compare, main
 from experiments.run_folder import load_run
 
@@ -31,7 +32,7 @@ def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsy
 
 
 def test_runs_on_different_documents_are_refused():
-    with pytest.raises(Exception, match="two: scored on other documents than one"):
+    with pytest.raises(CorpusError, match="two: scored on other documents than one"):
         compare([{"a": 1.0, "b": 2.0}, {"a": 1.0}], ["one", "two"])
 
 
@@ -47,6 +48,7 @@ def test_a_difference_and_its_interval():
         (["--change", "-", "-"], "--change has 2 entries for 1 runs"),
         (["--change", "max_target=3"], "--change max_target=3: expected data.NAME=VALUE"),
         (["--change", "data.vocab_size=9"], "the data takes vocab_size from the model; give model.vocab_size"),
+        (["--change", "data.eval_batch_size=4"], "documents are scored one by one"),
         (["--change", "model.hidden=9"], "hidden"),
         (["--change", "model.hidden_size=["], "expected"),
         (["--split", "val"], "no folder text"),

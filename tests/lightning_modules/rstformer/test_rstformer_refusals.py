@@ -76,9 +76,9 @@ def test_the_relations_of_another_parser_are_refused_at_the_start(corpus_files, 
 @pytest.mark.parametrize("ours, theirs", [("ria", "none"), ("none", "permuted"), ("no_discourse", "one_best")])
 def test_model_and_data_of_different_ablations_are_refused_at_the_start(ours, theirs, corpus_files, folder):
     data, model = data_of(corpus_files, folder, ablation=theirs), model_of(ablation=ours)
-    said = rf"model\.ablation is '{ours}', data\.ablation '{theirs}': give both the same ablation"
+    message = rf"model\.ablation is '{ours}', data\.ablation '{theirs}': give both the same ablation"
     for start in (trainer(max_steps=1).fit, trainer().test, trainer().predict):
-        with pytest.raises(CorpusError, match=said):
+        with pytest.raises(CorpusError, match=message):
             start(model, data)
 
 
@@ -94,11 +94,10 @@ def test_a_window_that_leaves_the_band_is_found_before_training(corpus_files, fo
     steps = trainer(max_steps=1)
     with pytest.raises(CorpusError) as caught:
         steps.fit(model_of(), data)
-    said = str(caught.value)
-    found = re.search(
-        r"document '(doc-\d+)' of train: the window of 8 tokens .* reaches (\d+) EDUs .* is 1: raise", said
-    )
-    assert found, said
+    message = str(caught.value)
+    pattern = r"document '(doc-\d+)' of train: the window of 8 tokens .* reaches (\d+) EDUs .* is 1: raise"
+    reported = re.search(pattern, message)
+    assert reported, message
     widest = 0
     for row in data.features("train"):  # pair by pair
         parse = data.cache.get(row["parse"])
@@ -106,11 +105,11 @@ def test_a_window_that_leaves_the_band_is_found_before_training(corpus_files, fo
         edus = [next((e for e, (a, b) in enumerate(parse.edus.tolist()) if a < end and start < b), -1) if end else -1
                 for start, end in offsets]  # fmt: skip
         pairs = [abs(a - b) for i, a in enumerate(edus) for b in edus[max(0, i - 8) : i] if min(a, b) >= 0]
-        own = max(pairs, default=0)
-        widest = max(widest, own)
-        if row["id"] == found[1]:
-            assert own == int(found[2])
-    assert widest == int(found[2]) > 1
+        reach = max(pairs, default=0)
+        widest = max(widest, reach)
+        if row["id"] == reported[1]:
+            assert reach == int(reported[2])
+    assert widest == int(reported[2]) > 1
     data = data_of(corpus_files, folder, half_width=widest)
     trainer(max_steps=1, limit_val_batches=0).fit(model_of(), data)
     # what reads no window does not mind
