@@ -5,7 +5,7 @@ import os
 
 
 def logged_in() -> bool:
-    """Whether Weights & Biases has a key: in the environment or in ~/.netrc."""
+    """Return whether Weights & Biases has a key: in the environment or in ~/.netrc."""
     if os.environ.get("WANDB_API_KEY"):
         return True
     try:

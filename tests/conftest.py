@@ -179,7 +179,7 @@ class Finished(NamedTuple):
 
 @pytest.fixture
 def precis(capfd):
-    """Runs the command in this process: `precis("fit", "--config", path)`."""
+    """Run the command in this process: `precis("fit", "--config", path)`."""
     from experiments.cli import main
 
     def run(*arguments: object) -> Finished:
@@ -229,7 +229,7 @@ def server():
 
 @pytest.fixture
 def in_a_process(server, tmp_path):
-    """Runs the command in a process of its own; returns its exit status (minus the signal that killed it) and its
+    """Run the command in a separate process; return its exit status (minus the signal that killed it) and its
     output."""
     import interrupting
 

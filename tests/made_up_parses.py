@@ -45,7 +45,7 @@ def made_up_parse(request: ParseRequest, half_width: int = 8) -> DiscourseParse:
 
 
 def same(one: DiscourseParse, other: DiscourseParse) -> bool:
-    """Whether two parses are equal in every field."""
+    """Return whether two parses are equal in every field."""
     plain = ("id", "text_digest", "relations", "rows")
     return all(getattr(one, name) == getattr(other, name) for name in plain) and all(
         torch.equal(getattr(one, name), getattr(other, name)) for name in ("edus", "tree", "ldd", "gamma")

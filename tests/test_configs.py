@@ -95,7 +95,7 @@ def test_says_its_command_hardware_score_and_deviations(path, parser):
 
 
 def test_no_config_or_sweep_fixes_the_order_of_documents():
-    """Runs with other seeds are to differ in the order of documents, too."""
+    """Runs with different seeds must also differ in the order of documents."""
     folders = [ROOT / "experiments" / name for name in ("configs", "sweeps")]
     paths = sorted(path for folder in folders for path in folder.rglob("*.yaml"))
     assert len(paths) > 50

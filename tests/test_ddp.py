@@ -109,7 +109,7 @@ def process(files: dict[str, str], folder: Path, rank: int, world: int, port: in
 
 
 def wait_for(processes: list, folder: Path, seconds: float = 600) -> None:
-    """Waits for all to end well; ends all as soon as one does not."""
+    """Wait until all processes have succeeded; end all as soon as one fails."""
     until = time.monotonic() + seconds
     while any(p.exitcode is None for p in processes) and time.monotonic() < until:
         if any(p.exitcode for p in processes):

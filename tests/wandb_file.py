@@ -38,7 +38,7 @@ def records(path: Path) -> Iterator[Record]:
 
 
 class OfflineRun:
-    """What the starts of one run left in its wandb folder, put together.
+    """Records that the starts of one run left in its wandb folder, merged.
 
     Args:
         run: the run folder.
@@ -90,7 +90,7 @@ class OfflineRun:
 
 
 def inspect(path: Path) -> dict:
-    """What W&B's own viewer, `wandb leet`, says of a start of a run, or of the last one in a folder."""
+    """Return what W&B's own viewer, `wandb leet`, prints for a start of a run, or for the last one in a folder."""
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--summary", "--json", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

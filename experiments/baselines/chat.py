@@ -25,7 +25,7 @@ _REFUSAL = re.compile(r"^\W*(i([’']m| am) (sorry|unable)|sorry,|i can(no|[’'
 
 
 class ChatModel(Protocol):
-    """What answers prompts."""
+    """Interface of chat models and servers."""
 
     def answer_all(self, prompts: Any, done: Any) -> dict[str, str]:
         """See `Endpoint.answer_all`."""

@@ -14,7 +14,7 @@ STEP = "trainer/global_step"
 
 @dataclass
 class OfflineRun:
-    """What a run recorded in all of its starts.
+    """Records of all starts of a run.
 
     Attributes:
         path: the run folder.

@@ -21,7 +21,7 @@ MAX_ROWS = 200  # rows of a table of predictions
 
 @dataclass
 class News:
-    """What was added to a run folder since it was read last.
+    """Records that were added to a run folder since the last read.
 
     Attributes:
         restarted: whether what was shown before no longer holds, as after a resumed run.

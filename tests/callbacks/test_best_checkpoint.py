@@ -46,7 +46,7 @@ def callbacks_of(described: list[dict], start: int) -> list:
 
 
 def switch_of(row: str) -> str:
-    """What is logged of a row's mechanism: lowest, and so the best for `mode="min"`, before it is on."""
+    """Return the metric that tells whether a mechanism is on: lowest, and so best for `mode="min"`, before it is."""
     return "train/coverage_weight" if row == "cnn_dailymail" else "train/gamma"
 
 

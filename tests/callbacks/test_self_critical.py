@@ -191,7 +191,7 @@ def test_rewards_rise(corpus_files):
 
 
 class Weights(Callback):
-    """What each batch was trained with, and the terms that were logged."""
+    """Record the weights of each training batch and the logged terms."""
 
     def __init__(self):
         self.rows, self.metrics = [], []

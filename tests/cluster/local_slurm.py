@@ -1,6 +1,6 @@
-"""A SLURM of this machine's own, for tests: one node, no accounting, nothing of the system's configuration touched.
+"""A local SLURM for tests: one node, no accounting; the system's configuration is not touched.
 
-    python tests/cluster/local_slurm.py FOLDER    # starts it, says how to use it, stops it at Ctrl-C or SIGTERM
+    python tests/cluster/local_slurm.py FOLDER    # start it, print how to use it; stop it by Ctrl-C or SIGTERM
 
 It needs root and the programs of Debian's packages slurm-wlm and munge. All its files are in FOLDER; its commands find
 it by SLURM_CONF. The node has as many CPUs as it is told, whether the machine has them or not.
@@ -55,7 +55,7 @@ PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 
 def missing() -> str:
-    """Why no SLURM can be started here; empty if one can."""
+    """Return why no SLURM can be started here; an empty string if one can."""
     if os.geteuid() != 0:
         return "a SLURM of the machine's own is started by root alone"
     lacking = [program for program in PROGRAMS if not _program(program)]
@@ -77,8 +77,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 class LocalSlurm:
-    """munged, slurmctld and slurmd, while it is entered; it then answers to commands whose environment has its
-    SLURM_CONF.
+    """Context manager that runs munged, slurmctld and slurmd; commands find them by SLURM_CONF.
 
     Args:
         folder: for all its files; short, as it holds a socket.
@@ -137,12 +136,12 @@ class LocalSlurm:
             time.sleep(0.1)
 
     def environment(self) -> dict[str, str]:
-        """The environment of a command that is to find this SLURM, and no other that it may have been started in."""
+        """Return the environment of a command that should use this SLURM and no other."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
         return inherited | {"SLURM_CONF": str(self.config)}
 
     def ask(self, *command: str) -> str:
-        """What a command prints; empty if it fails."""
+        """Return the output of a command; an empty string if it fails."""
         return self._run_command(*command)[1]
 
     def _run_command(self, *command: str) -> tuple[int, str]:
@@ -153,7 +152,7 @@ class LocalSlurm:
         return done.returncode, done.stdout.strip()
 
     def wait_for(self, ready, seconds: float = 900, every: float = 0.3) -> None:
-        """Waits until something is so; generous, as the machine may be busy."""
+        """Wait until a condition holds; the limit is generous, because the machine may be busy."""
         until = time.monotonic() + seconds
         while not ready():
             self.hurry()
@@ -174,11 +173,11 @@ class LocalSlurm:
                 self.ask("scontrol", "update", f"JobId={job}", "StartTime=now+3seconds")
 
     def restarts(self, job: str) -> int:
-        """How often SLURM has started a job again; it forgets jobs some minutes after their end."""
+        """Return how often SLURM has restarted a job; it forgets jobs some minutes after their end."""
         return int(re.search(r"Restarts=(\d+)", self.ask("scontrol", "show", "job", "--oneliner", job))[1])
 
     def wait_until_empty(self) -> None:
-        """Waits until there are no jobs; a squeue that fails says nothing about them."""
+        """Wait until there are no jobs; a failing squeue does not count as none."""
         self.wait_for(lambda: self._run_command("squeue", "-h") == (0, ""))
 
     def stop(self) -> None:
@@ -209,7 +208,7 @@ def _end(path: Path) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs it until it is told to stop."""
+    """Run SLURM until interrupted."""
     if why := missing():
         print(f"no SLURM: {why}", file=sys.stderr)
         return 1

@@ -24,7 +24,7 @@ class MadeUpParser:
 
 
 class Ranked:
-    """What a DataModule looks at of its trainer."""
+    """Stand-in with the attributes of a trainer that a DataModule reads."""
 
     def __init__(self, global_rank: int, world_size: int) -> None:
         self.global_rank, self.world_size = global_rank, world_size

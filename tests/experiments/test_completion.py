@@ -21,7 +21,7 @@ def script(tmp_path_factory):
 
 
 def complete(script, *words: str) -> list[str]:
-    """What bash offers for the last of some words."""
+    """Return the completions that bash offers for the last word."""
     line = (
         f"source {script}; COMP_WORDS=(precis {' '.join(words)}); COMP_CWORD={len(words)}; "
         f"_shtab_precis precis '{words[-1]}' ''; printf '%s\\n' \"${{COMPREPLY[@]}}\""

@@ -33,7 +33,7 @@ PRETRAINED |= dict.fromkeys(("BertSum", "BertSumAbs", "MatchSum"), "encoder")
 
 
 class Kind(NamedTuple):
-    """What decides which values a run of a config logs."""
+    """Settings that determine which values a run of a config logs."""
 
     model: str
     data: str

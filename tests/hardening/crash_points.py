@@ -33,7 +33,7 @@ STEPS = 6  # of the run: three to an epoch, a validation after each second
 
 
 class Outcome(NamedTuple):
-    """What came of a kill."""
+    """Outcome of a kill."""
 
     number: int
     operation: str

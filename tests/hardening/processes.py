@@ -93,7 +93,7 @@ class Parsed:
         self.cli, self.plain = waiting[0], PrecisCLI
 
     def carry_out(self) -> None:
-        """What the constructor of LightningCLI does after it has parsed."""
+        """Do what the constructor of LightningCLI does after parsing."""
         self.cli.__class__ = self.plain
         self.cli._set_seed()
         self.cli.before_instantiate_classes()

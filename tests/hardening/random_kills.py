@@ -38,7 +38,7 @@ TRAINER |= {"enable_progress_bar": "false", "enable_model_summary": "false"}
 
 
 class Outcome(NamedTuple):
-    """What became of an interrupted run; an empty problem means that nothing was lost."""
+    """Outcome of an interrupted run; an empty problem means that nothing was lost."""
 
     case: str
     signals: str

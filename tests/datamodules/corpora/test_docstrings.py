@@ -219,7 +219,7 @@ def measure():
     """
 
     def inner():
-        """What is within a function is nobody's business."""
+        """Definitions within a function are ignored."""
 
 
 class Mill:

@@ -21,7 +21,7 @@ FIVE = ["NS", "cause", ["NN", "list", ["NS", "elaboration", 0, 1], 2, 3], 4]
 
 
 def nested_by_recursion(tree: Tree, start: int, end: int) -> list | int:
-    """What `nested` does, for nodes that are NS, SN or all nuclei."""
+    """Reference for `nested`, for nodes that are NS, SN or all nuclei."""
     node = tree.node(start, end)
     if node is None:
         return start

@@ -50,7 +50,7 @@ def server():
 
 @pytest.fixture
 def ask(precis, source, server, tmp_path):
-    """Runs the command with the small server."""
+    """Run the command with the small server."""
 
     def run(*flags):
         command = ["baseline", "chat", "--model", "tiny", "--base_url", server.url, *source]

@@ -248,7 +248,7 @@ def test_given_edus_are_kept_to():
 
 
 class Unit:
-    """What `isanlp` calls a discourse unit."""
+    """Stand-in for the class of discourse units of `isanlp`."""
 
     def __init__(self, text="", left=None, right=None, relation="", nuclearity="", proba=1.0):
         self.text, self.left, self.right = text, left, right

@@ -54,7 +54,7 @@ def by_measure(result: dict, system: str | None = None) -> dict[str, dict]:
 
 @pytest.fixture
 def evaluated(precis):
-    """Runs the command and reads its JSON."""
+    """Run the command and return its JSON."""
 
     def run(*arguments: object) -> dict:
         done = precis("evaluate", *arguments, "--json", "--resamples", 200)
@@ -229,7 +229,7 @@ def test_omitted_metrics_have_reasons(tmp_path, precis, monkeypatch):
 
 def test_summac_and_meteor_by_name(tmp_path, evaluated, monkeypatch):
     class Halves:
-        """Says that every sentence is entailed by one half."""
+        """Return an entailment probability of one half for every sentence."""
 
         def __init__(self, name, batch_size, device):
             assert (name, device) == ("some/nli", "cpu")

@@ -54,7 +54,7 @@ def files(tmp_path) -> list[Path]:
 
 @pytest.fixture
 def judge(precis, files, tmp_path):
-    """Runs the command with a server whose answers are a function of the prompt."""
+    """Run the command with a server whose answers are a function of the prompt."""
 
     def run(answer, *flags):
         with chat_server(answer) as server:

@@ -89,7 +89,7 @@ def test_a_document_that_lacks_a_score_in_one_run_is_left_out(rng):
 
 
 def rejections(difference: float, seeds: int, seed_noise: float, documents: int = 200) -> tuple[float, float]:
-    """How often both tests, and a z-test over documents alone, reject at 5 % in simulated comparisons.
+    """Return how often both tests, and a z-test over documents alone, reject at 5 % in simulated comparisons.
 
     Each system's score of a document: its mean, a document's share (deviation 12, the same for both systems), a seed's
     share, and what is peculiar to system and document (3) and to a run on a document (6). With 200 documents, the

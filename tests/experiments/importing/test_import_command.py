@@ -106,7 +106,7 @@ def test_a_pickled_matchsum_is_read_without_its_class(encoder, tmp_path, precis,
 
 
 class Leaves:
-    """Runs a function when it is unpickled."""
+    """Object that calls a function when it is unpickled."""
 
     def __init__(self, function, *arguments: object) -> None:
         self.call = function, arguments

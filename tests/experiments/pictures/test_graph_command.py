@@ -58,7 +58,7 @@ class Table(list):
 
 
 class MadeUpData:
-    """What the command asks of a run's DataModule."""
+    """Stand-in with the methods of a run's DataModule that the command calls."""
 
     def __init__(self):
         from datamodules.graphs import ParagraphRule, Similarity

@@ -50,7 +50,7 @@ def softmax(scores: list[Tensor]) -> list[Tensor]:
 
 
 def head(linear: nn.Linear, x: Tensor, h: int) -> Tensor:
-    """What a head's rows of a joint projection make of a vector."""
+    """Apply the rows of one head of a joint projection to a vector."""
     rows = slice(h * d, (h + 1) * d)
     bias = 0 if linear.bias is None else linear.bias[rows]  # keys have none
     return linear.weight[rows] @ x + bias

@@ -88,7 +88,7 @@ def test_later_target_tokens_are_not_seen(encoder):
 
 
 def test_flat_reads_the_concatenation():
-    """Whatever the paragraphs are: one paragraph of the same tokens is the same document."""
+    """Without paragraphs, a document equals one paragraph of the same tokens."""
     net, given = network("flat"), source(SIZES)
     for b in range(2):
         ids = given.ids[b][given.mask[b]]

@@ -306,7 +306,7 @@ def test_tables_under_autocast_and_in_half_precision(injection, ablation, learn_
 
 
 def test_backward_keeps_memory_linear():
-    """What autograd keeps does not grow with the window: no score is stored."""
+    """The memory of autograd does not grow with the window: no score is stored."""
     kept = []
     c = case(length=60)
     inputs = [x.clone().requires_grad_() for x in (c.q, c.k, c.v)]
