@@ -1,6 +1,7 @@
 """A search on a real SLURM: one array of workers, one of which is told to save and is requeued."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -30,18 +31,22 @@ def test_workers_share_the_trials_and_a_requeued_one_continues_its_own(slurm, ti
     done = precis("sweep", path, "--out", out, *asked)
     assert done.status == 0 and "submitted 2 workers as job" in done.out, done.err
     slurm.wait_for((held / "holding").exists)
+    # the trial of the process that waits in a training step: others may still be starting
+    command = Path("/proc", (held / "holding").read_text(), "cmdline").read_text()
+    number = int(re.search(r"/trial-(\d+)/", command)[1])
+    folder = out / f"trial-{number:03d}"
     counts = read_status(precis, out)["counts"]
     assert counts.get("running", 0) >= 1 and "interrupted" not in counts
-    running = read_status(precis, out)["trials"][0]
+    running = read_status(precis, out)["trials"][number]
     job = json.loads((out / "launch.json").read_text())["jobs"][f"worker-{running['worker']}"]
     slurm.ask("scancel", "--signal=USR1", job)
-    slurm.wait_for(lambda: "SIGUSR1: finishing this step" in (out / "trial-000" / "log.txt").read_text())
+    slurm.wait_for(lambda: "SIGUSR1: finishing this step" in (folder / "log.txt").read_text())
     (held / "go").touch()
     slurm.wait_until_empty()
     logs = "".join(log.read_text()[-2000:] for log in [*out.glob("*/log.txt"), *(out / "slurm").glob("*_log.out")])
     told = read_status(precis, out)
     assert told["counts"] == {"complete": 3} and slurm.restarts(job) == 1, logs
-    assert told["trials"][0]["values"] == running["values"] and told["trials"][0]["worker"] == running["worker"]
-    log = (out / "trial-000" / "log.txt").read_text()
+    assert told["trials"][number]["values"] == running["values"] and told["trials"][number]["worker"] == running["worker"]
+    log = (folder / "log.txt").read_text()
     assert log.count("$ precis fit") == 2 and "stopped after step" in log
     assert precis("sweep", "retry", out, "--trust").out.startswith("2 workers, 0 to run")
