@@ -46,7 +46,8 @@ def test_workers_share_the_trials_and_a_requeued_one_continues_its_own(slurm, ti
     logs = "".join(log.read_text()[-2000:] for log in [*out.glob("*/log.txt"), *(out / "slurm").glob("*_log.out")])
     told = read_status(precis, out)
     assert told["counts"] == {"complete": 3} and slurm.restarts(job) == 1, logs
-    assert told["trials"][number]["values"] == running["values"] and told["trials"][number]["worker"] == running["worker"]
+    finished = told["trials"][number]
+    assert finished["values"] == running["values"] and finished["worker"] == running["worker"]
     log = (folder / "log.txt").read_text()
     assert log.count("$ precis fit") == 2 and "stopped after step" in log
     assert precis("sweep", "retry", out, "--trust").out.startswith("2 workers, 0 to run")
