@@ -96,8 +96,9 @@ class Hold(Callback):
         if trainer.fit_loop.total_batch_idx != self.batch or (self.folder / "go").exists():
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "holding.part").write_text(str(os.getpid()))
-        (self.folder / "holding.part").rename(self.folder / "holding")
+        part = self.folder / f"holding.{os.getpid()}.part"  # several processes may hold at once
+        part.write_text(str(os.getpid()))
+        part.replace(self.folder / "holding")
         until = time.monotonic() + 1800  # a bound for a test that has gone away
         while not (self.folder / "go").exists() and time.monotonic() < until:
             time.sleep(0.05)

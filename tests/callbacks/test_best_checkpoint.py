@@ -46,7 +46,7 @@ def callbacks_of(described: list[dict], start: int) -> list:
 
 
 def switch_of(row: str) -> str:
-    """Return the metric that tells whether a mechanism is on: lowest, and so best for `mode="min"`, before it is."""
+    """Return the name of the metric that is lowest, and so best for `mode="min"`, while a row's mechanism is off."""
     return "train/coverage_weight" if row == "cnn_dailymail" else "train/gamma"
 
 

@@ -105,7 +105,7 @@ def test_documents_are_whole_whatever_training_cuts_them_to():
 
 @pytest.fixture(scope="module")
 def shown(corpus_files, tmp_path_factory):
-    """Return the previews of two validations of a short training."""
+    """Run a short training with two validations, whose previews the logger keeps."""
     case = next(case for case in CASES if case.name == "pointer-coverage")
     folder, logger, data = tmp_path_factory.mktemp("previews"), FakeWandb(), case.build_data(corpus_files)
     trainer = Trainer(

@@ -191,7 +191,7 @@ def test_rewards_rise(corpus_files):
 
 
 class Weights(Callback):
-    """Record the weights of each training batch and the logged terms."""
+    """Record the weights of the loss terms and the loss of each training batch, and the logged values."""
 
     def __init__(self):
         self.rows, self.metrics = [], []

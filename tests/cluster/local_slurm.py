@@ -1,6 +1,6 @@
 """A local SLURM for tests: one node, no accounting; the system's configuration is not touched.
 
-    python tests/cluster/local_slurm.py FOLDER    # start it, print how to use it; stop it by Ctrl-C or SIGTERM
+    python tests/cluster/local_slurm.py FOLDER    # start it, print how to use it; stop it with Ctrl-C or SIGTERM
 
 It needs root and the programs of Debian's packages slurm-wlm and munge. All its files are in FOLDER; its commands find
 it by SLURM_CONF. The node has as many CPUs as it is told, whether the machine has them or not.
@@ -141,14 +141,12 @@ class LocalSlurm:
         return inherited | {"SLURM_CONF": str(self.config)}
 
     def ask(self, *command: str) -> str:
-        """Return the output of a command; an empty string if it fails."""
+        """Return what a command prints to stdout, whatever its exit status."""
         return self._run_command(*command)[1]
 
     def _run_command(self, *command: str) -> tuple[int, str]:
-        """Return the exit status of a command and what it prints; print its error."""
+        """Return the exit status of a command and what it prints to stdout."""
         done = subprocess.run(command, env=self.environment(), capture_output=True, text=True)
-        if done.returncode:
-            print(f"{' '.join(command)}: exit status {done.returncode}: {done.stderr.strip()}", file=sys.stderr)
         return done.returncode, done.stdout.strip()
 
     def wait_for(self, ready, seconds: float = 900, every: float = 0.3) -> None:
@@ -167,7 +165,7 @@ class LocalSlurm:
         """
         for line in self.ask("squeue", "--noheader", "--array", "--states=PENDING", "--format=%i %S %r").splitlines():
             job, start, reason = line.split(" ", 2)
-            if reason != "BeginTime" or start == "N/A":  # not known yet
+            if reason != "BeginTime" or start == "N/A":  # N/A: not known yet
                 continue
             if datetime.fromisoformat(start) > datetime.now() + timedelta(seconds=5):
                 self.ask("scontrol", "update", f"JobId={job}", "StartTime=now+3seconds")
@@ -177,7 +175,7 @@ class LocalSlurm:
         return int(re.search(r"Restarts=(\d+)", self.ask("scontrol", "show", "job", "--oneliner", job))[1])
 
     def wait_until_empty(self) -> None:
-        """Wait until there are no jobs; a failing squeue does not count as none."""
+        """Wait until there are no jobs; a failed squeue does not count as an empty queue."""
         self.wait_for(lambda: self._run_command("squeue", "-h") == (0, ""))
 
     def stop(self) -> None:

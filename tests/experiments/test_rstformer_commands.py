@@ -11,7 +11,7 @@ TEXT = "The otter sleeps, because the mill is warm. The heron watches it; nobody
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, corpus_files):
-    """Train runs with discourse and without, one step each."""
+    """Train runs with discourse and without, one step each; return their folder."""
     from experiments.cli import main
 
     folder = tmp_path_factory.mktemp("rstformer-runs")

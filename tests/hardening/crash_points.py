@@ -33,7 +33,7 @@ STEPS = 6  # of the run: three to an epoch, a validation after each second
 
 
 class Outcome(NamedTuple):
-    """Outcome of a kill."""
+    """Result of a kill at one file operation; `problem` says what was lost."""
 
     number: int
     operation: str

@@ -229,7 +229,7 @@ def test_omitted_metrics_have_reasons(tmp_path, precis, monkeypatch):
 
 def test_summac_and_meteor_by_name(tmp_path, evaluated, monkeypatch):
     class Halves:
-        """Return an entailment probability of one half for every sentence."""
+        """Entailment model that gives every pair of sentences a probability of one half."""
 
         def __init__(self, name, batch_size, device):
             assert (name, device) == ("some/nli", "cpu")

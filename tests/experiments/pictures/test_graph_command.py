@@ -58,7 +58,7 @@ class Table(list):
 
 
 class MadeUpData:
-    """Stand-in with the methods of a run's DataModule that the command calls."""
+    """Stand-in with the attributes of a run's DataModule that the command uses."""
 
     def __init__(self):
         from datamodules.graphs import ParagraphRule, Similarity

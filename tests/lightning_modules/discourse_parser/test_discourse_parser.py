@@ -140,7 +140,7 @@ def test_a_long_text_is_parsed_in_chunks(trained, treebank, rows):
 
 @pytest.mark.parametrize("rows", ["side", "nucleus"])
 def test_gamma_of_an_edu_is_its_mean_over_all_trees(trained, treebank, rows):
-    """With bands of any width: compared with every tree of the shortest document, node by node."""
+    """Even with a band of one EDU: compared with every tree of the shortest document, node by node."""
     model = copy.deepcopy(trained[0])
     for scorer in model.scorers:
         torch.manual_seed(0)

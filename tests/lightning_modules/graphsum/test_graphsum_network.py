@@ -88,7 +88,7 @@ def test_later_target_tokens_are_not_seen(encoder):
 
 
 def test_flat_reads_the_concatenation():
-    """Without paragraphs, a document equals one paragraph of the same tokens."""
+    """The flat model ignores paragraph boundaries: a document equals one paragraph of its tokens."""
     net, given = network("flat"), source(SIZES)
     for b in range(2):
         ids = given.ids[b][given.mask[b]]

@@ -11,7 +11,7 @@ from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log
 
 @pytest.fixture(params=[0, 2**24], ids=["again", "kept"])
 def kept(request, monkeypatch):
-    """Set the number of elements that are kept instead of recomputed."""
+    """Set the number of elements up to which they are kept, not recomputed."""
     monkeypatch.setitem(output_loss.KEPT_ELEMENTS, "cpu", request.param)
     return request.param
 
