@@ -131,7 +131,9 @@ def page():
         pytest.skip("no chromium or chrome on PATH")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield browser.new_page(viewport={"width": 1400, "height": 1000})
+        opened = browser.new_page(viewport={"width": 1400, "height": 1000})
+        opened.set_default_timeout(300_000)  # a bound for a busy machine, not a measure
+        yield opened
         browser.close()
 
 
@@ -150,7 +152,7 @@ def test_the_page_shows_curves_tables_and_pictures_and_follows_a_run(sweep, trac
         for name in ("small-1", "small-2", "large-1", "large-2"):
             page.get_by_text(name, exact=True).first.wait_for()
         shutil.copytree(sweep / "small-1", sweep / "added")  # a run that starts while the page is open
-        page.get_by_text("added", exact=True).first.wait_for(timeout=60_000)
+        page.get_by_text("added", exact=True).first.wait_for()
         page.get_by_text("Media & Tables").click()
         page.get_by_text("a heron fishes").first.wait_for()
         page.locator("img[src*='png']").first.wait_for()
