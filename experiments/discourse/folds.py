@@ -105,7 +105,7 @@ def train_fold(recipe: Recipe, data: FoldData, folder: Path, seed: int) -> Disco
         unfinished = folder.with_name(f".{folder.name}.part")
         model.cpu().save(unfinished)
         unfinished.rename(folder)
-    return DiscourseParser.load(folder)
+    return DiscourseParser.load(folder, **recipe["model"])  # some arguments of parsing are not stored with the weights
 
 
 def add_fold_options(parser: ArgumentParser, folds: int) -> None:

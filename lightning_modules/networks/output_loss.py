@@ -10,8 +10,8 @@ from lightning_modules.networks.output_layer import upcast_half
 
 # logits computed at once: 2 MB fit into a CPU's caches, 512 MB keep a GPU busy
 CHUNK_ELEMENTS = {"cpu": 2**19, "cuda": 2**27}
-# up to this number they are kept for the backward pass (64 and 256 MB in float32); more are recomputed
-KEPT_ELEMENTS = {"cpu": 2**24, "cuda": 2**26}
+# up to this number they are kept for the backward pass (256 MB in float32); more are recomputed
+KEPT_ELEMENTS = 2**26
 
 
 def _slices(rows: int, size: int, device: torch.device) -> list[slice]:
@@ -92,6 +92,11 @@ class _LogProbs(torch.autograd.Function):
         return grad_features.to(features.dtype), grad_weight, grad_bias, None, None, None
 
 
+def _kept(features: Tensor, weight: Tensor) -> bool:
+    """Return whether the exponentials are kept for the backward pass, which saves a fourth of the matrix products."""
+    return torch.is_grad_enabled() and len(features) * len(weight) <= KEPT_ELEMENTS
+
+
 def _under_autocast(features: Tensor) -> Tensor:
     """Convert features to the dtype that autocast uses for matrix products."""
     device = features.device.type
@@ -101,7 +106,8 @@ def _under_autocast(features: Tensor) -> Tensor:
 def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """Return the log-probability of one target per row under softmax(features W^T + b).
 
-    One slice of the vocabulary is computed at a time, and again in the backward pass, so that no [N, V] tensor is kept.
+    One slice of the vocabulary is computed at a time. Up to `KEPT_ELEMENTS` exponentials are kept for the backward
+    pass; more are computed again, so that no large [N, V] tensor exists.
 
     Args:
         features: [N, H].
@@ -112,18 +118,15 @@ def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Ten
     Returns:
         [N], in float32 or float64.
     """
-    return _LogProbs.apply(_under_autocast(features), weight, bias, targets, False, False)[0]
+    return _LogProbs.apply(_under_autocast(features), weight, bias, targets, False, _kept(features, weight))[0]
 
 
 def smoothed_log_probs(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return log P of one target per row, as `linear_log_prob`, and the mean of log P over the vocabulary.
 
-    The loss with label smoothing epsilon is -(1 - epsilon) times the first minus epsilon times the second. Up to
-    `KEPT_ELEMENTS` exponentials are kept for the backward pass, which saves a fourth of the layer's matrix products.
+    The loss with label smoothing epsilon is -(1 - epsilon) times the first minus epsilon times the second.
 
     Returns:
         [N] each, in float32 or float64.
     """
-    max_kept = KEPT_ELEMENTS.get(features.device.type, KEPT_ELEMENTS["cuda"])
-    keep = torch.is_grad_enabled() and len(features) * len(weight) <= max_kept
-    return _LogProbs.apply(_under_autocast(features), weight, bias, targets, True, keep)
+    return _LogProbs.apply(_under_autocast(features), weight, bias, targets, True, _kept(features, weight))

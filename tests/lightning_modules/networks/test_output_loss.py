@@ -12,12 +12,12 @@ from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log
 @pytest.fixture(params=[0, 2**24], ids=["again", "kept"])
 def kept(request, monkeypatch):
     """Set the number of elements up to which they are kept, not recomputed."""
-    monkeypatch.setitem(output_loss.KEPT_ELEMENTS, "cpu", request.param)
+    monkeypatch.setattr(output_loss, "KEPT_ELEMENTS", request.param)
     return request.param
 
 
 @pytest.mark.parametrize("elements", [1, 7 * 300, 10**6])
-def test_log_prob_of_a_target_equals_log_softmax_in_value_and_gradient(monkeypatch, elements):
+def test_log_prob_of_a_target_equals_log_softmax_in_value_and_gradient(monkeypatch, elements, kept):
     monkeypatch.setitem(output_loss.CHUNK_ELEMENTS, "cpu", elements)  # slices of 256 words, of 300, one
     torch.manual_seed(0)
     draw = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)  # noqa: E731
@@ -84,21 +84,21 @@ def test_half_precision_features_under_autocast():
         torch.testing.assert_close(one, other, atol=0.1, rtol=0.05)
 
 
-def test_few_are_kept_more_are_not_and_none_without_gradient_or_smoothing(monkeypatch):
+@pytest.mark.parametrize("function", [linear_log_prob, smoothed_log_probs])
+def test_few_are_kept_more_are_not_and_none_without_gradient(function, monkeypatch):
     features, weight, bias = torch.randn(4, 3), torch.randn(600, 3, requires_grad=True), torch.zeros(600)
 
-    def keeps(function, gradient: bool) -> bool:
+    def keeps(gradient: bool) -> bool:
         sizes: list[int] = []
         hooks = torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()) or x, lambda x: x)
         with torch.set_grad_enabled(gradient), hooks:
             function(features, weight, bias, torch.arange(4))
         return 4 * 600 in sizes
 
-    monkeypatch.setitem(output_loss.KEPT_ELEMENTS, "cpu", 4 * 600)
-    assert keeps(smoothed_log_probs, True) and not keeps(smoothed_log_probs, False)
-    assert not keeps(linear_log_prob, True)
-    monkeypatch.setitem(output_loss.KEPT_ELEMENTS, "cpu", 4 * 600 - 1)
-    assert not keeps(smoothed_log_probs, True)
+    monkeypatch.setattr(output_loss, "KEPT_ELEMENTS", 4 * 600)
+    assert keeps(gradient=True) and not keeps(gradient=False)
+    monkeypatch.setattr(output_loss, "KEPT_ELEMENTS", 4 * 600 - 1)
+    assert not keeps(gradient=True)
 
 
 def test_a_graph_that_is_kept_gives_the_same_gradient_again(kept):
