@@ -8,6 +8,7 @@ from torch.nn.functional import logsigmoid
 
 from lightning_modules.communicating_agents.encoder import Parts, initialize_lstm
 from lightning_modules.networks.attention import CoverageAttention
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.output_layer import upcast_half
 
 
@@ -75,7 +76,7 @@ class AgentsDecoder(nn.Module):
         self.combine_before = nn.Linear(H, H, bias=False) if contextual else None
         if contextual:
             nn.init.zeros_(self.combine_before.weight)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def make_memory(self, states: Tensor, parts: Parts) -> AgentMemory:
         """Project encoder states [B, M, I, H] once for all decoder steps."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.communicating_agents.messages import Messages, make_messages
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.recurrent import bidirectional
 
 
@@ -134,7 +135,7 @@ class AgentsEncoder(nn.Module):
         super().__init__()
         self.local = PartEncoder(input_size, hidden_size)
         self.layers = nn.ModuleList(ContextualLayer(hidden_size, messages) for _ in range(layers))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, embedded: Tensor, parts: Parts) -> Tensor:
         """Encode embedded words [B, M, I, E] -> states [B, M, I, H]."""

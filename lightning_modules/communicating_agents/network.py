@@ -9,6 +9,7 @@ from torch.nn.functional import pad
 from lightning_modules.communicating_agents.decoder import AgentMemory, AgentsDecoder, Attended
 from lightning_modules.communicating_agents.encoder import AgentsEncoder, Parts, last_states
 from lightning_modules.communicating_agents.messages import Messages
+from lightning_modules.networks.dropout import Dropout
 
 
 class AgentsState(NamedTuple):
@@ -77,7 +78,7 @@ class CommunicatingAgentsNetwork(nn.Module):
             dropout=dropout,
         )
         self.output = nn.Linear(hidden_size, vocab_size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[AgentMemory, AgentsState]:
         """Encode documents; the returned decoder state has K = 1.

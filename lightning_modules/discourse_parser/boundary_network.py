@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.recurrent import bidirectional
 
 OTHER, BEGIN = 0, 1
@@ -36,8 +37,8 @@ class SegmentationNetwork(nn.Module):
 
     def __init__(self, size: int, layout: int, projection: int = 160, hidden_size: int = 128, dropout: float = 0.3):
         super().__init__()
-        self.project = nn.Sequential(nn.LayerNorm(size), nn.Dropout(dropout), nn.Linear(size, projection), nn.GELU())
-        self.dropout = nn.Dropout(dropout)
+        self.project = nn.Sequential(nn.LayerNorm(size), Dropout(dropout), nn.Linear(size, projection), nn.GELU())
+        self.dropout = Dropout(dropout)
         self.lstm = nn.LSTM(projection + layout, hidden_size, batch_first=True, bidirectional=True)
         self.score = nn.Linear(2 * hidden_size, 2)
 

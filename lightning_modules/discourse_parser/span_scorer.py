@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 
 from lightning_modules.discourse_parser.chart import Chart, Potentials
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.recurrent import bidirectional
 
 EDU_LAYOUT, SPAN_LAYOUT = 8, 18  # numbers of features
@@ -108,7 +109,7 @@ class EduContext(nn.Module):
         self.normalize = nn.LayerNorm(hidden_size)
         self.layout = nn.Linear(EDU_LAYOUT, hidden_size)
         self.lstm = nn.LSTM(hidden_size, hidden_size // 2, batch_first=True, bidirectional=True)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, vectors: Tensor, layout: Layout) -> Tensor:
         """Return contextual EDU vectors: [B, E, input_size] -> [B, E, H]."""
@@ -162,7 +163,7 @@ class DiscourseScorer(nn.Module):
 
     @staticmethod
     def _head(hidden_size: int, outputs: int, dropout: float) -> nn.Module:
-        layers = [nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden_size, hidden_size), nn.ReLU()]
+        layers = [nn.ReLU(), Dropout(dropout), nn.Linear(hidden_size, hidden_size), nn.ReLU()]
         return nn.Sequential(*layers, nn.Linear(hidden_size, outputs))
 
     def potentials(self, states: Tensor, layout: Layout, units: Units) -> Potentials:

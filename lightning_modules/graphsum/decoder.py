@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from lightning_modules.graphsum.graph_attention import GraphBias
 from lightning_modules.graphsum.grouped_attention import grouped_attention
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.output_layer import upcast_half
 from lightning_modules.networks.transformer import MultiHeadAttention
 
@@ -60,7 +61,7 @@ class GraphAttention(nn.Module):
         self.tokens, self.paragraphs = (MultiHeadAttention(size, heads, dropout) for _ in range(2))
         # the heads are joined by U_d, once
         self.tokens.output = self.paragraphs.output = nn.Identity()
-        self.join, self.bias, self.dropout = nn.Linear(2 * size, size), bias, nn.Dropout(dropout)
+        self.join, self.bias, self.dropout = nn.Linear(2 * size, size), bias, Dropout(dropout)
         nn.init.xavier_uniform_(self.join.weight)
         nn.init.zeros_(self.join.bias)
         if bias is not None:

@@ -14,6 +14,7 @@ from lightning_modules.graphsum.graph_attention import (
     MeanPooling,
     MultiHeadPooling,
 )
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.networks.transformer import (
     DecoderLayer,
@@ -164,7 +165,7 @@ class GraphSumNetwork(nn.Module):
         self.embedding = nn.Embedding(vocab_size, size)  # shared by source, target and output layer
         nn.init.normal_(self.embedding.weight, std=size**-0.5)
         self.output_bias = nn.Parameter(torch.zeros(vocab_size))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         common = (size, heads, feed_forward, dropout, norm)
         self.pretrained = pretrained
         if pretrained is None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.transformer import FeedForward, MultiHeadAttention, Norm
 
 
@@ -109,7 +110,7 @@ class AroundFeedForward(nn.Module):
         super().__init__()
         if norm not in ("pre", "post"):
             raise ValueError(f"norm must be pre or post, got {norm!r}")
-        self.feed_forward, self.dropout = FeedForward(size, feed_forward, dropout), nn.Dropout(dropout)
+        self.feed_forward, self.dropout = FeedForward(size, feed_forward, dropout), Dropout(dropout)
         self.before = nn.LayerNorm(size) if norm == "pre" else None
         self.norm = nn.LayerNorm(size)
 

@@ -5,8 +5,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
+from lightning_modules.networks.dropout import Mask
+
 PART_ELEMENTS = 2**18  # weights computed at once: 1 MB stays in a CPU's caches
-_LEVELS = 2**16  # dropout compares 16 random bits with a threshold
 
 
 def attention(
@@ -72,10 +73,10 @@ class _DropoutAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scale: float) -> Tensor:
-        ctx.threshold = min(round(dropout * _LEVELS), _LEVELS - 1)
-        ctx.seed, ctx.scale = int(torch.empty((), dtype=torch.long).random_()), scale
+        ctx.dropout, ctx.scale = dropout, scale
+        ctx.seed = int(torch.empty((), dtype=torch.long).random_())
         mixed = query.new_empty(*query.shape[:2], value.shape[-1])                               # [R, T, d]
-        mask = _Mask(ctx.seed, ctx.threshold)
+        mask = Mask(dropout, ctx.seed)
         for part, scores, weights in _parts(query, key, 2):
             _softmax(query[part], key[part], _rows(bias, part), scale, scores, weights)
             weights *= mask.draw(scores)  # the scores are not needed any more
@@ -89,7 +90,7 @@ class _DropoutAttention(torch.autograd.Function):
     def backward(ctx, grad: Tensor):
         """Compute, with weights P, mask M, W = P M c and G = grad V^T, d score = P (G M c - sum_s G W)."""
         query, key, value, bias, mixed = ctx.saved_tensors
-        mask = _Mask(ctx.seed, ctx.threshold)
+        mask = Mask(ctx.dropout, ctx.seed)
         total = (grad * mixed).sum(-1, keepdim=True).mul_(ctx.scale)  # sum_s G W, because mixed = W V: [R, T, 1]
         grad = grad * mask.scale
         query_grad, key_grad, value_grad = (torch.empty_like(tensor) for tensor in (query, key, value))
@@ -103,22 +104,6 @@ class _DropoutAttention(torch.autograd.Function):
             torch.bmm(score_grad.mT, query[part], out=key_grad[part])
             torch.bmm(weights.mT, grad[part], out=value_grad[part])
         return query_grad, key_grad, value_grad, None, None, None
-
-
-class _Mask:
-    """Masks of dropout, 1 where a weight stays; the same seed gives the same sequence of masks."""
-
-    def __init__(self, seed: int, threshold: int) -> None:
-        self.generator, self.threshold = torch.Generator().manual_seed(seed), threshold
-        self.scale = _LEVELS / (_LEVELS - threshold)
-
-    def draw(self, out: Tensor) -> Tensor:
-        """Fill a tensor with a mask, and return it."""
-        # one number of 64 bits for four elements: a call of `bernoulli_` is four times as slow
-        numbers = torch.empty((out.numel() + 3) // 4, dtype=torch.long)
-        numbers.random_(-(2**63), None, generator=self.generator)
-        bits = numbers.view(torch.int16)[: out.numel()].view(out.shape)
-        return torch.ge(bits, self.threshold - _LEVELS // 2, out=out)
 
 
 def _softmax(query: Tensor, key: Tensor, bias: Tensor, scale: float, scores: Tensor, out: Tensor) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.output_layer import VocabularySlices, best_words, vocabulary_logits
 from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
 from lightning_modules.networks.transformer import (
@@ -66,7 +67,7 @@ class EncoderDecoder(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(**options) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(**options) for _ in range(decoder_layers))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(size), nn.LayerNorm(size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         if output_bias:
             self.output_bias = nn.Parameter(torch.zeros(vocab_size))
         else:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.text_encoder import max_positions, plan_windows
 from lightning_modules.networks.transformer import EncoderLayer, ensure_nonempty, sinusoidal
 
@@ -231,7 +232,7 @@ class ScratchEncoder(nn.Module):
         self.embedding, self.kinds = nn.Embedding(vocab_size, size), nn.Embedding(kinds, size)
         nn.init.normal_(self.embedding.weight, std=size**-0.5)
         nn.init.normal_(self.kinds.weight, std=size**-0.5)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(EncoderLayer(size, heads, feed_forward, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(size)
 

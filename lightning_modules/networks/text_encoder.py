@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.recurrent import bidirectional
 
 # model families whose first position id is the padding id plus one
@@ -280,7 +281,7 @@ class SmallEncoder(WindowedEncoder):
         self.tables = nn.ModuleList(nn.Embedding(buckets, width) for _, buckets, width in groups)
         for table, count in zip(self.tables, self.counts):
             nn.init.normal_(table.weight, std=(1 / count) ** 0.5)  # so that the sums have similar variance
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         width = sum(width for _, _, width in groups)
         self.lstm = nn.LSTM(width, hidden_size, batch_first=True, bidirectional=True)
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.dropout_attention import attention
 
 Norm = Literal["pre", "post"]
@@ -143,7 +144,7 @@ class FeedForward(nn.Module):
     def __init__(self, size: int, hidden_size: int, dropout: float = 0.0, activation: Activation = "relu") -> None:
         super().__init__()
         self.inner, self.outer = nn.Linear(size, hidden_size), nn.Linear(hidden_size, size)
-        self.activation, self.dropout = _ACTIVATIONS[activation], nn.Dropout(dropout)
+        self.activation, self.dropout = _ACTIVATIONS[activation], Dropout(dropout)
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
@@ -166,7 +167,7 @@ class Residual(nn.Module):
         super().__init__()
         if norm not in ("pre", "post"):
             raise ValueError(f"norm must be pre or post, got {norm!r}")
-        self.norm, self.dropout, self.pre = nn.LayerNorm(size), nn.Dropout(dropout), norm == "pre"
+        self.norm, self.dropout, self.pre = nn.LayerNorm(size), Dropout(dropout), norm == "pre"
 
     def forward(self, x: Tensor, function) -> Tensor:
         """[..., D] -> [..., D]."""

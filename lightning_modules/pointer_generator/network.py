@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lightning_modules.networks.attention import CoverageAttention, coverage_loss
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.recurrent import bidirectional
 
 
@@ -72,7 +73,7 @@ class PointerGeneratorNetwork(nn.Module):
         self.combine = nn.Linear(3 * H, H)
         self.output = nn.Linear(H, vocab_size)
         self.pointer = nn.Linear(4 * H + E, 1) if pointer else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self._initialize(embedding_std)
 
     def _initialize(self, std: float) -> None:

@@ -1,0 +1,52 @@
+"""Dropout with a fast mask against its definition and the binomial distribution."""
+
+import pytest
+import torch
+
+from lightning_modules.networks.dropout import Dropout
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
+def test_elements_are_dropped_or_scaled_in_output_and_gradient(probability):
+    torch.manual_seed(0)
+    inputs = torch.randn(3, 5, 7, dtype=torch.float64, requires_grad=True)
+    output = Dropout(probability)(inputs)
+    factor = output / inputs
+    stays = factor != 0
+    rounded = round(probability * 2**16) / 2**16
+    torch.testing.assert_close(factor[stays], torch.full_like(factor[stays], 1 / (1 - rounded)))
+    upstream = torch.randn_like(inputs)
+    (gradient,) = torch.autograd.grad(output, inputs, upstream)
+    torch.testing.assert_close(gradient, upstream * factor.detach())
+
+
+@pytest.mark.parametrize("probability", [0.02, 0.3, 0.97])
+def test_each_place_is_dropped_as_often_as_it_should_be_and_alone(probability):
+    """Four neighbours come from one random number; means of 100,000 draws stay within five standard deviations."""
+    torch.manual_seed(1)
+    dropped = (Dropout(probability)(torch.ones(100_000, 4)) == 0).double()
+    deviation = (probability * (1 - probability) / len(dropped)) ** 0.5
+    assert (dropped.mean(0) - probability).abs().max() < 5 * deviation
+    correlation = torch.corrcoef(dropped.T) - torch.eye(4)
+    assert correlation.abs().max() < 5 / len(dropped) ** 0.5
+
+
+def test_the_seed_determines_the_mask_which_differs_between_calls():
+    layer, inputs = Dropout(0.5), torch.ones(1000)
+    torch.manual_seed(2)
+    first, second = layer(inputs), layer(inputs)
+    torch.manual_seed(2)
+    assert layer(inputs).equal(first) and not second.equal(first)
+
+
+def test_nothing_is_dropped_in_evaluation_or_with_probability_0_and_all_with_1():
+    inputs = torch.randn(9)
+    assert Dropout(0.5).eval()(inputs).equal(inputs) and Dropout(0.0)(inputs).equal(inputs)
+    assert Dropout(1.0)(inputs).eq(0).all()
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_shape_and_dtype_are_those_of_the_input(shape, dtype):
+    output = Dropout(0.3)(torch.ones(shape, dtype=dtype))
+    assert output.shape == shape and output.dtype == dtype
