@@ -1,20 +1,23 @@
-"""Training steps with PyTorch's attention under dropout and with `networks.dropout_attention`.
+"""Training steps with PyTorch's dropout and with that of `networks.dropout_attention` and `networks.dropout`.
 
     python -m benchmarks.attention_dropout [--models bertsum hierarchical graph] [--repetitions 3]
 
 BertSum over MiniLM with 8 documents of about 500 tokens, in two windows beyond 512; the Hierarchical Transformer and
 GraphSum at the paper's sizes with 2 documents of 24 x 60 tokens and 200 target tokens. Dropout is 0.1 everywhere. A
-step is loss, gradients, clipping and optimizer, fp32. Times are medians of processor time of one thread over
-repetitions that alternate between the two; memory is what two steps add to the peak of a separate process;
+step is loss, gradients, clipping and optimizer, fp32. The first way is PyTorch's alone, the second has our attention,
+the third our dropout of hidden states as well. Times are medians of processor time of one thread over repetitions that
+alternate between the ways; memory is what two steps add to the peak of a separate process;
 `matrix products` is their share of the processor time in PyTorch's profiler, so that a step can become at most
 1 / share times as fast without faster products.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from unittest.mock import patch
 
 import torch
+from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.profiler import ProfilerActivity, profile
 
@@ -32,9 +35,10 @@ from benchmarks.measuring import (
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
 from lightning_modules.extractive.bertsum import BertSum
+from lightning_modules.networks.dropout import Dropout
 
 MODELS = ("bertsum", "hierarchical", "graph")
-WAYS = ("pytorch", "ours")
+WAYS = ("PyTorch's", "our attention", "and dropout")
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 
 
@@ -53,14 +57,15 @@ def make_step(model_name: str) -> Callable[[], None]:
 
 
 def run(way: str, step: Callable[[], None]) -> None:
-    """Run a training step with PyTorch's attention or with ours."""
-    if way == "ours":
-        return step()
-    with (  # the order of arguments is the same
-        patch("lightning_modules.networks.transformer.attention", scaled_dot_product_attention),
-        patch("lightning_modules.networks.pretrained_attention.attention", scaled_dot_product_attention),
-    ):
-        return step()
+    """Run a training step in one of the ways."""
+    with ExitStack() as patches:
+        if way != "and dropout":
+            patches.enter_context(patch.object(Dropout, "forward", nn.Dropout.forward))
+        if way == "PyTorch's":
+            for module in ("transformer", "pretrained_attention"):  # the order of arguments is the same
+                target = f"lightning_modules.networks.{module}.attention"
+                patches.enter_context(patch(target, scaled_dot_product_attention))
+        step()
 
 
 def peak_memory(model_name: str, way: str) -> float:
@@ -92,9 +97,9 @@ def main() -> None:
         ways = {way: partial(run, way, step) for way in WAYS}
         seconds = {way: times.medians()[1] for way, times in alternate(ways, arguments.repetitions).items()}
         for way in WAYS:
-            ratio, share = seconds["pytorch"] / seconds[way], product_share(way, step)
+            ratio, share = seconds[WAYS[0]] / seconds[way], product_share(way, step)
             rows.append([name, way, f"{seconds[way]:.2f}", f"x {ratio:.2f}", f"{memory[way]:,.0f}", f"{share:.0%}"])
-    print_table(["model", "attention", "CPU s", "", "memory, MB", "matrix products"], rows)
+    print_table(["model", "dropout", "CPU s", "", "memory, MB", "matrix products"], rows)
 
 
 if __name__ == "__main__":

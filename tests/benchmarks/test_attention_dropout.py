@@ -1,12 +1,16 @@
+from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from benchmarks.attention_dropout import run
+from benchmarks.attention_dropout import WAYS, run
 from lightning_modules.networks import pretrained_attention, transformer
+from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.dropout_attention import attention
 
 
-def test_each_way_uses_its_attention_in_all_models():
-    seen = []
-    for way in ("pytorch", "ours"):
-        run(way, lambda: seen.append((transformer.attention, pretrained_attention.attention)))
-    assert seen == [(scaled_dot_product_attention,) * 2, (attention,) * 2]
+def test_each_way_uses_its_attention_and_dropout_in_all_models():
+    used, ours = [], Dropout.forward
+    for way in WAYS:
+        run(way, lambda: used.append((transformer.attention, pretrained_attention.attention, Dropout.forward)))
+    plain = nn.Dropout.forward
+    assert used == [(scaled_dot_product_attention,) * 2 + (plain,), (attention,) * 2 + (plain,), (attention,) * 2 + (ours,)]
+    assert Dropout.forward is ours
