@@ -1,4 +1,4 @@
-"""Training steps with PyTorch's dropout and with that of `networks.dropout_attention` and `networks.dropout`.
+"""Training steps with PyTorch's attention and dropout, and with those of the suite.
 
     python -m benchmarks.attention_dropout [--models bertsum hierarchical graph] [--repetitions 3]
 
@@ -38,7 +38,7 @@ from lightning_modules.extractive.bertsum import BertSum
 from lightning_modules.networks.dropout import Dropout
 
 MODELS = ("bertsum", "hierarchical", "graph")
-WAYS = ("PyTorch's", "our attention", "and dropout")
+WAYS = ("pytorch", "attention", "attention and dropout")
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 
 
@@ -57,11 +57,11 @@ def make_step(model_name: str) -> Callable[[], None]:
 
 
 def run(way: str, step: Callable[[], None]) -> None:
-    """Run a training step in one of the ways."""
+    """Run a training step with PyTorch's functions, with our attention, or with our attention and dropout."""
     with ExitStack() as patches:
-        if way != "and dropout":
+        if way != "attention and dropout":
             patches.enter_context(patch.object(Dropout, "forward", nn.Dropout.forward))
-        if way == "PyTorch's":
+        if way == "pytorch":
             for module in ("transformer", "pretrained_attention"):  # the order of arguments is the same
                 target = f"lightning_modules.networks.{module}.attention"
                 patches.enter_context(patch(target, scaled_dot_product_attention))
@@ -99,7 +99,7 @@ def main() -> None:
         for way in WAYS:
             ratio, share = seconds[WAYS[0]] / seconds[way], product_share(way, step)
             rows.append([name, way, f"{seconds[way]:.2f}", f"x {ratio:.2f}", f"{memory[way]:,.0f}", f"{share:.0%}"])
-    print_table(["model", "dropout", "CPU s", "", "memory, MB", "matrix products"], rows)
+    print_table(["model", "ours", "CPU s", "", "memory, MB", "matrix products"], rows)
 
 
 if __name__ == "__main__":

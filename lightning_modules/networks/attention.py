@@ -23,6 +23,13 @@ class _AdditiveEnergy(torch.autograd.Function):
         On a CPU it is computed as 2 sigmoid(2x) - 1, which is at least three times as fast, with an error of 1e-7:
         PyTorch vectorizes sigmoid, but calls a library for tanh that is slow on some processors. Half precision uses
         tanh itself, because it is more precise near 0 than near 1.
+
+        Args:
+            projected: [b, S, A].
+            query: [b, k, A].
+            coverage: [b, k, S].
+            w_c: [A].
+            out: buffer for the result.
         """
         by_sigmoid = query.device.type == "cpu" and query.dtype not in (torch.float16, torch.bfloat16)
         scale = 2 if by_sigmoid else 1

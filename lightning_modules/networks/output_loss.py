@@ -94,7 +94,8 @@ class _LogProbs(torch.autograd.Function):
 
 def _kept(features: Tensor, weight: Tensor) -> bool:
     """Return whether the exponentials are kept for the backward pass, which saves a fourth of the matrix products."""
-    return torch.is_grad_enabled() and len(features) * len(weight) <= KEPT_ELEMENTS
+    trains = torch.is_grad_enabled() and (features.requires_grad or weight.requires_grad)
+    return trains and len(features) * len(weight) <= KEPT_ELEMENTS
 
 
 def _under_autocast(features: Tensor) -> Tensor:
@@ -106,8 +107,8 @@ def _under_autocast(features: Tensor) -> Tensor:
 def linear_log_prob(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """Return the log-probability of one target per row under softmax(features W^T + b).
 
-    One slice of the vocabulary is computed at a time. Up to `KEPT_ELEMENTS` exponentials are kept for the backward
-    pass; more are computed again, so that no large [N, V] tensor exists.
+    One slice of the vocabulary is computed at a time. Up to `KEPT_ELEMENTS` exponentials of a call are kept for
+    the backward pass; more are computed again, so that no large [N, V] tensor exists.
 
     Args:
         features: [N, H].

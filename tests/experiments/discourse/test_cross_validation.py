@@ -2,6 +2,7 @@
 
 import json
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from datamodules.discourse.distributions import tree_ldd
 from datamodules.discourse.features import ParserBatch
 from datamodules.discourse.parses import nodes_of
 from experiments.discourse.cross_validation import SCORES, differences, log_likelihood, main, score_fold, scores_of
-from experiments.discourse.folds import FoldData
+from experiments.discourse.folds import FoldData, read_recipe, train_fold
 from experiments.discourse.score_parser import request_of
 from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
 from lightning_modules.discourse_parser.span_scorer import Units, node_scores
@@ -95,6 +96,13 @@ def test_sums_give_the_scores_of_the_metrics(treebanks):
         assert scores[level] == pytest.approx(parseval.compute()[f"original_parseval/{level}"].item())
     assert scores["brier"] == pytest.approx(errors / pairs, rel=1e-4)
     assert not differences(torch.cat([sums, sums], 1)).any()
+
+
+def test_arguments_of_parsing_apply_to_a_fold_that_is_trained_and_to_one_that_is_loaded(treebanks, tmp_path):
+    tiny = read_recipe(Path(recipe(tmp_path / "tiny.yaml", decoding="mbr_spans", cap=7)))
+    for _ in range(2):
+        parser = train_fold(tiny, FoldData(0, 2, treebanks, **tiny["data"]), tmp_path / "fold-0", seed=1)
+        assert (parser.reader.decoding, parser.cap) == ("mbr_spans", 7)
 
 
 def test_the_command_continues_compares_and_refuses(treebanks, tmp_path, capsys):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lightning_modules.networks.dropout import Dropout
+from lightning_modules.networks.dropout import Dropout, Mask
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
@@ -13,6 +13,7 @@ def test_elements_are_dropped_or_scaled_in_output_and_gradient(probability):
     output = Dropout(probability)(inputs)
     factor = output / inputs
     stays = factor != 0
+    assert stays.any() and not stays.all()
     rounded = round(probability * 2**16) / 2**16
     torch.testing.assert_close(factor[stays], torch.full_like(factor[stays], 1 / (1 - rounded)))
     upstream = torch.randn_like(inputs)
@@ -21,7 +22,7 @@ def test_elements_are_dropped_or_scaled_in_output_and_gradient(probability):
 
 
 @pytest.mark.parametrize("probability", [0.02, 0.3, 0.97])
-def test_each_place_is_dropped_as_often_as_it_should_be_and_alone(probability):
+def test_drop_rates_and_correlations_of_neighbours(probability):
     """Four neighbours come from one random number; means of 100,000 draws stay within five standard deviations."""
     torch.manual_seed(1)
     dropped = (Dropout(probability)(torch.ones(100_000, 4)) == 0).double()
@@ -29,6 +30,14 @@ def test_each_place_is_dropped_as_often_as_it_should_be_and_alone(probability):
     assert (dropped.mean(0) - probability).abs().max() < 5 * deviation
     correlation = torch.corrcoef(dropped.T) - torch.eye(4)
     assert correlation.abs().max() < 5 / len(dropped) ** 0.5
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.99999])
+def test_the_number_of_random_levels_that_drop_is_exact(probability, monkeypatch):
+    levels = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.long)
+    monkeypatch.setattr(torch.Tensor, "random_", lambda self, *bounds, **options: self.copy_(levels))
+    mask = Mask(probability).draw(torch.empty(2**16))
+    assert mask.eq(0).sum() == min(round(probability * 2**16), 2**16 - 1)
 
 
 def test_the_seed_determines_the_mask_which_differs_between_calls():
@@ -39,14 +48,24 @@ def test_the_seed_determines_the_mask_which_differs_between_calls():
     assert layer(inputs).equal(first) and not second.equal(first)
 
 
-def test_nothing_is_dropped_in_evaluation_or_with_probability_0_and_all_with_1():
+def test_evaluation_and_probabilities_0_and_1():
     inputs = torch.randn(9)
     assert Dropout(0.5).eval()(inputs).equal(inputs) and Dropout(0.0)(inputs).equal(inputs)
     assert Dropout(1.0)(inputs).eq(0).all()
 
 
-@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
+@pytest.mark.parametrize(
+    "inputs",
+    [torch.ones(()), torch.ones(0, 3), torch.ones(3, 2).T, torch.ones(1, 3).expand(2, 3)],
+    ids=["scalar", "empty", "transposed", "expanded"],
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_shape_and_dtype_are_those_of_the_input(shape, dtype):
-    output = Dropout(0.3)(torch.ones(shape, dtype=dtype))
-    assert output.shape == shape and output.dtype == dtype
+def test_shape_and_dtype_are_those_of_the_input(inputs, dtype):
+    output = Dropout(0.3)(inputs.to(dtype))
+    assert output.shape == inputs.shape and output.dtype == dtype
+
+
+def test_the_default_device_does_not_matter():
+    with torch.device("meta"):
+        output = Dropout(0.5)(torch.ones(8, device="cpu"))
+    assert output.device.type == "cpu"
