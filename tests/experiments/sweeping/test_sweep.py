@@ -206,13 +206,15 @@ def test_rows_of_the_papers_table_differ_in_their_mechanism_alone():
 
 
 PERMUTED = {"class_path": "datamodules.graphs.PermutedSimilarity", "init_args": {"scaled": True}}
+GRAPHS = [{"graph": "scaled_similarity"}, {"graph": PERMUTED}, {"graph": "none"}]
 MECHANISMS = {
     ("cnndm_agents", "model"): [
         {"agents": 1, "communication": True},
         {"agents": 3, "communication": False},
         {"agents": 3, "communication": True},
     ],
-    ("cnndm_clusters", "data"): [{"graph": "scaled_similarity"}, {"graph": PERMUTED}, {"graph": "none"}],
+    ("cnndm_clusters", "data"): GRAPHS,
+    ("scisummnet_graph", "data"): GRAPHS,
 }
 
 
