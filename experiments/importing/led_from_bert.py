@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from jsonargparse import ArgumentParser
 from torch import Tensor
+from torch.nn.init import normal_
 from transformers import AutoTokenizer, BertModel, LEDConfig, LEDForConditionalGeneration, PreTrainedTokenizerBase
 
 from datamodules.building import appearing_folder
@@ -77,13 +78,22 @@ def encoder_state(bert: BertModel, positions: int) -> dict[str, Tensor]:
 
 
 def led_from_bert(
-    bert: BertModel, tokenizer: PreTrainedTokenizerBase, positions: int, window: int, decoder_layers: int
+    bert: BertModel,
+    tokenizer: PreTrainedTokenizerBase,
+    positions: int,
+    window: int,
+    decoder_layers: int,
+    init_std: float = 0.02,
 ) -> LEDForConditionalGeneration:
     """Return a LED with the encoder of a BERT and a new decoder; arguments as in `led_config`.
 
-    The layer norms of a LED add 1e-5 to the variance, those of most BERTs 1e-12, which changes states a little.
+    `init_std` is the standard deviation of the matrices in the decoder's layers. The layer norms of a LED add 1e-5 to
+    the variance, those of most BERTs 1e-12, which changes states a little.
     """
     led = LEDForConditionalGeneration(led_config(bert, tokenizer, positions, window, decoder_layers))
+    for weights in led.led.decoder.layers.parameters():
+        if weights.dim() == 2:
+            normal_(weights, std=init_std)
     state = encoder_state(bert, positions)
     missing, unexpected = led.load_state_dict(state, strict=False)
     if unexpected or any(name.startswith("led.encoder.") for name in missing):
@@ -100,6 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--positions", type=int, default=1024, help="largest number of tokens of a document")
     parser.add_argument("--window", type=int, default=512, help="number of tokens that a token attends to")
     parser.add_argument("--decoder_layers", type=int, default=3, help="number of layers of the new decoder")
+    parser.add_argument("--init_std", type=float, default=0.02, help="standard deviation of its matrices")
     parser.add_argument("--seed", type=int, default=1, help="seed of the decoder's weights")
     options = parser.parse_args(arguments)
     out = Path(options.out)
@@ -109,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         path = encoder_path(options.bert)
         bert, tokenizer = BertModel.from_pretrained(path, add_pooling_layer=False), AutoTokenizer.from_pretrained(path)
         torch.manual_seed(options.seed)
-        led = led_from_bert(bert, tokenizer, options.positions, options.window, options.decoder_layers)
+        sizes = options.positions, options.window, options.decoder_layers
+        led = led_from_bert(bert, tokenizer, *sizes, options.init_std)
     except CorpusError as error:
         raise SystemExit(f"error: {error}") from None
     with appearing_folder(out) as building:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from transformers import BertConfig, BertModel, BertTokenizerFast, LEDForConditionalGeneration
 
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from experiments.importing.led_from_bert import main
@@ -28,7 +28,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def led(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("led") / "led"
-    main([str(folder), "--out", str(out), "--positions", "130", "--window", "48", "--decoder_layers", "1"])
+    sizes = {"positions": "130", "window": "48", "decoder_layers": "1", "init_std": "0.25"}
+    main([str(folder), "--out", str(out), *(f"--{name}={value}" for name, value in sizes.items())])
     return out
 
 
@@ -48,6 +49,13 @@ def test_states_are_those_of_the_bert(folder, led):
     with torch.no_grad():
         ours = model.network.encode(ids, mask, is_global).last_hidden_state
     assert torch.allclose(ours[mask > 0], expected[mask > 0], atol=1e-4)
+
+
+def test_matrices_of_the_decoder_have_the_given_standard_deviation(led):
+    layers = LEDForConditionalGeneration.from_pretrained(led).led.decoder.layers
+    matrices = torch.cat([weights.flatten() for weights in layers.parameters() if weights.dim() == 2])
+    assert len(matrices) > 2000
+    assert matrices.std().item() == pytest.approx(0.25, rel=0.1)  # a standard error of 2 %
 
 
 def test_positions_beyond_those_of_the_bert_repeat_them(folder, led):
