@@ -40,7 +40,7 @@ COMMANDS = {
     "test": Command("train", "score test data", "precis test --run runs/NAME", "experiments.training_commands:test"),
     "predict": Command(
         "train",
-        "summarize the test split",
+        "write summaries of the test split without scoring them",
         "precis predict --run runs/NAME",
         "experiments.training_commands:predict",
     ),
@@ -122,7 +122,7 @@ COMMANDS = {
     ),
     "sweep": Command(
         "launch",
-        "run a grid",
+        "run a grid, a random search or a hyperparameter search",
         "precis sweep experiments/sweeps/pointer_generator_rows.yaml --jobs 2",
         "experiments.sweeping.sweep:sweep",
     ),

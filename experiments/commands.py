@@ -1,6 +1,6 @@
-"""The commands summarize, corpus, report and export: their options.
+"""Options of the commands `summarize`, `corpus`, `report` and `export`.
 
-The implementations are in modules that import torch and Lightning, after the options have been checked.
+Their implementations, which import torch and Lightning, are imported only after the options have been checked.
 """
 
 import shlex
@@ -29,7 +29,9 @@ from experiments.texts import collect_texts, is_records
 def summarize(arguments: list[str]) -> None:
     """`precis summarize --checkpoint RUN [FILE | FOLDER ...]`: print a summary of each document."""
     parser = ArgumentParser(prog="precis summarize", description=summarize.__doc__, exit_on_error=False)
-    parser.add_argument("--checkpoint", type=Path, required=True, help="a run folder")
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, help="a run folder, or the folder of an exported model"
+    )
     parser.add_argument(
         "inputs", nargs="*", type=str,
         help="text files, folders of .txt files, or one file of records (.jsonl, .csv, .parquet); standard input if "

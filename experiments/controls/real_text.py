@@ -1,7 +1,7 @@
 """Plot of effects on real text: `python -m experiments.controls.real_text`.
 
 The effects are those of the table under "Real text" in `experiments/results/mechanisms.md`: differences written as
-`ROUGE-1 +3.03 [+2.53, +3.53]`. Rows without an interval are left out.
+`ROUGE-1 +3.03 [+2.53, +3.53]` or `NLL 0.0000 nats [-0.0002, +0.0002]`. Rows without an interval are left out.
 """
 
 import re
@@ -15,7 +15,9 @@ from matplotlib.figure import Figure
 from experiments.pictures.drawing import save_figure
 
 PAGE = Path(__file__).parents[1] / "results" / "mechanisms.md"
-_DIFFERENCE = re.compile(r"([^|;]*?) ([+-]\d+\.\d+) \[([+-]\d+\.\d+), ([+-]\d+\.\d+)\]")
+_DIFFERENCE = re.compile(r"([^|;]*?) ([+-]?\d+\.\d+)(?: nats)? \[([+-]?\d+\.\d+), ([+-]?\d+\.\d+)\]")
+# title of a panel, and how the names of its measures start
+PANELS = {"ROUGE, points": "ROUGE", "negative log-likelihood, nats per token": "NLL", "other measures": ""}
 
 
 class Effect(NamedTuple):
@@ -25,7 +27,7 @@ class Effect(NamedTuple):
         name: mechanism, comparison and corpus.
         measure: name of the measure.
         mean, low, high: difference and its 95 % interval.
-        visible: smallest true difference that the design could see.
+        detectable: smallest true difference that the design detects in four of five repetitions.
     """
 
     name: str
@@ -33,7 +35,7 @@ class Effect(NamedTuple):
     mean: float
     low: float
     high: float
-    visible: float
+    detectable: float
 
 
 def read_effects(page: str) -> list[Effect]:
@@ -43,31 +45,33 @@ def read_effects(page: str) -> list[Effect]:
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         match = _DIFFERENCE.search(cells[3]) if len(cells) == 6 else None
-        visible = re.match(r"\d+\.\d+", cells[4]) if match else None
-        if match and visible:
+        detectable = re.match(r"\d+\.\d+", cells[4]) if match else None
+        if match and detectable:
             name = re.sub(r"`", "", f"{cells[0]} against {cells[1]}: {cells[2].split(',')[0]}")
             numbers = map(float, match.groups()[1:])
-            effects.append(Effect(name, match[1].strip(), *numbers, float(visible[0])))
+            effects.append(Effect(name, match[1].strip(), *numbers, float(detectable[0])))
     return effects
 
 
 def draw(effects: Sequence[Effect], path: Path) -> None:
-    """Plot differences with intervals, ROUGE and other measures apart; what the design could not see is grey."""
-    rouge = [row for row in effects if row.measure.startswith("ROUGE")]
-    others = [row for row in effects if not row.measure.startswith("ROUGE")]
-    groups = [group for group in (rouge, others) if group]
+    """Plot differences with intervals, a panel for each kind of measure; what the design could not detect is grey."""
+    groups: dict[str, list[Effect]] = {title: [] for title in PANELS}
+    for effect in effects:
+        groups[next(title for title, start in PANELS.items() if effect.measure.startswith(start))].append(effect)
+    groups = {title: group for title, group in groups.items() if group}
     figure = Figure(figsize=(10, 1.2 + 0.36 * len(effects)), layout="constrained")
-    panels = figure.subplots(len(groups), 1, squeeze=False, height_ratios=[len(group) + 1 for group in groups])[:, 0]
-    for axis, group in zip(panels, groups):
+    ratios = [len(group) + 1 for group in groups.values()]
+    panels = figure.subplots(len(groups), 1, squeeze=False, height_ratios=ratios)[:, 0]
+    for axis, (title, group) in zip(panels, groups.items()):
         for row, effect in enumerate(group):
-            axis.barh(row, 2 * effect.visible, left=-effect.visible, color="#dddddd", height=0.6)
+            axis.barh(row, 2 * effect.detectable, left=-effect.detectable, color="#dddddd", height=0.6)
             axis.plot([effect.low, effect.high], [row, row], color="#1f4e8c")
             axis.plot(effect.mean, row, "o", color="#1f4e8c", markersize=4)
         axis.axvline(0, color="black", linewidth=0.8)
         labels = [f"{effect.name}, {effect.measure}" for effect in group]
         axis.set_yticks(range(len(group)), labels, fontsize=7)
         axis.tick_params(axis="x", labelsize=7)
-        axis.set_title("ROUGE, points" if group is rouge else "other measures", fontsize=9, loc="left")
+        axis.set_title(title, fontsize=9, loc="left")
         axis.use_sticky_edges = False
         axis.invert_yaxis()
     save_figure(figure, path)

@@ -8,10 +8,11 @@ TABLE = """# Page
 
 ## Real text
 
-| mechanism | compared with | corpus | difference, interval | visible | page |
+| mechanism | compared with | corpus | difference, interval | detectable | page |
 |---|---|---|---|---|---|
 | `log_bias` | plain | news, 3 seeds | ROUGE-1 -0.04 [-1.25, +1.17] | 1.6 | here |
 | agents | one agent | mail | ROUGE-1 -1.86, no interval | unknown | here |
+| graph | permuted | papers, 3 seeds | NLL 0.0000 nats [-0.0002, +0.0002] | 0.0003 | here |
 | gold trees | none | GUM | rank correlation +0.012 [+0.002, +0.022] | 0.014 | here |
 
 ## Published
@@ -23,6 +24,7 @@ TABLE = """# Page
 def test_rows_with_intervals_are_read():
     assert read_effects(TABLE) == [
         Effect("log_bias against plain: news", "ROUGE-1", -0.04, -1.25, 1.17, 1.6),
+        Effect("graph against permuted: papers", "NLL", 0, -0.0002, 0.0002, 0.0003),
         Effect("gold trees against none: GUM", "rank correlation", 0.012, 0.002, 0.022, 0.014),
     ]
 
