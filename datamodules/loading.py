@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from datamodules.documents import CorpusError
+
 
 def order_seed(seed: int | None) -> int:
     """Return the seed of the training order: the argument, else that of the run (`seed_everything`), else 0."""
@@ -55,15 +57,19 @@ class BatchSampler(Sampler[list[int]]):
         """Set the epoch, which determines the order."""
         self.epoch = epoch
 
+    @property
+    def global_batch_size(self) -> int:
+        """Number of documents per step, over all ranks."""
+        return self.batch_size * self.num_replicas
+
     def __len__(self) -> int:
-        size = self.batch_size * self.num_replicas
-        full, remainder = divmod(len(self.lengths), size)
+        full, remainder = divmod(len(self.lengths), self.global_batch_size)
         if self.shuffle:
             return full + (remainder > 0)
         return full + (remainder > self.rank)  # without repetition a rank may lack a share of the last batch
 
     def _global_batches(self) -> list[list[int]]:
-        size = self.batch_size * self.num_replicas
+        size = self.global_batch_size
         if not self.shuffle:
             order = list(range(len(self.lengths)))
             return [order[i : i + size] for i in range(0, len(order), size)]
@@ -120,12 +126,13 @@ class ResumableLoader:
             pin_memory=torch.cuda.is_available(),
         )
         self.delivered = 0
+        self._position: dict[str, int] | None = None  # of the checkpoint that training resumes from
 
     def __len__(self) -> int:
         return len(self.batch_sampler)
 
     def __iter__(self) -> Iterator:
-        self.delivered = self.batch_sampler.start
+        self.delivered = self.batch_sampler.start = self._resumed_batches()
         weights = self.batch_sampler.weights()
         for batch in self.loader:
             if weights[self.delivered] != 1:
@@ -133,10 +140,32 @@ class ResumableLoader:
             self.delivered += 1
             yield batch
 
+    def _resumed_batches(self) -> int:
+        """Return the number of batches to skip: those that the resumed epoch has processed, 0 in other epochs."""
+        position, self._position = self._position, None
+        if position is None or position.get("epoch", self.batch_sampler.epoch) != self.batch_sampler.epoch:
+            return 0
+        size = self.batch_sampler.global_batch_size
+        before = position.get("global_batch_size", size)  # missing in earlier versions
+        if position["batches"] and before != size:
+            raise CorpusError(
+                f"the checkpoint is from the middle of an epoch with batches of {before} documents, and this run has "
+                f"{size} (data.batch_size x devices), so that documents would be repeated or left out; resume with "
+                "the same numbers, or start another run from these weights with --start_from"
+            )
+        return position["batches"]
+
     def state_dict(self) -> dict[str, int]:
-        """Return the number of processed batches of the epoch, 0 at its end."""
-        return {"batches": self.delivered % max(1, len(self))}
+        """Return the epoch, the number of its processed batches (0 at its end), and the size of a global batch."""
+        return {
+            "epoch": self.batch_sampler.epoch,
+            "batches": self.delivered % max(1, len(self)),
+            "global_batch_size": self.batch_sampler.global_batch_size,
+        }
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Skip the processed batches of the resumed epoch."""
-        self.batch_sampler.start = state["batches"]
+        """Skip the processed batches of the resumed epoch.
+
+        An epoch that ends early (`limit_train_batches`) leaves a position behind that the next one must not take over.
+        """
+        self._position = dict(state)

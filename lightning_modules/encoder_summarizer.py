@@ -6,7 +6,7 @@ from typing import Any
 from datamodules.text.subwords import encoder_path
 from lightning_modules.long_input import LongInput, check_truncation
 from lightning_modules.networks.passages import Reader, ScratchEncoder
-from lightning_modules.schedules import Schedule, two_rates
+from lightning_modules.schedules import Schedule, training_steps, two_rates
 from lightning_modules.summarizer import Summarizer
 
 
@@ -87,7 +87,7 @@ class EncoderSummarizer(Summarizer):
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Return AdamW with separate learning rates and warm-ups for the encoder and other parameters."""
-        steps = int(self.trainer.estimated_stepping_batches) if self.rates["schedule"] == "linear" else 1
+        steps = training_steps(self.trainer) if self.rates["schedule"] == "linear" else 1
         return two_rates(self, self.reader, steps=steps, **self.rates)
 
     def export(self, folder: Path) -> dict[str, str]:

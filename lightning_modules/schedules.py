@@ -2,12 +2,31 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import isfinite
 from typing import Any, Literal
 
 import torch
+from pytorch_lightning import Trainer
 from torch import nn
 
+from datamodules.documents import CorpusError
+
 Schedule = Literal["linear", "inverse_root", "constant"]
+
+
+def training_steps(trainer: Trainer) -> int:
+    """Return the number of optimizer steps of this training, for schedules that end with it.
+
+    Raises:
+        CorpusError: if the training has no such number (`max_epochs: -1`, or `max_time` alone).
+    """
+    steps = trainer.estimated_stepping_batches
+    if not isfinite(steps):
+        raise CorpusError(
+            "the learning rate decays until the last step, and this run has none; set trainer.max_steps or "
+            "trainer.max_epochs, beside trainer.max_time if it ends by time"
+        )
+    return int(steps)
 
 
 def scheduled(optimizer: torch.optim.Optimizer, factors: Sequence[Callable[[int], float]]) -> dict[str, Any]:

@@ -66,7 +66,8 @@ class Topic(ParagraphGraph):
     def fit(self, train: Iterable[Paragraphs]) -> None:
         """Learn the topics, deterministically for the same paragraphs in the same order."""
         texts = _sample_paragraphs(train, self.max_paragraphs, random.Random(self.seed))
-        frequencies = Counter(term for terms in texts for term in set(terms))
+        # not a set, whose order differs between processes: it would decide between terms of equal frequency
+        frequencies = Counter(term for terms in texts for term in dict.fromkeys(terms))
         common = [term for term, count in frequencies.most_common() if 1 < count <= max(2, len(texts) / 2)]
         self._columns = {term: column for column, term in enumerate(common[: self.max_terms])}
         self._term_weights = np.zeros((self.topics, 0), dtype=np.float32)

@@ -32,7 +32,7 @@ from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_defa
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import TextEncoder
-from lightning_modules.schedules import adamw_with_encoder
+from lightning_modules.schedules import adamw_with_encoder, training_steps
 from lightning_modules.stored import digest, load_model, save_weights
 from lightning_modules.summarizer import log_training, weighted_sum
 
@@ -360,7 +360,7 @@ class DiscourseParser(LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         pretrained = None if self.subwords is None else self.encoder
-        return adamw_with_encoder(self, pretrained, *self.rates, int(self.trainer.estimated_stepping_batches))
+        return adamw_with_encoder(self, pretrained, *self.rates, training_steps(self.trainer))
 
     # Weights -----------------------------------------------------------------------------------------------------
 

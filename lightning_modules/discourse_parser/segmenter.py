@@ -19,7 +19,7 @@ from lightning_modules.discourse_parser.crf import AllenNLPCRF, LinearChainCRF
 from lightning_modules.discourse_parser.encoders import pretrained_encoder
 from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
-from lightning_modules.schedules import adamw_with_encoder
+from lightning_modules.schedules import adamw_with_encoder, training_steps
 from lightning_modules.stored import load_model, save_weights
 from lightning_modules.summarizer import log_training
 
@@ -252,7 +252,7 @@ class EduSegmenter(LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         pretrained = None if self.subwords is None else self.encoder
-        return adamw_with_encoder(self, pretrained, *self.rates, int(self.trainer.estimated_stepping_batches))
+        return adamw_with_encoder(self, pretrained, *self.rates, training_steps(self.trainer))
 
     # Weights -----------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from lightning_modules.rstformer.from_scratch import led_from_scratch
 from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection, head_relations
 from lightning_modules.rstformer.led import AttentionPath, Discourse, DiscourseLED
 from lightning_modules.rstformer.lora import DiscourseAdapters
-from lightning_modules.schedules import warmed_up
+from lightning_modules.schedules import training_steps, warmed_up
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 from lightning_modules.summarizer import Samples, evaluating
 
@@ -179,7 +179,7 @@ class RSTformer(SequenceToSequence):
         optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=rate)
         if self.schedule == "constant":
             return {"optimizer": optimizer}
-        return warmed_up(optimizer, int(self.trainer.estimated_stepping_batches))
+        return warmed_up(optimizer, training_steps(self.trainer))
 
     def export(self, folder: Path) -> dict[str, str]:
         """Save the LED and its tokenizer in the format of Hugging Face, for `checkpoint` and `transformers`.

@@ -1,9 +1,13 @@
 import random
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from pytorch_lightning import Trainer
+from pytorch_lightning.demos.boring_classes import BoringModel
 
+from datamodules.documents import CorpusError
 from datamodules.loading import BatchSampler, ResumableLoader
 
 
@@ -100,9 +104,79 @@ def test_an_interrupted_epoch_continues_after_the_last_batch_handed_out():
     rest = [batch.tolist() for batch in second]
     assert begun + rest == whole
     assert [batch.tolist() for batch in second] == whole, "the next epoch is complete"
-    assert second.state_dict() == {"batches": 0}, "an epoch's end is the start of the next"
+    assert second.state_dict()["batches"] == 0, "an epoch's end is the start of the next"
+
+
+def loader_of_epoch(epoch, batch_size=4):
+    sampler = BatchSampler(lengths(30), batch_size, True, seed=5)
+    sampler.set_epoch(epoch)
+    return ResumableLoader(torch.arange(30), sampler, torch.stack)
+
+
+def position_after(batches, loader):
+    iterator = iter(loader)
+    for _ in range(batches):
+        next(iterator)
+    return loader.state_dict()
+
+
+def test_an_epoch_after_one_that_ended_early_starts_with_its_first_batch():
+    ended_early = position_after(3, loader_of_epoch(2))
+    following = loader_of_epoch(3)
+    following.load_state_dict(ended_early)
+    assert [batch.tolist() for batch in following] == [batch.tolist() for batch in loader_of_epoch(3)]
+
+
+def test_an_epoch_does_not_continue_with_batches_of_another_size():
+    middle = position_after(3, loader_of_epoch(2))
+    other = loader_of_epoch(2, batch_size=5)
+    other.load_state_dict(middle)
+    with pytest.raises(CorpusError, match="batches of 4 documents, and this run has 5"):
+        list(other)
+
+
+def test_an_epoch_may_start_with_batches_of_another_size():
+    ended = position_after(8, loader_of_epoch(2))
+    other = loader_of_epoch(3, batch_size=5)
+    other.load_state_dict(ended)
+    assert [batch.tolist() for batch in other] == [batch.tolist() for batch in loader_of_epoch(3, batch_size=5)]
 
 
 def test_a_batch_has_at_least_one_document():
     with pytest.raises(ValueError, match="batch_size must be at least 1"):
         BatchSampler([1], 0, True)
+
+
+class Recorder(BoringModel):
+    """Model that records the documents of its batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = []
+
+    def training_step(self, batch, batch_idx):
+        self.seen.append(batch.tolist())
+        return self.layer.weight.sum()
+
+    def on_validation_end(self):
+        self.trainer.save_checkpoint(Path(self.trainer.default_root_dir, f"{self.current_epoch}.ckpt"))
+
+    def train_dataloader(self):
+        return ResumableLoader(torch.arange(30), BatchSampler(lengths(30), 4, True, seed=5), torch.stack)
+
+
+def trained(folder, epochs, checkpoint=None):
+    model = Recorder()
+    trainer = Trainer(
+        max_epochs=epochs, limit_train_batches=3, limit_val_batches=1, num_sanity_val_steps=0, accelerator="cpu",
+        logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+        default_root_dir=folder,
+    )  # fmt: skip
+    trainer.fit(model, ckpt_path=checkpoint)
+    return model.seen
+
+
+def test_training_that_limits_its_epochs_resumes_like_an_uninterrupted_one(tmp_path):
+    whole = trained(tmp_path, 3)
+    begun = trained(tmp_path, 2)
+    assert begun + trained(tmp_path, 3, tmp_path / "1.ckpt") == whole

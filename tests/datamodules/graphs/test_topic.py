@@ -1,6 +1,9 @@
 import json
 import math
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -117,6 +120,22 @@ def test_a_corpus_without_terms_relates_all_to_all():
     again = Topic(topics=2)
     again.load_state(json.loads(json.dumps(made.state())))
     np.testing.assert_allclose(again(paragraphs("One otter.", "Two herons.")), 1)
+
+
+def test_terms_of_equal_frequency_have_the_same_order_in_every_process():
+    program = """
+from datamodules.documents import Document
+from datamodules.graphs import ParagraphRule, Topic
+words = "otter heron lynx river market sky stone bridge"
+graph = Topic(topics=2, max_terms=4)
+graph.fit(ParagraphRule()(Document(str(i), [[words if i < 3 else f"own{i}"]])) for i in range(8))
+print(*graph.state()["terms"])
+"""
+    printed = set()
+    for seed in ("1", "2", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        printed.add(subprocess.check_output([sys.executable, "-c", program], env=environment, text=True))
+    assert printed == {"otter heron lynx river\n"}
 
 
 @pytest.mark.parametrize("arguments", [{"topics": 0}, {"passes": 0}, {"max_terms": 0}, {"max_paragraphs": 0}])

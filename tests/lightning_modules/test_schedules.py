@@ -1,0 +1,35 @@
+import pytest
+import torch
+from pytorch_lightning import Trainer
+from pytorch_lightning.demos.boring_classes import BoringModel
+
+from datamodules.documents import CorpusError
+from lightning_modules.schedules import training_steps, warmed_up
+
+
+class Scheduled(BoringModel):
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), 0.1)
+        self.steps = training_steps(self.trainer)
+        return warmed_up(optimizer, self.steps)
+
+
+def fitted(folder, **limits):
+    model = Scheduled()
+    trainer = Trainer(
+        accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+        enable_checkpointing=False, default_root_dir=folder, limit_val_batches=0, limit_train_batches=3, **limits,
+    )  # fmt: skip
+    trainer.fit(model)
+    return model
+
+
+@pytest.mark.parametrize(("limits", "steps"), [({"max_steps": 2}, 2), ({"max_epochs": 2}, 6)])
+def test_training_has_as_many_steps_as_its_limits_say(tmp_path, limits, steps):
+    assert fitted(tmp_path, **limits).steps == steps
+
+
+@pytest.mark.parametrize("limits", [{"max_epochs": -1}, {"max_time": "00:00:00:05"}])
+def test_a_schedule_needs_an_end(tmp_path, limits):
+    with pytest.raises(CorpusError, match=r"set trainer\.max_steps or trainer\.max_epochs"):
+        fitted(tmp_path, **limits)
