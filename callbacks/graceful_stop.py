@@ -195,7 +195,9 @@ class GracefulStop(Checkpoint):
             self.stopping = self._signal_received(trainer)  # after the validation, or before the next batch
         # where training ends within an epoch, Lightning counts that as done before `on_train_end`
         due = stepped and self.save_every and trainer.global_step % self.save_every == 0
-        if due or self.stopping or trainer.should_stop or trainer.global_step == trainer.max_steps:
+        # before `min_epochs` and `min_steps`, Lightning goes on although a callback has asked for the end
+        ends = trainer.should_stop and trainer.fit_loop._can_stop_early
+        if due or self.stopping or ends or trainer.global_step == trainer.max_steps:
             self._save_at_validation = validation_follows(trainer)
             if not self._save_at_validation:
                 self._save(trainer)

@@ -27,6 +27,20 @@ def in_slurm_step(environment: Mapping[str, str]) -> bool:
     return "SLURM_NTASKS" in environment and environment.get("SLURM_JOB_NAME") not in ("bash", "interactive")
 
 
+def check_run_dir(environment: Mapping[str, str]) -> None:
+    """Check that the time may name the run folder: processes that a launcher starts would read different times.
+
+    Raises:
+        CorpusError: if torchrun or SLURM has started several processes.
+    """
+    torchrun = "TORCHELASTIC_RUN_ID" in environment and int(environment.get("WORLD_SIZE", 1)) > 1
+    if torchrun or (in_slurm_step(environment) and int(environment["SLURM_NTASKS"]) > 1):
+        launcher = "torchrun" if torchrun else "SLURM"
+        raise CorpusError(
+            f"{launcher} starts several processes, each of which would choose its own run folder; pass --run_dir"
+        )
+
+
 def check_tasks(trainer: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> None:
     """Check before training that tasks and devices match.
 

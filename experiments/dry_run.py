@@ -16,6 +16,7 @@ from torch import Tensor
 from datamodules.documents import CorpusError
 from experiments.housekeeping.sizes import format_seconds, format_size
 
+Limit = int | float | None  # number of batches, share of an epoch
 STEPS = 4  # batches of training and of validation; the first is not timed
 
 
@@ -27,11 +28,20 @@ class DryRunReport(Callback):
     Args:
         max_epochs: number of epochs of the run; None or -1 if it is limited by steps alone.
         max_steps: number of steps of the run; -1 for no limit.
-        validations: number of validations per epoch.
+        limits: `limit_train_batches` and `limit_val_batches` of the run.
+        val_check_interval, check_val_every_n_epoch: as in the trainer of the run.
     """
 
-    def __init__(self, max_epochs: int | None, max_steps: int, validations: float) -> None:
-        self.max_epochs, self.max_steps, self.validations = max_epochs, max_steps, validations
+    def __init__(
+        self,
+        max_epochs: int | None,
+        max_steps: int,
+        limits: tuple[Limit, Limit] = (None, None),
+        val_check_interval: Limit = None,
+        check_val_every_n_epoch: int | None = 1,
+    ) -> None:
+        self.max_epochs, self.max_steps, self.limits = max_epochs, max_steps, limits
+        self.val_check_interval, self.check_val_every_n_epoch = val_check_interval, check_val_every_n_epoch
         self.shapes: dict[str, str] = {}
         self.seconds: dict[str, list[float]] = {"training": [], "validation": []}
         self._start = 0.0
@@ -60,8 +70,8 @@ class DryRunReport(Callback):
 
     def estimate(self, trainer: Trainer, module: LightningModule) -> dict[str, str]:
         """Return the rows of the report: parameters, memory, steps and time."""
-        batches = len(trainer.datamodule.train_dataloader())
-        steps = -(-batches // trainer.accumulate_grad_batches)
+        batches = limited(len(trainer.datamodule.train_dataloader()), self.limits[0])
+        steps = max(1, -(-batches // trainer.accumulate_grad_batches))
         epochs = self.max_epochs if self.max_epochs not in (None, -1) else float("inf")
         total = min(steps * epochs, self.max_steps if self.max_steps != -1 else float("inf"))
         parameters = sum(parameter.numel() for parameter in module.parameters())
@@ -75,10 +85,19 @@ class DryRunReport(Callback):
             "training": f"about {format_seconds(total * step)}" if total != float("inf") else "without a limit",
         }
         if self.seconds["validation"]:
-            seconds = self._typical("validation") * len(trainer.datamodule.val_dataloader())
-            repetitions = f", {self.validations * total / steps:,.0f} times" if total != float("inf") else ""
+            number = limited(len(trainer.datamodule.val_dataloader()), self.limits[1])
+            seconds = self._typical("validation") * number
+            validations = int(self._validations_per_epoch(batches) * total / steps) if total != float("inf") else 0
+            repetitions = f", {validations:,} times" if total != float("inf") else ""
             rows["a validation"] = f"at most {format_seconds(seconds)}{repetitions}"
         return rows
+
+    def _validations_per_epoch(self, batches: int) -> float:
+        """Return the mean number of validations in an epoch of so many batches."""
+        every = self.val_check_interval
+        if isinstance(every, int):
+            every = every / max(1, batches)
+        return 1 / ((every or 1.0) * (self.check_val_every_n_epoch or 1))
 
     def _typical(self, stage: str) -> float:
         """Return the median time of a batch, without the first one, which includes the initialization of libraries."""
@@ -94,13 +113,20 @@ def prepare_dry_run(command: str, config: Namespace) -> DryRunReport:
     if command != "fit":
         raise CorpusError(f"--dry-run: precis {command} does not have this option; leave it out")
     trainer = config.trainer
-    every = trainer.val_check_interval  # a share of the epoch, or a number of batches
-    validations = 1 / every if isinstance(every, float) and every else 1 / (trainer.check_val_every_n_epoch or 1)
     max_steps = -1 if trainer.max_steps is None else trainer.max_steps
     max_epochs = 1000 if trainer.max_epochs is None and max_steps == -1 else trainer.max_epochs  # Lightning's default
+    limits = trainer.limit_train_batches, trainer.limit_val_batches
+    report = DryRunReport(max_epochs, max_steps, limits, trainer.val_check_interval, trainer.check_val_every_n_epoch)
     trainer.fast_dev_run, trainer.logger = STEPS, False
     config.wandb, config.previews = "off", 0
-    return DryRunReport(max_epochs, max_steps, validations)
+    return report
+
+
+def limited(batches: int, limit: Limit) -> int:
+    """Return how many of an epoch's batches are read: at most a number (int), a share (float), or all (None)."""
+    if limit is None:
+        return batches
+    return int(batches * limit) if isinstance(limit, float) else min(batches, limit)
 
 
 def batch_shapes(batch: Any) -> dict[str, str]:

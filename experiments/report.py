@@ -11,7 +11,7 @@ from datamodules.corpora.corpus import as_document
 from datamodules.documents import CorpusError
 from datamodules.text.printable import printable, printable_line
 from experiments.prediction_files import read_rows
-from experiments.run_folder import load_run
+from experiments.run_folder import run_documents
 from lightning_modules.metrics.novelty import repeated_ngrams
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.summarizer import Summary
@@ -32,8 +32,7 @@ def print_report(folder: Path, path: Path, split: str, examples: int) -> None:
         CorpusError: if the predictions are not of this split, or have no references.
     """
     rows = read_rows(path)
-    data = load_run(folder).data
-    documents = {row["id"]: as_document(row) for row in data.documents(split)}
+    documents = {row["id"]: as_document(row) for row in run_documents(folder, split)}
     missing = [row["id"] for row in rows if row["id"] not in documents]
     if missing:
         raise CorpusError(f"{path}: {missing[0]!r} is not in the {split} split; pass --split")

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 import torch
 from datasets import Dataset
+from filelock import FileLock
 from jsonargparse import ArgumentParser
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 
@@ -251,8 +252,9 @@ class TruncationTable(Callback):
         data = trainer.datamodule
         if not trainer.is_global_zero or not isinstance(data, SummarizationData) or not data.truncation:
             return
-        rows = from_csv(self.path.read_text(encoding="utf-8")) if self.path.is_file() else []
-        rows = [row for row in rows if row.split not in data.truncation]
-        rows += [row for split_rows in data.truncation.values() for row in split_rows]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(self.path, to_csv(rows))
+        with FileLock(self.path.with_name(f".{self.path.name}.lock")):  # two commands may read other splits of this run
+            rows = from_csv(self.path.read_text(encoding="utf-8")) if self.path.is_file() else []
+            rows = [row for row in rows if row.split not in data.truncation]
+            rows += [row for split_rows in data.truncation.values() for row in split_rows]
+            atomic_write(self.path, to_csv(rows))

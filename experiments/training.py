@@ -33,7 +33,7 @@ from callbacks.graceful_stop import early_stopping_reason
 from callbacks.monitor_check import check_at_validations
 from datamodules.documents import CorpusError
 from experiments.checkpoint_files import check_unused, check_writable, clear_start, has_checkpoint, resumable
-from experiments.cluster_tasks import check_tasks, trainer_plugins
+from experiments.cluster_tasks import check_run_dir, check_tasks, trainer_plugins
 from experiments.command_table import TRAINING
 from experiments.discourse.parsers import provide_parsers
 from experiments.dry_run import prepare_dry_run
@@ -116,6 +116,7 @@ class PrecisCLI(LightningCLI):
         check_permitted_names(config)
         self.values = config
         if config.run_dir is None:
+            check_run_dir(os.environ)
             name = config.model.class_path.rsplit(".", 1)[-1].lower()
             config.run_dir = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
             sys.argv.append(f"--run_dir={config.run_dir}")  # for the processes that Lightning starts on other devices

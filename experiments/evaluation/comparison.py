@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from datamodules.documents import CorpusError
-from experiments.evaluation.significance import hierarchical_bootstrap, seed_test, system_interval
+from experiments.evaluation.significance import hierarchical_bootstrap, keep_shared, seed_test, system_interval
 from experiments.evaluation.statistics import LEVEL, RESAMPLES, Array, column_means, holm, number_or_none
 from experiments.evaluation.systems import System
 
@@ -16,6 +16,7 @@ DESCRIPTIVE = ("length", "repeated_trigrams")  # describe outputs; neither direc
 DEFAULT = ("rouge1", "rouge2", "rougeLsum", *DESCRIPTIVE)
 SIGNIFICANT = 0.05
 ENOUGH_SEEDS = 3
+ENOUGH_DOCUMENTS = 20  # with fewer, the bootstrap over documents rejects too often
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Cell:
         p_seeds: p-value over seeds; None if it cannot be tested (see `seed_test`).
         corrected: whether the p-values are corrected for all comparisons of the table (Holm); those of descriptive
             measures are not.
-        significant: whether the difference is significant in both tests; never for descriptive measures.
+        significant: whether the difference is significant in both tests; never for descriptive measures. Outputs that
+            do not depend on a seed have the test over documents alone, which needs at least `ENOUGH_DOCUMENTS`.
     """
 
     mean: float
@@ -98,7 +100,7 @@ def compare_systems(
         baseline=baseline,
         measures=list(measures),
         cells=cells,
-        notes=notes_on(systems, measures),
+        notes=notes_on(systems, measures, len(scores[0][0])),
     )
 
 
@@ -113,19 +115,20 @@ def _test_differences(
     """Return the fields of `Cell` that compare a system with the baseline, by the indices of system and measure."""
     others = [index for index in range(len(systems)) if index != baseline]
     differences, p_bootstrap, p_seeds = (np.full((len(others), len(measures)), np.nan) for _ in range(3))
-    no_seeds = np.full((len(others), 1), False)
+    documents_suffice = np.full((len(others), len(measures)), False)  # for systems without seeds
     for row, index in enumerate(others):
         fixed = (systems[index].is_fixed, systems[baseline].is_fixed)
         differences[row] = column_means(scores[index].mean(0) - scores[baseline].mean(0))
         p_bootstrap[row] = hierarchical_bootstrap(scores[index], scores[baseline], resamples, seed)
         p_seeds[row] = seed_test(scores[index], scores[baseline], fixed)
-        no_seeds[row] = all(fixed)
+        shared = keep_shared(scores[index], scores[baseline])[0]
+        documents_suffice[row] = all(fixed) & ((~np.isnan(shared[0])).sum(0) >= ENOUGH_DOCUMENTS)
 
     tested = np.array([name not in DESCRIPTIVE for name in measures])
     for p_values in (p_bootstrap, p_seeds):
         p_values[:, tested] = _corrected(p_values[:, tested])
     # nan < SIGNIFICANT is False: what cannot be tested over seeds is not significant, unless neither system has seeds.
-    significant = tested & (p_bootstrap < SIGNIFICANT) & ((p_seeds < SIGNIFICANT) | no_seeds)
+    significant = tested & (p_bootstrap < SIGNIFICANT) & ((p_seeds < SIGNIFICANT) | documents_suffice)
     return {
         (index, column): {
             "difference": number_or_none(differences[row, column]),
@@ -147,8 +150,8 @@ def _corrected(p_values: Array) -> Array:
     return adjusted
 
 
-def notes_on(systems: Sequence[System], measures: Sequence[str]) -> list[str]:
-    """Return caveats: scores of unknown or different computation, and unequal numbers of seeds.
+def notes_on(systems: Sequence[System], measures: Sequence[str], documents: int) -> list[str]:
+    """Return caveats: scores of unknown or different computation, unequal numbers of seeds, and few documents.
 
     Raises:
         CorpusError: if a measure was computed in different ways.
@@ -175,7 +178,7 @@ def notes_on(systems: Sequence[System], measures: Sequence[str]) -> list[str]:
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         notes.append(f"systems have different numbers of seeds: {listed}")
-    return notes + _seed_notes(systems)
+    return notes + _seed_notes(systems) + _document_notes(systems, documents)
 
 
 def _seed_notes(systems: Sequence[System]) -> list[str]:
@@ -192,6 +195,16 @@ def _seed_notes(systems: Sequence[System]) -> list[str]:
     if fixed and len(systems) > 1:
         notes.append(f"without a run folder, taken as outputs that do not depend on a seed: {fixed}")
     return notes
+
+
+def _document_notes(systems: Sequence[System], documents: int) -> list[str]:
+    """Return a warning if there are too few documents for a test over documents alone."""
+    if documents >= ENOUGH_DOCUMENTS or sum(system.is_fixed for system in systems) < 2:
+        return []
+    return [
+        f"{documents} documents are too few for a test without seeds; no difference between outputs that do not depend "
+        f"on a seed is called significant with fewer than {ENOUGH_DOCUMENTS}"
+    ]
 
 
 def choose_measures(systems: Sequence[System], requested: str | None) -> list[str]:

@@ -10,7 +10,8 @@ from experiments.evaluation.layouts import refuse_pickle
 from experiments.evaluation.predictions import Prediction, check_ids
 from experiments.texts import is_records
 
-_SCORES = (".scores.jsonl", ".signatures.json")  # what `precis evaluate` writes
+# what `precis evaluate`, `test` and `baseline` write beside outputs
+_RECORDS = (".scores.jsonl", ".signatures.json", ".checkpoint.json", ".results.json", ".answers.jsonl")
 
 
 def system_files(folder: Path, excluded: Iterable[Path], plain_text: bool) -> list[Path]:
@@ -27,7 +28,7 @@ def system_files(folder: Path, excluded: Iterable[Path], plain_text: bool) -> li
     others = {path.resolve() for path in excluded}
     files, skipped = [], []
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.name.endswith(_SCORES) or path.resolve() in others:
+        if path.name.startswith(".") or path.name.endswith(_RECORDS) or path.resolve() in others:
             continue
         refuse_pickle(path)
         if path.is_file() and (is_records(path) or (plain_text and path.suffix == ".txt")):

@@ -65,7 +65,8 @@ def hierarchical_bootstrap(scores: Array, baseline: Array, resamples: int = RESA
     draws = resampled_system_means(scores, resamples, seed, stream=1)
     draws = draws - resampled_system_means(baseline, resamples, seed, stream=2)  # [resamples, M]
     # Draws that equal the observed difference but for rounding count: with few documents there are many of them.
-    as_far = np.abs(draws - observed) >= np.abs(observed) * (1 - 1e-10)
+    # So do draws without a document that has all scores (nan): they say nothing against the null hypothesis.
+    as_far = ~(np.abs(draws - observed) < np.abs(observed) * (1 - 1e-10))
     return np.where(np.isnan(observed), np.nan, (1 + as_far.sum(0)) / (1 + resamples))
 
 

@@ -10,7 +10,7 @@ def sources_of_run(run: str, split: str) -> dict[str, list[str]]:
         CorpusError: if the folder is not a run of a summarizer, or lacks the split.
     """
     from datamodules.corpora.corpus import as_document  # these import torch and Lightning
-    from experiments.run_folder import load_run
+    from experiments.run_folder import run_documents
 
-    rows = load_run(Path(run)).data.documents(split)
+    rows = run_documents(Path(run), split)
     return {document.id: document.sentences for document in map(as_document, rows)}

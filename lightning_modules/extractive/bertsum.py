@@ -181,7 +181,8 @@ class BertSum(EncoderSummarizer):
             return pool_all(states, whole, batch.owner, batch.heads, batch.mask.shape[1])
 
         rows = self._cache[with_document].vectors(batch.sentences, batch.starts, compute)      # [B, 1 + L, P, H]
-        rows = rows[:, :, FROZEN_POOLINGS.index(network.pooler.kind)].to(batch.mask.device)
+        weights = next(network.parameters())
+        rows = rows[:, :, FROZEN_POOLINGS.index(network.pooler.kind)].to(weights.device, weights.dtype)
         return rows[:, 1:], rows[:, 0]
 
     def _save_vectors(self) -> None:

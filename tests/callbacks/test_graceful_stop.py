@@ -123,6 +123,31 @@ def test_without_a_signal_the_last_checkpoint_is_the_last(trained):
     assert step_of(trained) == 14
 
 
+class Saves(GracefulStop):
+    """Counts its checkpoints."""
+
+    def _save(self, trainer):
+        self.steps = [*getattr(self, "steps", []), trainer.global_step]
+        super()._save(trainer)
+
+
+def test_an_early_stop_that_has_to_wait_saves_once(tmp_path):
+    from pytorch_lightning import Trainer
+    from pytorch_lightning.demos.boring_classes import BoringModel
+
+    class AsksForTheEnd(BoringModel):
+        def on_train_batch_end(self, *_):
+            self.trainer.should_stop = self.trainer.global_step >= 2
+
+    stop = Saves(tmp_path / "last.ckpt")
+    trainer = Trainer(
+        max_epochs=2, min_epochs=2, limit_train_batches=4, limit_val_batches=0, callbacks=[stop], logger=False,
+        accelerator="cpu", enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(AsksForTheEnd())
+    assert trainer.global_step == 8 and stop.steps == [8]
+
+
 def test_lightning_calls_it_after_the_best_model_is_saved(tmp_path):
     from pytorch_lightning import Callback, Trainer
     from pytorch_lightning.callbacks import ModelCheckpoint

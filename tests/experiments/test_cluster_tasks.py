@@ -5,7 +5,7 @@ from pytorch_lightning.plugins.environments import SLURMEnvironment
 
 from datamodules.documents import CorpusError
 from experiments.checkpoint_files import WholeCheckpoints
-from experiments.cluster_tasks import check_tasks, number_of_devices, trainer_plugins
+from experiments.cluster_tasks import check_run_dir, check_tasks, number_of_devices, trainer_plugins
 from experiments.sweeping.job import Job
 from experiments.sweeping.slurm import Profile, check_devices
 
@@ -49,6 +49,24 @@ def test_tasks_and_devices_are_compared(environment, trainer, said):
     with pytest.raises(CorpusError) as raised:
         check_tasks(trainer, environment)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "environment, launcher",
+    [
+        ({}, None),
+        (STEP | {"SLURM_NTASKS": "1"}, None),
+        (TORCHRUN | {"WORLD_SIZE": "1"}, None),
+        (STEP | {"SLURM_NTASKS": "2"}, "SLURM"),
+        (TORCHRUN, "torchrun"),
+    ],
+)
+def test_processes_of_a_launcher_do_not_choose_a_run_folder_each(environment, launcher):
+    if launcher is None:
+        check_run_dir(environment)
+        return
+    with pytest.raises(CorpusError, match=f"{launcher} starts several processes.*pass --run_dir"):
+        check_run_dir(environment)
 
 
 def test_the_command_refuses_before_it_trains(tiny_config, tmp_path, precis, monkeypatch):

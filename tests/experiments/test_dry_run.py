@@ -22,6 +22,22 @@ def test_accumulated_batches_are_one_step(tiny_config, tmp_path, precis, monkeyp
     assert "4 per epoch, 5 in all" in done.out, done.err
 
 
+@pytest.mark.parametrize(
+    "arguments, steps, validations",
+    [
+        (["--trainer.limit_train_batches=4"], "4 per epoch, 8 in all", 2),
+        (["--trainer.limit_train_batches=0.5"], "3 per epoch, 6 in all", 2),
+        (["--trainer.val_check_interval=3"], "7 per epoch, 14 in all", 4),
+        (["--trainer.val_check_interval=0.5"], "7 per epoch, 14 in all", 4),
+        (["--trainer.check_val_every_n_epoch=2"], "7 per epoch, 14 in all", 1),
+    ],
+)
+def test_limits_and_intervals_count(arguments, steps, validations, tiny_config, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = precis("fit", "--config", tiny_config, "--dry-run", *arguments)
+    assert steps in done.out and f", {validations} times" in done.out, done.out + done.err
+
+
 def test_an_existing_run_is_left_as_it_is(tiny_config, run_folder, precis):
     def state() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in run_folder.rglob("*") if path.is_file()}

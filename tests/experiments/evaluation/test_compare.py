@@ -116,9 +116,20 @@ def test_files_of_outputs_have_no_seeds(tmp_path, precis):
     seeds = seeds_of(tmp_path, "model", [2.9, 3.0, 3.2])
     found = compared(precis, tmp_path / "lead.jsonl", tmp_path / "other.jsonl", *seeds, "--metric=rouge1")
     _, other, model = (system["scores"]["rouge1"] for system in found["systems"])
-    assert other["p_seeds"] is None and other["significant"]
+    assert other["p_seeds"] is None
     assert model["p_seeds"] == pytest.approx(stats.ttest_1samp([2.9, 3.0, 3.2], 0).pvalue) and model["significant"]
     assert any("do not depend on a seed: lead, other" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("documents", [12, 24])
+def test_without_seeds_it_takes_twenty_documents(documents, tmp_path, precis):
+    for name, gain in {"lead": 0.0, "other": 2.0}.items():
+        scores = [{"rouge1": score + gain} for score in np.resize(SCORES[0, :, 0], documents).tolist()]
+        lines = (json.dumps(prediction(number, "text", row)) + "\n" for number, row in enumerate(scores))
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    found = compared(precis, tmp_path / "lead.jsonl", tmp_path / "other.jsonl", "--metric=rouge1")
+    assert found["systems"][1]["scores"]["rouge1"]["significant"] == (documents == 24)
+    assert any("12 documents are too few" in note for note in found["notes"]) == (documents == 12)
 
 
 def test_holm_counts_the_comparisons_that_can_be_improvements(tmp_path, precis):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from conftest import write_lines
 
+from experiments.evaluation.folders import system_files
+
 WORDS = ["the", "heron", "visits", "an", "old", "mill", "before", "rain", "and", "guards", "it", "at", "night"]
 DIMENSIONS = ("coherence", "consistency", "fluency", "relevance")
 
@@ -79,6 +81,12 @@ def test_a_folder_has_a_file_for_each_system(tmp_path, evaluated, precis):
     assert "not read: README.md" in done.err
     lines = [line for line in done.out.splitlines() if any(system in line for system in table)]
     assert [line.split()[1] for line in lines] == ["M3", "M2", "M1", "M0"]  # longer summaries have a higher ROUGE
+
+
+def test_records_that_the_suite_writes_beside_outputs_are_no_systems(tmp_path):
+    for kind in ("jsonl", "scores.jsonl", "answers.jsonl", "signatures.json", "checkpoint.json", "results.json"):
+        (tmp_path / f"lead-3.{kind}").write_text("{}\n")
+    assert [path.name for path in system_files(tmp_path, (), plain_text=False)] == ["lead-3.jsonl"]
 
 
 def test_systems_with_different_documents_are_noted(tmp_path, evaluated):

@@ -88,6 +88,13 @@ def test_a_document_that_lacks_a_score_in_one_run_is_left_out(rng):
     assert np.isnan(hierarchical_bootstrap(scores, baseline, resamples=10)).all()
 
 
+def test_resamples_without_a_scored_document_are_no_evidence():
+    scores = np.full((1, 30, 1), np.nan)
+    scores[0, 4] = 1.0
+    p_value = hierarchical_bootstrap(scores, np.zeros_like(scores), resamples=20_000)[0]
+    assert abs(p_value - (29 / 30) ** 30) < 0.02  # the probability that none of 30 draws is that document
+
+
 def rejections(difference: float, seeds: int, seed_noise: float, documents: int = 200) -> tuple[float, float]:
     """Return how often both tests, and a z-test over documents alone, reject at 5 % in simulated comparisons.
 

@@ -54,6 +54,14 @@ def test_scores_are_those_of_the_encoder_in_the_loop(text, folder, encoding, sco
     assert [row.positions for row in frozen.summarize(batch)] == [row.positions for row in expected.summarize(batch)]
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_kept_vectors_have_the_type_of_the_weights(text, folder, dtype):
+    batch = batch_of(data(text), DOCUMENTS[1:])
+    frozen = model(folder, True).to(dtype).eval()
+    for _ in range(2):  # computed, then from memory
+        assert frozen.score(batch).logits.dtype == dtype
+
+
 def in_run(made: BertSum, cache_dir) -> BertSum:
     """The model as a run of `precis fit` has it: with data that have a cache folder."""
     trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
