@@ -1,9 +1,12 @@
 """What limits cut off: counts against plain loops over the text, for each DataModule; and one report for each split."""
 
+import copy
 import csv
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from conftest import made_up, write_lines
@@ -22,6 +25,7 @@ from datamodules.pegasus import PegasusData
 from datamodules.pointer_generator import PointerGeneratorData
 from datamodules.rstformer import RSTformerData
 from datamodules.truncation import TruncationRow, from_csv, to_csv, truncation_line
+from experiments.run_folder import TruncationTable
 
 SENTENCES = ["The otter guards the mill.", "It rains.", "The heron paints the old harbour before noon.", "Nobody came."]
 RAGGED = Document("r", [SENTENCES[:2], SENTENCES[2:3], SENTENCES[3:], SENTENCES[:3]], [SENTENCES[2:]])
@@ -234,3 +238,19 @@ def test_the_command_prints_what_a_config_cuts(tiny_config, precis):
     parser = precis("truncation", "--config", "experiments/configs/discourse_parser/small.yaml", "--data.train", "x",
                     "--data.val", "x")  # fmt: skip
     assert parser.status == 1 and "reads no documents to summarize" in parser.err
+
+
+def test_commands_that_write_the_table_at_once_keep_the_rows_of_all(files, tmp_path):
+    data = made("pegasus", files, tmp_path)
+
+    def write(split: str) -> None:
+        own = copy.copy(data)
+        own.truncation = {split: data.truncation[split]}
+        table = TruncationTable(tmp_path)
+        table.setup(SimpleNamespace(is_global_zero=True, datamodule=own), None, "fit")
+
+    for _ in range(10):
+        (tmp_path / "truncation.csv").unlink(missing_ok=True)
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(write, ("train", "val", "test")))
+        assert {split for split, _ in read_rows(tmp_path)} == {"train", "val", "test"}
