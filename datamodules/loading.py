@@ -166,6 +166,6 @@ class ResumableLoader:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Skip the processed batches of the resumed epoch.
 
-        An epoch that ends early (`limit_train_batches`) leaves a position behind that the next one must not take over.
+        The position holds for that epoch alone; `limit_train_batches` may have ended it before its last batch.
         """
         self._position = dict(state)

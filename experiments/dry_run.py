@@ -93,7 +93,7 @@ class DryRunReport(Callback):
         return rows
 
     def _validations_per_epoch(self, batches: int) -> float:
-        """Return the mean number of validations in an epoch of so many batches."""
+        """Return the mean number of validations in an epoch of that number of batches."""
         every = self.val_check_interval
         if isinstance(every, int):
             every = every / max(1, batches)

@@ -244,10 +244,10 @@ def test_commands_that_write_the_table_at_once_keep_the_rows_of_all(files, tmp_p
     data = made("pegasus", files, tmp_path)
 
     def write(split: str) -> None:
-        own = copy.copy(data)
-        own.truncation = {split: data.truncation[split]}
+        part = copy.copy(data)
+        part.truncation = {split: data.truncation[split]}
         table = TruncationTable(tmp_path)
-        table.setup(SimpleNamespace(is_global_zero=True, datamodule=own), None, "fit")
+        table.setup(SimpleNamespace(is_global_zero=True, datamodule=part), None, "fit")
 
     for _ in range(10):
         (tmp_path / "truncation.csv").unlink(missing_ok=True)

@@ -127,9 +127,9 @@ def test_without_seeds_it_takes_twenty_documents(documents, tmp_path, precis):
         scores = [{"rouge1": score + gain} for score in np.resize(SCORES[0, :, 0], documents).tolist()]
         lines = (json.dumps(prediction(number, "text", row)) + "\n" for number, row in enumerate(scores))
         (tmp_path / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
-    found = compared(precis, tmp_path / "lead.jsonl", tmp_path / "other.jsonl", "--metric=rouge1")
-    assert found["systems"][1]["scores"]["rouge1"]["significant"] == (documents == 24)
-    assert any("12 documents are too few" in note for note in found["notes"]) == (documents == 12)
+    result = compared(precis, tmp_path / "lead.jsonl", tmp_path / "other.jsonl", "--metric=rouge1")
+    assert result["systems"][1]["scores"]["rouge1"]["significant"] == (documents == 24)
+    assert any("12 documents are too few" in note for note in result["notes"]) == (documents == 12)
 
 
 def test_holm_counts_the_comparisons_that_can_be_improvements(tmp_path, precis):
