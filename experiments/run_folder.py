@@ -16,6 +16,7 @@
     state.json           whether training runs, has finished, was stopped or failed, and its last step
     wandb/               the offline (or online) W&B run
     .fit.lock            lock of the process that trains the run
+    .truncation.lock     lock of the command that writes truncation.csv
 """
 
 import json
@@ -105,14 +106,9 @@ def load_run(
     Raises:
         CorpusError: if a file of the run is missing, or the checkpoint does not fit the model.
     """
-    config = read_config(run)
+    config = _read_run_config(run)
     if not (Path(run) / "text").is_dir():
         raise CorpusError(f"{run}: not the run of a summarizer, because it has no folder text; give another run")
-    for part in ("model", "data"):
-        if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
-            raise CorpusError(f"{Path(run) / 'config.yaml'}: it has no {part}; give the folder of a run")
-    for part in ("model", "data"):
-        config[part].setdefault("init_args", {})
     config["model"]["init_args"] |= model_changes or {}
     config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), **changes}
     model, data = build(config)
@@ -134,12 +130,26 @@ def run_documents(run: Path, split: str) -> Dataset:
         CorpusError: if the folder is not a run of a summarizer, or its corpus no longer exists.
         ArgumentError: if its config does not fit this version.
     """
-    config = read_config(run)
+    config = _read_run_config(run)
     config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), "max_eval": None}
     _, data = build(config)
     if not isinstance(data, SummarizationData):
         raise CorpusError(f"{run}: not the run of a summarizer")
     return data.documents(split)
+
+
+def _read_run_config(run: Path) -> dict[str, Any]:
+    """Return the config of a run, with arguments (`init_args`) of the model and of the data.
+
+    Raises:
+        CorpusError: if there is no such file, or it names no model or no data.
+    """
+    config = read_config(run)
+    for part in ("model", "data"):
+        if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
+            raise CorpusError(f"{Path(run) / 'config.yaml'}: it has no {part}; give the folder of a run")
+        config[part].setdefault("init_args", {})
+    return config
 
 
 def _git(*arguments: str) -> str | None:
@@ -253,7 +263,7 @@ class TruncationTable(Callback):
         if not trainer.is_global_zero or not isinstance(data, SummarizationData) or not data.truncation:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.path.with_name(f".{self.path.name}.lock")):  # two commands may read other splits of this run
+        with FileLock(self.path.with_name(".truncation.lock")):  # two commands may read other splits of this run
             rows = from_csv(self.path.read_text(encoding="utf-8")) if self.path.is_file() else []
             rows = [row for row in rows if row.split not in data.truncation]
             rows += [row for split_rows in data.truncation.values() for row in split_rows]

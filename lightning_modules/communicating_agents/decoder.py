@@ -10,6 +10,7 @@ from lightning_modules.communicating_agents.encoder import Parts, initialize_lst
 from lightning_modules.networks.attention import CoverageAttention
 from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.output_layer import upcast_half
+from lightning_modules.networks.recurrent import one_layer_lstm
 
 
 class AgentMemory(NamedTuple):
@@ -94,7 +95,7 @@ class AgentsDecoder(nn.Module):
             States s_t [N, T, H], and the hidden and cell state after the last word.
         """
         initial = tuple(state.unsqueeze(0).to(embedded.dtype).contiguous() for state in (hidden, cell))
-        states, (hidden, cell) = self.lstm(embedded, initial)
+        states, hidden, cell = one_layer_lstm(self.lstm, embedded, initial)
         return states, hidden.squeeze(0), cell.squeeze(0)
 
     def attend(self, states: Tensor, embedded: Tensor, memory: AgentMemory) -> Attended:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+_HALF = (torch.bfloat16, torch.float16)
 _SATURATING = 1e4  # gate input for which a sigmoid is exactly 0 or 1
 
 
@@ -30,7 +31,7 @@ def bidirectional(lstm: nn.LSTM, inputs: Tensor, lengths: Tensor) -> Recurrence:
         inputs: [B, T, D].
         lengths: tokens of each row, 1 to T, [B], on the CPU.
     """
-    if inputs.device.type != "cpu" or int(lengths.min()) == inputs.shape[1]:
+    if inputs.device.type != "cpu":
         return packed(lstm, inputs, lengths)
     positions = torch.arange(inputs.shape[1])
     mask = positions < lengths.unsqueeze(1)                                          # [B, T]
@@ -70,5 +71,42 @@ def _one_direction(lstm: nn.LSTM, inputs: Tensor, weights: list[Tensor]) -> tupl
     gates[0], gates[1] = -_SATURATING, _SATURATING
     weights = [torch.cat([weights[0], gates.view(-1, 1)], 1), *weights[1:]]
     zero = inputs.new_zeros(1, len(inputs), lstm.hidden_size)
-    states, _, cell = torch.lstm(inputs, (zero, zero), weights, lstm.bias, 1, 0.0, lstm.training, False, True)
+    states, _, cell = one_layer_lstm(lstm, inputs, (zero, zero), weights)
     return states, cell[0]
+
+
+def one_layer_lstm(
+    lstm: nn.LSTM, inputs: Tensor, initial: tuple[Tensor, Tensor], weights: list[Tensor] | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run one direction of a one-layer LSTM, on any processor and in any precision.
+
+    On CPUs, oneDNN computes LSTMs; it has none in float16, and none in bfloat16 for processors without AVX-512, for
+    which PyTorch raises an error. There the LSTM is computed in float32, and its results are rounded.
+
+    Args:
+        lstm: one layer, `batch_first`, without projection.
+        inputs: [B, T, D].
+        initial: hidden and cell state before the first step, [1, B, H] each.
+        weights: weights of the direction; those of `lstm` by default.
+
+    Returns:
+        States [B, T, H], and the hidden and cell state after the last step, [1, B, H] each.
+    """
+    weights = lstm._flat_weights if weights is None else weights
+    dtype = inputs.dtype
+    if inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+    supported = dtype not in _HALF or (dtype == torch.bfloat16 and onednn_has_bfloat16())
+    if inputs.device.type != "cpu" or supported:
+        return torch.lstm(inputs, initial, weights, lstm.bias, 1, 0.0, lstm.training, False, True)
+    with torch.autocast("cpu", enabled=False):
+        hidden, cell = (state.float() for state in initial)
+        weights = [weight.float() for weight in weights]
+        results = torch.lstm(inputs.float(), (hidden, cell), weights, lstm.bias, 1, 0.0, lstm.training, False, True)
+    states, hidden, cell = (result.to(dtype) for result in results)
+    return states, hidden, cell
+
+
+def onednn_has_bfloat16() -> bool:
+    """Return whether oneDNN has kernels in bfloat16 for this processor."""
+    return torch.ops.mkldnn._is_mkldnn_bf16_supported()

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 # files of a run folder that two runs need not share, and a checkpoint that only an interrupted run may have
-IGNORED = {".fit.lock", "environment.json", "checkpoints/previous.ckpt"}
+IGNORED = {".fit.lock", ".truncation.lock", "environment.json", "checkpoints/previous.ckpt"}
 
 
 def in_a_child(

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from lightning_modules.networks.recurrent import bidirectional, packed
+from lightning_modules.networks import recurrent
+from lightning_modules.networks.recurrent import bidirectional, one_layer_lstm, packed
 
 
 @pytest.mark.parametrize("lengths", [[5, 3, 1, 4], [6, 6], [2], [7, 1]])
@@ -37,3 +38,39 @@ def test_what_stands_behind_a_row_changes_nothing():
     other[1, 2:] = 100
     pairs = zip(bidirectional(lstm, inputs, lengths), bidirectional(lstm, other, lengths))
     assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("autocast", [True, False])
+def test_half_precision_without_kernels_for_it_is_the_rounded_lstm_in_float32(dtype, autocast, monkeypatch):
+    monkeypatch.setattr(recurrent, "onednn_has_bfloat16", lambda: False)
+    torch.manual_seed(0)
+    lstm = nn.LSTM(3, 4, batch_first=True)
+    inputs, hidden, cell = torch.randn(2, 5, 3), torch.randn(1, 2, 4), torch.randn(1, 2, 4)
+    if not autocast:  # weights and inputs are rounded as well
+        lstm, inputs, hidden, cell = (x.to(dtype) for x in (lstm, inputs, hidden, cell))
+    with torch.autocast("cpu", dtype, enabled=autocast):
+        found = one_layer_lstm(lstm, inputs.requires_grad_(), (hidden, cell))
+    grads = torch.autograd.grad(found[0].float().square().sum(), [inputs, *lstm.parameters()])
+
+    inputs = inputs.detach().float().requires_grad_()
+    lstm, hidden, cell = lstm.float(), hidden.float(), cell.float()
+    states, (last_hidden, last_cell) = lstm(inputs, (hidden, cell))
+    rounded = [x.to(dtype) for x in (states, last_hidden, last_cell)]
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, rounded, strict=True))
+    exact = torch.autograd.grad(states.square().sum(), [inputs, *lstm.parameters()])
+    error = 2e-2 if dtype == torch.bfloat16 else 2e-3
+    assert all(torch.allclose(ours.float(), theirs, rtol=error, atol=error) for ours, theirs in zip(grads, exact))
+
+
+def test_bfloat16_trains_on_this_processor():
+    torch.manual_seed(0)
+    lstm, lengths = nn.LSTM(3, 4, batch_first=True, bidirectional=True), torch.tensor([4, 2])
+    inputs = torch.randn(2, 4, 3)
+    exact = bidirectional(lstm, inputs, lengths).states
+    with torch.autocast("cpu", torch.bfloat16):
+        states = bidirectional(lstm, inputs, lengths).states
+    assert states.dtype == torch.bfloat16
+    assert torch.allclose(states.float(), exact, atol=2e-2)
+    states.float().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in lstm.parameters())
