@@ -11,7 +11,10 @@ from lightning_modules.networks.dropout import Dropout
 from lightning_modules.networks.recurrent import bidirectional
 
 # model families whose first position id is the padding id plus one
-_OFFSET_POSITIONS = ("roberta", "camembert", "xlm-roberta", "xlm-roberta-xl", "longformer")
+_OFFSET_POSITIONS = (
+    "roberta", "camembert", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "longformer", "mpnet", "xmod",
+    "data2vec-text",
+)  # fmt: skip
 
 _NO_LIMIT = 2**20  # window size of an encoder with relative positions
 

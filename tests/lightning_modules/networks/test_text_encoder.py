@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+from transformers import AutoConfig, AutoModel, BertConfig, BertModel
 
 from lightning_modules.networks.text_encoder import (
     SmallEncoder,
@@ -133,16 +133,24 @@ def test_the_lowest_layers_can_be_frozen():
             layer.freeze_lowest(count)
 
 
-def test_positions_that_begin_late_are_counted():
-    config = RobertaConfig(
-        vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12,
+@pytest.mark.parametrize(
+    "family", ["roberta", "camembert", "xlm-roberta", "roberta-prelayernorm", "mpnet", "data2vec-text", "xmod"]
+)
+def test_the_last_position_of_models_whose_positions_follow_the_padding_id(family):
+    config = AutoConfig.for_model(
+        family, vocab_size=50, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=12,
         max_position_embeddings=14, pad_token_id=1,
     )  # fmt: skip
+    if family == "xmod":
+        config.default_language = "en_XX"
+    model = AutoModel.from_config(config)
     assert max_positions(config) == 12
-    layer = TextEncoder(RobertaModel(config), ([0], [2]), window=12, pad_id=1)
+    layer = TextEncoder(model, ([0], [2]), window=12, pad_id=1)
     assert layer([torch.randint(3, 50, (30,))])[0].shape == (30, 8)  # the last position exists
+    with pytest.raises((IndexError, RuntimeError)):
+        model(input_ids=torch.full((1, 13), 3))  # and there is none after it
     with pytest.raises(ValueError, match="reads 12 tokens"):
-        TextEncoder(RobertaModel(config), ([0], [2]), window=13)
+        TextEncoder(model, ([0], [2]), window=13)
 
 
 @pytest.mark.parametrize(
