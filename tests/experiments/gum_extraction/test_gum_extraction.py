@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -259,6 +260,27 @@ def test_the_command_has_a_linear_ranker(arguments, capsys):
     run.main([*arguments, "--ranker=linear", "--inputs=[discourse alone, vectors]"])
     page = capsys.readouterr().out
     assert "| discourse alone | gold | 1 | " in page and "sums as inputs" not in page
+
+
+def test_folds_divide_the_documents_of_the_cross_validation(arguments, monkeypatch):
+    paths = dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
+    folder, treebanks = Path(paths["parsers"]), [paths["train"], paths["val"]]
+    settings = {"data": {"encoder": "small", "licences": None}, "treebanks": treebanks, "folds": 2}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    held_out = {}
+
+    def record_folds(folders, ids_of_folds, ids):
+        held_out.update(zip(folders, ids_of_folds))
+        return out_of_fold(folders, ids_of_folds, ids)
+
+    monkeypatch.setattr(run, "out_of_fold", record_folds)
+    run.main([*arguments, "--ranker=linear", "--inputs=[vectors]", f"--out={folder.parent / 'both'}"])
+    ids = document_ids(Path(paths["train"])) + document_ids(Path(paths["val"]))
+    assert held_out == {folder / "fold-0": ids[::2], folder / "fold-1": ids[1::2]}
+
+
+def document_ids(path: Path) -> list[str]:
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()]
 
 
 def test_what_is_wrong_is_named(arguments, tmp_path, capsys):
