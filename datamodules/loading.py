@@ -156,7 +156,12 @@ class ResumableLoader:
         return position["batches"]
 
     def state_dict(self) -> dict[str, int]:
-        """Return the epoch, the number of its processed batches (0 at its end), and the size of a global batch."""
+        """Return the epoch, the number of its processed batches (0 at its end), and the size of a global batch.
+
+        Until the first batch after resuming, this is the position that was loaded.
+        """
+        if self._position is not None:
+            return dict(self._position)
         return {
             "epoch": self.batch_sampler.epoch,
             "batches": self.delivered % max(1, len(self)),

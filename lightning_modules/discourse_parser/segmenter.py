@@ -13,7 +13,7 @@ from datamodules.documents import CorpusError
 from datamodules.text.edu_features import LAYOUT, EduFeatures, Request, SegmentationBatch, edu_features
 from datamodules.text.hashing import word_features
 from datamodules.text.offsets import Span
-from datamodules.text.subwords import Subwords, encoder_path
+from datamodules.text.subwords import MPNET, Subwords, encoder_path
 from lightning_modules.discourse_parser.boundary_network import BEGIN, SegmentationNetwork, pool_pieces
 from lightning_modules.discourse_parser.crf import AllenNLPCRF, LinearChainCRF
 from lightning_modules.discourse_parser.encoders import pretrained_encoder
@@ -24,6 +24,7 @@ from lightning_modules.stored import load_model, save_weights
 from lightning_modules.summarizer import log_training
 
 SMALL = "small"
+SHIPPED = ("mpnet", "minilm", SMALL)
 WEIGHTS = Path(__file__).parents[1] / "weights" / "edu_segmenter"
 _CELLS = 32768  # words, padding included, that are tagged in one pass
 
@@ -276,12 +277,12 @@ class EduSegmenter(LightningModule):
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """Load a segmenter from a folder that `save` wrote, in eval mode; `minilm` and `small` are those of the suite.
+        """Load a segmenter in eval mode, from a folder that `save` wrote or of the suite: `mpnet`, `minilm`, `small`.
 
         Raises:
             CorpusError: if the folder holds no segmenter, its weights do not fit, or its encoder is not installed.
         """
-        folder = WEIGHTS / folder if str(folder) in ("minilm", SMALL) else Path(folder)
+        folder = WEIGHTS / folder if str(folder) in SHIPPED else Path(folder)
         return load_model(cls, folder, "a segmenter", {})
 
 
@@ -295,8 +296,14 @@ def _batches_of_similar_length(lengths: Tensor) -> Iterator[Tensor]:
         start += count
 
 
-def load_default() -> EduSegmenter:
-    """Load the better of the two segmenters of the suite: `minilm` if its package is installed, else `small`."""
+def load_default(encoder: str | None = None) -> EduSegmenter:
+    """Load the segmenter of the suite for a parser: `minilm` if its package is installed, else `small`.
+
+    Args:
+        encoder: the parser's encoder; if it is MPNet, the segmenter over MPNet is loaded, which shares its vectors.
+    """
+    if encoder == MPNET:
+        return EduSegmenter.load("mpnet")
     with suppress(CorpusError):
         encoder_path("minilm")
         return EduSegmenter.load("minilm")
