@@ -28,7 +28,7 @@ def in_slurm_step(environment: Mapping[str, str]) -> bool:
 
 
 def check_run_dir(environment: Mapping[str, str]) -> None:
-    """Check that the time may name the run folder: processes that a launcher starts would read different times.
+    """Check that a run without `--run_dir` has one process; several would name the run folder by different times.
 
     Raises:
         CorpusError: if torchrun or SLURM has started several processes.

@@ -37,7 +37,7 @@ class DryRunReport(Callback):
         max_epochs: int | None,
         max_steps: int,
         limits: tuple[Limit, Limit] = (None, None),
-        val_check_interval: Limit = None,
+        val_check_interval: Any = None,
         check_val_every_n_epoch: int | None = 1,
     ) -> None:
         self.max_epochs, self.max_steps, self.limits = max_epochs, max_steps, limits
@@ -70,7 +70,7 @@ class DryRunReport(Callback):
 
     def estimate(self, trainer: Trainer, module: LightningModule) -> dict[str, str]:
         """Return the rows of the report: parameters, memory, steps and time."""
-        batches = limited(len(trainer.datamodule.train_dataloader()), self.limits[0])
+        batches = limit_batches(len(trainer.datamodule.train_dataloader()), self.limits[0])
         steps = max(1, -(-batches // trainer.accumulate_grad_batches))
         epochs = self.max_epochs if self.max_epochs not in (None, -1) else float("inf")
         total = min(steps * epochs, self.max_steps if self.max_steps != -1 else float("inf"))
@@ -85,19 +85,30 @@ class DryRunReport(Callback):
             "training": f"about {format_seconds(total * step)}" if total != float("inf") else "without a limit",
         }
         if self.seconds["validation"]:
-            number = limited(len(trainer.datamodule.val_dataloader()), self.limits[1])
+            number = limit_batches(len(trainer.datamodule.val_dataloader()), self.limits[1])
             seconds = self._typical("validation") * number
-            validations = int(self._validations_per_epoch(batches) * total / steps) if total != float("inf") else 0
-            repetitions = f", {validations:,} times" if total != float("inf") else ""
+            validations = None if total == float("inf") else self._validations(batches, total / steps)
+            repetitions = "" if validations is None else f", {validations:,} times"
             rows["a validation"] = f"at most {format_seconds(seconds)}{repetitions}"
         return rows
 
-    def _validations_per_epoch(self, batches: int) -> float:
-        """Return the mean number of validations in an epoch of that number of batches."""
-        every = self.val_check_interval
-        if isinstance(every, int):
-            every = every / max(1, batches)
-        return 1 / ((every or 1.0) * (self.check_val_every_n_epoch or 1))
+    def _validations(self, batches: int, epochs: float) -> int | None:
+        """Return the number of validations in a training, None if they are spaced by time.
+
+        Args:
+            batches: number of batches of an epoch.
+            epochs: number of epochs; the last one may be incomplete.
+        """
+        every = 1.0 if self.val_check_interval is None else self.val_check_interval
+        if not isinstance(every, (int, float)):
+            return None
+        interval = max(1, int(batches * every)) if isinstance(every, float) else every       # in batches
+        read = round(epochs * batches)
+        if self.check_val_every_n_epoch is None:
+            return read // interval  # counted across epochs
+        complete, rest = divmod(read, max(1, batches))
+        validations = complete // self.check_val_every_n_epoch * (batches // interval)
+        return validations + (rest // interval if (complete + 1) % self.check_val_every_n_epoch == 0 else 0)
 
     def _typical(self, stage: str) -> float:
         """Return the median time of a batch, without the first one, which includes the initialization of libraries."""
@@ -122,7 +133,7 @@ def prepare_dry_run(command: str, config: Namespace) -> DryRunReport:
     return report
 
 
-def limited(batches: int, limit: Limit) -> int:
+def limit_batches(batches: int, limit: Limit) -> int:
     """Return how many of an epoch's batches are read: at most a number (int), a share (float), or all (None)."""
     if limit is None:
         return batches

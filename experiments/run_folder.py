@@ -107,8 +107,6 @@ def load_run(
         CorpusError: if a file of the run is missing, or the checkpoint does not fit the model.
     """
     config = _read_run_config(run)
-    if not (Path(run) / "text").is_dir():
-        raise CorpusError(f"{run}: not the run of a summarizer, because it has no folder text; give another run")
     config["model"]["init_args"] |= model_changes or {}
     config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), **changes}
     model, data = build(config)
@@ -133,22 +131,22 @@ def run_documents(run: Path, split: str) -> Dataset:
     config = _read_run_config(run)
     config["data"]["init_args"] |= {"tokenizer_dir": str(Path(run) / "text"), "max_eval": None}
     _, data = build(config)
-    if not isinstance(data, SummarizationData):
-        raise CorpusError(f"{run}: not the run of a summarizer")
     return data.documents(split)
 
 
 def _read_run_config(run: Path) -> dict[str, Any]:
-    """Return the config of a run, with arguments (`init_args`) of the model and of the data.
+    """Return the config of a summarizer's run, with arguments (`init_args`) of the model and of the data.
 
     Raises:
-        CorpusError: if there is no such file, or it names no model or no data.
+        CorpusError: if there is no such file, it names no model or no data, or the run is not that of a summarizer.
     """
     config = read_config(run)
     for part in ("model", "data"):
         if not isinstance(config.get(part), dict) or "class_path" not in config[part]:
             raise CorpusError(f"{Path(run) / 'config.yaml'}: it has no {part}; give the folder of a run")
         config[part].setdefault("init_args", {})
+    if not (Path(run) / "text").is_dir():
+        raise CorpusError(f"{run}: not the run of a summarizer, because it has no folder text; give another run")
     return config
 
 

@@ -115,8 +115,10 @@ class PrecisCLI(LightningCLI):
         config = self.config[self.subcommand] if self.subcommand else self.config
         check_permitted_names(config)
         self.values = config
+        check_tasks(config.trainer.as_dict())
         if config.run_dir is None:
-            check_run_dir(os.environ)
+            if not config.dry_run:  # which writes no run folder
+                check_run_dir(os.environ)
             name = config.model.class_path.rsplit(".", 1)[-1].lower()
             config.run_dir = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
             sys.argv.append(f"--run_dir={config.run_dir}")  # for the processes that Lightning starts on other devices
@@ -138,7 +140,6 @@ class PrecisCLI(LightningCLI):
             problem = "precis fit writes no predictions" if fitting else "predictions are JSON Lines"
             remedy = "give a name that ends in .jsonl to validate, test or predict"
             raise CorpusError(f"--out {config.out}: {problem}; {remedy}")
-        check_tasks(config.trainer.as_dict())
         if config.dry_run:
             self.dry_run = prepare_dry_run(self.subcommand, config)
         elif fitting:

@@ -57,10 +57,13 @@ def compute_features(options: Namespace, documents: Sequence[SummarizedDocument]
     """Parse all documents by parsers that have not seen them, and encode their sentences."""
     paths = Path(options.parsers).glob("fold-*")
     folders = sorted((path for path in paths if path.is_dir()), key=lambda folder: int(folder.name[5:]))
-    if len(folders) < 2:
-        raise CorpusError(f"{options.parsers}: no folders fold-0, fold-1, ... of parsers; train them as --help says")
-    data, treebanks = division_of(options)
-    folds = [FoldData(number, len(folders), treebanks, **data) for number in range(len(folders))]
+    data, treebanks, number_of_folds = division_of(options, len(folders))
+    if len(folders) < 2 or [folder.name for folder in folders] != [f"fold-{n}" for n in range(number_of_folds)]:
+        raise CorpusError(
+            f"{options.parsers}: {len(folders)} of {number_of_folds or 'all'} folders fold-0, fold-1, ... of parsers; "
+            "train the others as --help says"
+        )
+    folds = [FoldData(number, number_of_folds, treebanks, **data) for number in range(number_of_folds)]
     held_out = [[document.id for document in fold.documents("held_out")] for fold in folds]
     folder_of = out_of_fold(folders, held_out, [row.document.id for row in documents])
     parsers = {folder: load_parser(folder) for folder in folders}
@@ -74,16 +77,20 @@ def compute_features(options: Namespace, documents: Sequence[SummarizedDocument]
     return features
 
 
-def division_of(options: Namespace) -> tuple[dict[str, Any], list[Path]]:
-    """Return the arguments of the data and the treebanks that the folds of the parsers divide.
+def division_of(options: Namespace, folders: int) -> tuple[dict[str, Any], list[Path], int]:
+    """Return how the parsers' documents were divided: arguments of the data, treebanks, and number of folds.
 
-    `experiments.discourse.cross_validation` records both; `class_temperature` divides the training documents.
+    `experiments.discourse.cross_validation` records all three; `class_temperature` divides the training documents.
+
+    Args:
+        options: options of the command.
+        folders: number of folders of parsers.
     """
     settings = Path(options.parsers) / "settings.json"
     if not settings.is_file():
-        return read_recipe(Path(options.recipe))["data"], [Path(options.train)]
-    recorded = read_json(settings, "data", "treebanks")
-    return recorded["data"], [Path(path) for path in recorded["treebanks"]]
+        return read_recipe(Path(options.recipe))["data"], [Path(options.train)], folders
+    recorded = read_json(settings, "data", "treebanks", "folds")
+    return recorded["data"], [Path(path) for path in recorded["treebanks"]], recorded["folds"]
 
 
 def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Array]:

@@ -69,6 +69,15 @@ def test_processes_of_a_launcher_do_not_choose_a_run_folder_each(environment, la
         check_run_dir(environment)
 
 
+def test_one_process_in_a_job_of_several_tasks_is_told_to_use_srun(tiny_config, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    environment = {name: value for name, value in STEP.items() if name != "SLURM_STEP_ID"} | {"SLURM_NTASKS": "2"}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    refused = precis("fit", "--config", tiny_config)
+    assert refused.status and "start it with srun" in refused.err and not list(tmp_path.glob("runs"))
+
+
 def test_the_command_refuses_before_it_trains(tiny_config, tmp_path, precis, monkeypatch):
     for name, value in (STEP | {"SLURM_NTASKS": "2", "SLURM_PROCID": "0"}).items():
         monkeypatch.setenv(name, value)

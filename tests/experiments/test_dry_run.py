@@ -29,13 +29,22 @@ def test_accumulated_batches_are_one_step(tiny_config, tmp_path, precis, monkeyp
         (["--trainer.limit_train_batches=0.5"], "3 per epoch, 6 in all", 2),
         (["--trainer.val_check_interval=3"], "7 per epoch, 14 in all", 4),
         (["--trainer.val_check_interval=0.5"], "7 per epoch, 14 in all", 4),
+        (["--trainer.val_check_interval=4"], "7 per epoch, 14 in all", 2),  # the interval starts anew in every epoch
+        (["--trainer.val_check_interval=4", "--trainer.check_val_every_n_epoch=null"], "7 per epoch, 14 in all", 3),
         (["--trainer.check_val_every_n_epoch=2"], "7 per epoch, 14 in all", 1),
+        (["--trainer.val_check_interval=3", "--trainer.max_steps=12"], "7 per epoch, 12 in all", 3),
     ],
 )
 def test_limits_and_intervals_count(arguments, steps, validations, tiny_config, tmp_path, precis, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = precis("fit", "--config", tiny_config, "--dry-run", *arguments)
     assert steps in done.out and f", {validations} times" in done.out, done.out + done.err
+
+
+def test_validations_that_are_spaced_by_time_are_not_counted(tiny_config, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = precis("fit", "--config", tiny_config, "--dry-run", "--trainer.val_check_interval=00:00:15:00")
+    assert done.status == 0 and "a validation" in done.out and " times" not in done.out, done.out + done.err
 
 
 def test_an_existing_run_is_left_as_it_is(tiny_config, run_folder, precis):
