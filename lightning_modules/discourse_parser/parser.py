@@ -9,6 +9,7 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import pad_sequence
 
 from datamodules.discourse.distributions import NUCLEARITIES, Rows
@@ -85,7 +86,7 @@ class DiscourseParser(LightningModule):
         band: half-width of the LDD: number of EDUs to each side that are kept.
         min_prob: probability above which a node's own classes are scored for the LDD, at most 1e-6 with `nucleus`;
             see `ChartReader`.
-        encoder_precision: data type of a frozen pretrained encoder's matrix products when a text is parsed on a CPU.
+        encoder_precision: data type of a pretrained encoder's matrix products when a text is parsed on a CPU.
             `auto` is `bfloat16` where the processor has instructions for it, and `float32` elsewhere; stored values of
             the LDD differ by 0.0003 between the two (root mean square; 0.013 at most).
         learning_rate: peak learning rate of AdamW, with linear warm-up (a tenth of the steps) and decay.
@@ -261,7 +262,7 @@ class DiscourseParser(LightningModule):
         edus, texts = self._segment(batch)
         features = [parser_features(r, e, self.subwords, name=r.id) for r, e in zip(batch, edus)]
         tensors = ParserBatch.of(features).to(self.device)
-        texts = texts or self._encode(tensors.tokens.split(tensors.token_counts))
+        texts = texts or self._encode(self.encoder, tensors.tokens.split(tensors.token_counts))
         parses = []
         for request, units, charts in zip(batch, edus, self.charts(tensors, self.vectors(tensors, texts))):
             tree = document_tree(charts, self.reader.classes)
@@ -278,14 +279,15 @@ class DiscourseParser(LightningModule):
         finally:
             self.train(training)
 
-    def _encode(self, texts: Sequence[Tensor]) -> list[Tensor]:
+    def _encode(self, encoder: nn.Module, texts: Sequence[Tensor]) -> list[Tensor]:
         """Return the token vectors of texts, [T, H] each, with the precision of parsing."""
         precision = self.encoder_precision
         if precision == "auto":
             precision = "bfloat16" if multiplies_bfloat16() else "float32"
-        enabled = precision == "bfloat16" and self._fixed and self.device.type == "cpu"
-        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-            return [vectors.float() for vectors in self.encoder(texts)]
+        enabled = precision == "bfloat16" and isinstance(encoder, TextEncoder) and self.device.type == "cpu"
+        # low-rank changes are added to the weights once, and not for each batch of windows
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled), parametrize.cached():
+            return [vectors.float() for vectors in encoder(texts)]
 
     def _segment(self, batch: Sequence[ParseRequest]) -> tuple[list[list[tuple[int, int]]], list[Tensor] | None]:
         """Return the EDUs of each request, its own or those of the segmenter, and token vectors if that needed them."""
@@ -296,10 +298,14 @@ class DiscourseParser(LightningModule):
         if self.segmenter is None:
             self.segmenter = load_default(self.settings["encoder"]).to(self.device)
         texts = pieces = None
-        if self._fixed and self.segmenter.has_encoder(self.settings):  # then it encodes each text once for both
-            tokens = [torch.tensor(self.subwords(request.text).ids, dtype=torch.long) for request in batch]
-            texts = self._encode([ids.to(self.device) for ids in tokens])                # of each text [T, H]
-            pieces = [texts[number] for number in unsegmented]
+        if self.subwords is not None and self.segmenter.subwords is not None:
+            # with equal encoders, each text is encoded once for both
+            shared = self._fixed and self.segmenter.has_encoder(self.settings)
+            encoded = batch if shared else [batch[number] for number in unsegmented]
+            tokens = [torch.tensor(self.segmenter.subwords(request.text).ids, dtype=torch.long) for request in encoded]
+            pieces = self._encode(self.segmenter.encoder, [ids.to(self.device) for ids in tokens])   # [T, H] each
+            if shared:
+                texts, pieces = pieces, [pieces[number] for number in unsegmented]
         segmented = self.segmenter.segment([batch[number] for number in unsegmented], pieces)
         for number, units in zip(unsegmented, segmented):
             edus[number] = units

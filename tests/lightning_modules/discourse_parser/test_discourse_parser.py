@@ -344,13 +344,14 @@ def test_a_segmenter_over_another_encoder_has_its_own_vectors(encoder, treebank,
     assert model.parse(request).edus.tolist() == [list(edu) for edu in model.segmenter.segment([request])[0]]
 
 
-def test_bfloat16_gives_nearly_the_parse_of_float32(encoder, treebank):
+@pytest.mark.parametrize("trained", [{}, {"frozen": False}, {"frozen": False, "lora_rank": 2}])
+def test_bfloat16_gives_nearly_the_parse_of_float32(trained, encoder, treebank):
     torch.manual_seed(0)
-    options = {"layers": (0, 2), "window": 16, **TINY}
+    options = {"layers": (0, 2), "window": 16, **TINY, **trained}
     models = {name: DiscourseParser(encoder, encoder_precision=name, **options) for name in ("float32", "bfloat16")}
     models["bfloat16"].load_state_dict(models["float32"].state_dict())
     tokens = [torch.tensor(models["float32"].subwords(r.text).ids) for r in requests(data_of(treebank))]
-    exact, rounded = (torch.cat(model.eval()._encode(tokens)) for model in models.values())
+    exact, rounded = (torch.cat(model.eval()._encode(model.encoder, tokens)) for model in models.values())
     assert rounded.dtype == torch.float32 and not rounded.equal(exact)
     assert_close(rounded, exact, atol=0.05, rtol=0.02)
     for request in requests(data_of(treebank, encoder=encoder)):
@@ -364,6 +365,6 @@ def test_precision_auto_is_one_of_the_two(encoder, treebank):
     model = DiscourseParser(encoder, layers=(0, 2), window=16, **TINY).eval()
     assert model.encoder_precision == "auto"
     tokens = [torch.tensor(model.subwords(request.text).ids) for request in requests(data_of(treebank))]
-    auto = torch.cat(model._encode(tokens))
+    auto = torch.cat(model._encode(model.encoder, tokens))
     model.encoder_precision = "bfloat16" if multiplies_bfloat16() else "float32"
-    assert auto.equal(torch.cat(model._encode(tokens)))
+    assert auto.equal(torch.cat(model._encode(model.encoder, tokens)))
