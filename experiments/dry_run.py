@@ -87,28 +87,31 @@ class DryRunReport(Callback):
         if self.seconds["validation"]:
             number = limit_batches(len(trainer.datamodule.val_dataloader()), self.limits[1])
             seconds = self._typical("validation") * number
-            validations = None if total == float("inf") else self._validations(batches, total / steps)
+            validations = None
+            if total != float("inf"):
+                epochs, rest = divmod(int(total), steps)
+                validations = self._validations(batches, epochs, min(batches, rest * trainer.accumulate_grad_batches))
             repetitions = "" if validations is None else f", {validations:,} times"
             rows["a validation"] = f"at most {format_seconds(seconds)}{repetitions}"
         return rows
 
-    def _validations(self, batches: int, epochs: float) -> int | None:
+    def _validations(self, batches: int, epochs: int, rest: int) -> int | None:
         """Return the number of validations in a training, None if they are spaced by time.
 
         Args:
             batches: number of batches of an epoch.
-            epochs: number of epochs; the last one may be incomplete.
+            epochs: number of complete epochs.
+            rest: number of batches of a last, incomplete epoch.
         """
-        every = 1.0 if self.val_check_interval is None else self.val_check_interval
-        if not isinstance(every, (int, float)):
+        interval = 1.0 if self.val_check_interval is None else self.val_check_interval
+        if not isinstance(interval, (int, float)):
             return None
-        interval = max(1, int(batches * every)) if isinstance(every, float) else every       # in batches
-        read = round(epochs * batches)
+        if isinstance(interval, float):
+            interval = max(1, int(batches * interval))                                       # in batches
         if self.check_val_every_n_epoch is None:
-            return read // interval  # counted across epochs
-        complete, rest = divmod(read, max(1, batches))
-        validations = complete // self.check_val_every_n_epoch * (batches // interval)
-        return validations + (rest // interval if (complete + 1) % self.check_val_every_n_epoch == 0 else 0)
+            return (epochs * batches + rest) // interval  # counted across epochs
+        validations = epochs // self.check_val_every_n_epoch * (batches // interval)
+        return validations + (rest // interval if (epochs + 1) % self.check_val_every_n_epoch == 0 else 0)
 
     def _typical(self, stage: str) -> float:
         """Return the median time of a batch, without the first one, which includes the initialization of libraries."""

@@ -17,7 +17,7 @@ from lightning_modules.discourse_parser.parser import SMALL, DiscourseParser
 
 Recipe = dict[str, dict[str, Any]]  # arguments of `model`, `data` and `trainer`
 
-_TRAINER_OPTIONS = ("max_epochs", "gradient_clip_val", "precision")
+_TRAINER_OPTIONS = ("max_epochs", "check_val_every_n_epoch", "gradient_clip_val", "precision")
 
 
 class FoldData(TreebankData):

@@ -59,9 +59,10 @@ def compute_features(options: Namespace, documents: Sequence[SummarizedDocument]
     folders = sorted((path for path in paths if path.is_dir()), key=lambda folder: int(folder.name[5:]))
     data, treebanks, number_of_folds = division_of(options, len(folders))
     if len(folders) < 2 or [folder.name for folder in folders] != [f"fold-{n}" for n in range(number_of_folds)]:
+        there = ", ".join(folder.name for folder in folders) or "none"
         raise CorpusError(
-            f"{options.parsers}: {len(folders)} of {number_of_folds or 'all'} folders fold-0, fold-1, ... of parsers; "
-            "train the others as --help says"
+            f"{options.parsers}: needs the parsers fold-0, fold-1, ... of all folds "
+            f"({number_of_folds or 'at least 2'}), and has {there}; train the others as --help says"
         )
     folds = [FoldData(number, number_of_folds, treebanks, **data) for number in range(number_of_folds)]
     held_out = [[document.id for document in fold.documents("held_out")] for fold in folds]
@@ -134,8 +135,8 @@ def _described(corpus: Documents, count: int) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Rank sentences of GUM with and without discourse; combinations that are there already are kept."""
     parser = ArgumentParser(prog="python -m experiments.gum_extraction.run", description=main.__doc__)
-    parser.add_argument("--train", type=str, required=True, help="treebank with summaries, the parsers' training data")
-    parser.add_argument("--val", type=str, required=True, help="treebank with summaries, unseen by all parsers")
+    parser.add_argument("--train", type=str, required=True, help="treebank with summaries")
+    parser.add_argument("--val", type=str, required=True, help="treebank with further documents and summaries")
     parser.add_argument("--parsers", type=str, default="runs/class_temperature", help="folder of fold-0, fold-1, ...")
     parser.add_argument(
         "--recipe", type=str, default=str(RECIPE), help="config of the parsers, if their folder has no settings.json"

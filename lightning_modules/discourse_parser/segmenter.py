@@ -300,7 +300,7 @@ def load_default(encoder: str | None = None) -> EduSegmenter:
     """Load the segmenter of the suite for a parser: `minilm` if its package is installed, else `small`.
 
     Args:
-        encoder: the parser's encoder; if it is MPNet, the segmenter over MPNet is loaded, which shares its vectors.
+        encoder: the parser's encoder; if it is MPNet, the segmenter over MPNet is loaded.
     """
     if encoder == MPNET:
         return EduSegmenter.load("mpnet")

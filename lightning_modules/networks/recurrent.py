@@ -109,4 +109,4 @@ def one_layer_lstm(
 
 def onednn_has_bfloat16() -> bool:
     """Return whether oneDNN has kernels in bfloat16 for this processor."""
-    return torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()

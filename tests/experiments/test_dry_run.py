@@ -33,6 +33,12 @@ def test_accumulated_batches_are_one_step(tiny_config, tmp_path, precis, monkeyp
         (["--trainer.val_check_interval=4", "--trainer.check_val_every_n_epoch=null"], "7 per epoch, 14 in all", 3),
         (["--trainer.check_val_every_n_epoch=2"], "7 per epoch, 14 in all", 1),
         (["--trainer.val_check_interval=3", "--trainer.max_steps=12"], "7 per epoch, 12 in all", 3),
+        # an epoch of 7 batches is 4 steps; two further steps are 4 batches
+        (
+            ["--trainer.accumulate_grad_batches=2", "--trainer.max_steps=6", "--trainer.val_check_interval=4"],
+            "4 per epoch, 6 in all",
+            2,
+        ),
     ],
 )
 def test_limits_and_intervals_count(arguments, steps, validations, tiny_config, tmp_path, precis, monkeypatch):

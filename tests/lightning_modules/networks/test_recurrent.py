@@ -50,14 +50,14 @@ def test_half_precision_without_kernels_for_it_is_the_rounded_lstm_in_float32(dt
     if not autocast:  # weights and inputs are rounded as well
         lstm, inputs, hidden, cell = (x.to(dtype) for x in (lstm, inputs, hidden, cell))
     with torch.autocast("cpu", dtype, enabled=autocast):
-        found = one_layer_lstm(lstm, inputs.requires_grad_(), (hidden, cell))
-    grads = torch.autograd.grad(found[0].float().square().sum(), [inputs, *lstm.parameters()])
+        results = one_layer_lstm(lstm, inputs.requires_grad_(), (hidden, cell))
+    grads = torch.autograd.grad(results[0].float().square().sum(), [inputs, *lstm.parameters()])
 
     inputs = inputs.detach().float().requires_grad_()
     lstm, hidden, cell = lstm.float(), hidden.float(), cell.float()
     states, (last_hidden, last_cell) = lstm(inputs, (hidden, cell))
     rounded = [x.to(dtype) for x in (states, last_hidden, last_cell)]
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, rounded, strict=True))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(results, rounded, strict=True))
     exact = torch.autograd.grad(states.square().sum(), [inputs, *lstm.parameters()])
     error = 2e-2 if dtype == torch.bfloat16 else 2e-3
     assert all(torch.allclose(ours.float(), theirs, rtol=error, atol=error) for ours, theirs in zip(grads, exact))
