@@ -1,4 +1,4 @@
-"""Documents of GUM for extraction: vectors and targets of sentences, and labelled discourse distributions over them.
+"""Documents for extraction: vectors and targets of sentences, and labelled discourse distributions over them.
 
 The distribution over sentences is the mean of that over their EDUs: p(s, t, l) is the mean over the EDUs a of s and b
 of t of p(a, b, l). Where two sentences are whole subtrees, all these pairs have the same value.
@@ -32,11 +32,11 @@ STRUCTURES = ("gold", "parser", "parser, best tree")
 
 
 class SummarizedDocument(NamedTuple):
-    """A document of the treebank with its summaries by humans.
+    """A document with its summaries.
 
     Attributes:
-        document: document with a binary tree and coarse relations.
-        summaries: at least one summary.
+        document: document of a treebank with a binary tree and coarse relations, or of a corpus, without EDUs and tree.
+        summaries: at least one summary, by a human.
     """
 
     document: TreebankDocument
@@ -55,7 +55,7 @@ class SentenceFeatures(NamedTuple):
         vectors: mean of the token vectors of each sentence, [S, H].
         places: position and length of each sentence, see `places_of`, [S, 4].
         target: overlap of each sentence with the summaries, see `content_f1`, [S].
-        structures: distribution over sentences for each of `STRUCTURES`.
+        structures: distribution over sentences for each of `STRUCTURES`; `gold` only for documents of a treebank.
     """
 
     vectors: Tensor
@@ -174,19 +174,21 @@ def sentence_parse(document: TreebankDocument, relations: Sequence[str], ldd: Te
     )  # fmt: skip
 
 
-def structures_of(document: TreebankDocument, parser: Parser, relations: Sequence[str]) -> dict[str, DiscourseParse]:
-    """Return the distributions of the gold tree, of a parser given the gold EDUs, and of the parser's best tree."""
-    request = ParseRequest(
-        document.id, document.text, tuple(document.sentences), tuple(document.paragraphs), tuple(document.edus)
-    )
-    parse = parser(request)
-    gold = tree_ldd(nodes_of(document.tree, relations), len(document.edus), len(relations))
-    dense = {
-        "gold": to_dense(gold),
-        "parser": parse.dense(),
-        "parser, best tree": parse.dense("one_best"),
-    }
-    return {name: sentence_parse(document, relations, ldd) for name, ldd in dense.items()}
+def request_of(document: TreebankDocument) -> ParseRequest:
+    """Return the request to parse a document, with its EDUs if it has any."""
+    edus = tuple(document.edus) or None
+    return ParseRequest(document.id, document.text, tuple(document.sentences), tuple(document.paragraphs), edus)
+
+
+def structures_of(document: TreebankDocument, parse: DiscourseParse) -> dict[str, DiscourseParse]:
+    """Return the distributions over sentences of the gold tree, if there is one, of the parse, and of its best tree."""
+    relations = parse.relations
+    dense = {"parser": parse.dense(), "parser, best tree": parse.dense("one_best")}
+    if document.tree is not None:
+        gold = tree_ldd(nodes_of(document.tree, relations), len(document.edus), len(relations))
+        dense = {"gold": to_dense(gold)} | dense
+    segmented = replace(document, edus=parse.edus.tolist(), tree=None)
+    return {name: sentence_parse(segmented, relations, ldd) for name, ldd in dense.items()}
 
 
 def out_of_fold(folders: Sequence[Path], held_out: Sequence[Sequence[str]], ids: Sequence[str]) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Arms of extraction on GUM, and their training and scoring by cross-validation."""
+"""Arms of extraction with and without discourse, and their training and scoring by cross-validation."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,14 +8,13 @@ from torch import Tensor
 
 from datamodules.discourse.controls import OtherDocuments, document_seed, permute_pairs
 from datamodules.discourse.distributions import decode
+from experiments.discourse_extraction.documents import SentenceFeatures, SummarizedDocument
+from experiments.discourse_extraction.ranker import Inputs, RankingBatch, SentenceRanker, collate
 from experiments.evaluation.statistics import spearman
-from experiments.gum_extraction.documents import SentenceFeatures, SummarizedDocument
-from experiments.gum_extraction.ranker import Inputs, RankingBatch, SentenceRanker, collate
 from lightning_modules.metrics.rouge import score_many
 from lightning_modules.rstformer.injection import DiscourseInjection
 
 FOLDS, BATCH, HEADS = 10, 16, 2
-CHOSEN = 3  # sentences, about as many words as a summary has
 RATE, INJECTION_FACTOR = 2e-3, 10.0
 TEMPERATURE = 0.1
 MEASURES = ("rank correlation", "ROUGE-1", "ROUGE-2")
@@ -29,12 +28,14 @@ class Arm(NamedTuple):
         structure: one of `documents.STRUCTURES`; None for no discourse.
         control: `permuted` (over pairs of sentences), `other` (another document's), or none.
         sums: whether `band_sums` are inputs instead of attention with discourse.
+        by_relation: whether a linear ranker also has these sums for each relation.
     """
 
     name: str
     structure: str | None = None
     control: str | None = None
     sums: bool = False
+    by_relation: bool = False
 
 
 ARMS = (
@@ -46,6 +47,9 @@ ARMS = (
     Arm("parser, best tree", "parser, best tree"),
     Arm("gold, sums as inputs", "gold", sums=True),
     Arm("parser, sums as inputs", "parser", sums=True),
+    Arm("parser, by relation", "parser", by_relation=True),
+    Arm("parser, by relation, other", "parser", "other", by_relation=True),
+    Arm("parser, best tree, by relation", "parser, best tree", by_relation=True),
 )  # fmt: skip
 ARMS_BY_NAME = {arm.name: arm for arm in ARMS}
 
@@ -65,13 +69,17 @@ class Documents(NamedTuple):
 
 
 def in_folds(
-    documents: Sequence[SummarizedDocument], features: Sequence[SentenceFeatures], max_sentences: int
+    documents: Sequence[SummarizedDocument],
+    features: Sequence[SentenceFeatures],
+    max_sentences: int,
+    min_sentences: int = 1,
 ) -> Documents:
     """Assign every tenth document to the same fold, as treebanks list genres together, and sort by length.
 
-    Documents of more than `max_sentences` are left out: a batch takes time and memory by their square.
+    Documents of more than `max_sentences` are left out: a batch takes time and memory by their square. Those of fewer
+    than `min_sentences` leave nothing to choose.
     """
-    chosen = [number for number, row in enumerate(features) if len(row.target) <= max_sentences]
+    chosen = [number for number, row in enumerate(features) if min_sentences <= len(row.target) <= max_sentences]
     fold_of = {number: place % FOLDS for place, number in enumerate(chosen)}
     order = sorted(chosen, key=lambda number: len(features[number].target))
     return Documents([documents[i] for i in order], [features[i] for i in order], [fold_of[i] for i in order])
@@ -229,11 +237,19 @@ def cross_validate(
     return scores
 
 
-def measure(scores: Sequence[Tensor], corpus: Documents, planted: bool = False) -> list[list[float]]:
+def measure(
+    scores: Sequence[Tensor], corpus: Documents, planted: bool = False, number: int = 3
+) -> list[list[float]]:
     """Return the `MEASURES` of each document.
 
     They are Spearman's correlation of scores and target (0 where all scores are equal), and ROUGE-1 and ROUGE-2 F x 100
     of the best sentences, in the order of the text, averaged over the summaries.
+
+    Args:
+        scores: scores of the sentences of each document, [S] each.
+        corpus: the documents in the same order.
+        planted: as in `batches_of`.
+        number: number of sentences to extract.
     """
     correlations, summaries = [], []
     for row, document, features in zip(scores, corpus.documents, corpus.features):
@@ -241,7 +257,7 @@ def measure(scores: Sequence[Tensor], corpus: Documents, planted: bool = False) 
         # scores that are equal but for rounding have no rank
         rho = float(spearman(row.double().round(decimals=5), target.double()))
         correlations.append(0.0 if rho != rho else rho)
-        best = row.argsort(descending=True, stable=True)[:CHOSEN].sort().values
+        best = row.argsort(descending=True, stable=True)[:number].sort().values
         sentences = document.sentences
         summaries.append([sentences[place] for place in best.tolist()])
     references = [[[summary] for summary in document.summaries] for document in corpus.documents]

@@ -45,18 +45,31 @@ def collate(
     return RankingBatch(*padded, mask, None if bands is None else pad_sequence(list(bands), batch_first=True))
 
 
+def relation_sums(band: Tensor) -> Tensor:
+    """Return how much each sentence is the nucleus and the satellite of the others by relation, on average.
+
+    Args:
+        band: p(s, s + d, l), [B, S, 2S - 1, R].
+
+    Returns:
+        [B, S, 2R], nuclei first.
+    """
+    size = band.shape[1]
+    column = torch.arange(size) - torch.arange(size)[:, None] + size - 1              # [S, S]
+    index = column[None, :, :, None].expand(len(band), -1, -1, band.shape[-1])
+    dense = band.gather(2, index)                                                     # [B, S, S, R]
+    as_nucleus, as_satellite = dense.sum(2), dense.sum(1)                             # [B, S, R]
+    lengths = ((as_nucleus + as_satellite).sum(-1) > 0).sum(1).clamp(min=1)
+    return torch.cat([as_nucleus, as_satellite], -1) / lengths[:, None, None]
+
+
 def band_sums(band: Tensor) -> Tensor:
     """Return how much each sentence is the nucleus and the satellite of the others, on average, [B, S, 2].
 
     Args:
         band: p(s, s + d, l), [B, S, 2S - 1, R].
     """
-    size = band.shape[1]
-    pairs = band.sum(-1)                                                              # [B, S, 2S - 1]
-    column = torch.arange(size) - torch.arange(size)[:, None] + size - 1              # [S, S]
-    dense = pairs.gather(2, column.expand(len(band), -1, -1))                         # [B, S, S]
-    lengths = (dense.sum(2) + dense.sum(1) > 0).sum(1).clamp(min=1)[:, None]
-    return torch.stack([dense.sum(2) / lengths, dense.sum(1) / lengths], -1)
+    return relation_sums(band).unflatten(-1, (2, -1)).sum(-1)
 
 
 class SentenceRanker(nn.Module):

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.discourse_extraction.training import MEASURES
 from experiments.evaluation.significance import hierarchical_bootstrap, resampled_system_means
 from experiments.evaluation.statistics import Array, bootstrap_interval
-from experiments.gum_extraction.training import MEASURES
 
 # pairs of arms; the first ones have no information about the document, so that they say what noise there is
 PAIRS = (
@@ -20,6 +20,10 @@ PAIRS = (
     ("parser", "parser, other"),
     ("parser", "parser, best tree"),
     ("parser", "none"),
+    ("parser, by relation", "parser, by relation, other"),
+    ("parser, by relation", "parser, best tree, by relation"),
+    ("parser, by relation", "parser"),
+    ("parser, by relation", "none"),
     ("gold", "parser"),
     ("gold, sums as inputs", "none"),
     ("parser, sums as inputs", "none"),

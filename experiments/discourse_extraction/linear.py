@@ -5,17 +5,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from experiments.gum_extraction.ranker import Inputs, RankingBatch, band_sums
-from experiments.gum_extraction.training import FOLDS, Documents
+from experiments.discourse_extraction.ranker import Inputs, RankingBatch, band_sums, relation_sums
+from experiments.discourse_extraction.training import FOLDS, Documents
 
 RIDGE = 100.0
 
 
-def linear_inputs(batch: RankingBatch, inputs: Inputs) -> Tensor:
+def linear_inputs(batch: RankingBatch, inputs: Inputs, by_relation: bool = False) -> Tensor:
     """Return the inputs of each sentence without the mean of its document, [B, S, F].
 
     They are vectors and places as `inputs` says and, where the batch has discourse, how much of a nucleus and of a
-    satellite a sentence is (`band_sums`), and the logarithms of both.
+    satellite a sentence is (`band_sums`), and the logarithms of both; with `by_relation` also how much of each
+    relation (`relation_sums`).
     """
     parts = []
     if inputs != "discourse alone":
@@ -25,6 +26,8 @@ def linear_inputs(batch: RankingBatch, inputs: Inputs) -> Tensor:
     if batch.band is not None:
         sums = band_sums(batch.band)
         parts += [sums, (sums + 0.01).log()]
+        if by_relation:
+            parts.append(relation_sums(batch.band))
     return _centred(torch.cat(parts, -1), batch.mask)
 
 
@@ -35,13 +38,16 @@ def _centred(values: Tensor, mask: Tensor) -> Tensor:
     return (values - means) * mask.unsqueeze(-1)
 
 
-def ridge_scores(inputs: Inputs, batches: Sequence[RankingBatch], corpus: Documents) -> list[Tensor]:
+def ridge_scores(
+    inputs: Inputs, batches: Sequence[RankingBatch], corpus: Documents, by_relation: bool = False
+) -> list[Tensor]:
     """Return the scores of the sentences of each document by ridge regression on the documents of the other folds.
 
     Args:
         inputs: representation of a sentence.
         batches: all documents, with or without discourse.
         corpus: the documents in the same order, with their folds.
+        by_relation: as in `linear_inputs`.
 
     Returns:
         [S] for each document.
@@ -49,7 +55,7 @@ def ridge_scores(inputs: Inputs, batches: Sequence[RankingBatch], corpus: Docume
     rows, targets = [], []
     for batch in batches:
         centred = _centred(batch.target.unsqueeze(-1), batch.mask).squeeze(-1)
-        values = linear_inputs(batch, inputs).double()                                    # [B, S, F]
+        values = linear_inputs(batch, inputs, by_relation).double()                       # [B, S, F]
         for number, mask in enumerate(batch.mask):
             rows.append(values[number, mask])                                             # [S, F]
             targets.append(centred[number, mask].double())                                # [S]

@@ -1,9 +1,16 @@
-"""Extraction on GUM: `python -m experiments.gum_extraction.run --train gum/train.jsonl.gz --val gum/val.jsonl.gz`.
+"""Extraction with discourse: which sentences do human summaries draw on, and does discourse structure tell?
 
-Sentences of documents that humans have summarized are ranked by one layer of attention over frozen sentence vectors, in
-ten folds, with and without discourse. PARSERS holds the parsers of the folds of
-`python -m experiments.discourse.cross_validation` or `... class_temperature`, so that no document is parsed by a
-parser that was trained on it.
+    python -m experiments.discourse_extraction.run --train gum/train.jsonl.gz --val gum/val.jsonl.gz --parsers runs/cv
+    python -m experiments.discourse_extraction.run --corpus '[scitldr/train.jsonl.gz]' --parser mpnet --parses parses
+
+Sentences are ranked by a linear model or by one layer of attention over frozen sentence vectors, in ten folds, with and
+without discourse. The documents are
+
+- those of a treebank with summaries and gold trees, GUM. PARSERS holds the parsers of the folds of
+  `python -m experiments.discourse.cross_validation` or `... class_temperature`, so that no document is parsed by a
+  parser that was trained on it;
+- or those of a corpus, with the parses that `precis parse CORPUS --parser PARSER --out PARSES` wrote.
+
 Each combination of inputs, arm and seed has a file of its own in OUT/scores, so that the same command continues where
 it was stopped. At the end OUT/table.md has means, differences and intervals.
 """
@@ -13,6 +20,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +31,7 @@ from jsonargparse import ArgumentParser, Namespace
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from experiments.discourse.folds import FoldData, read_recipe
-from experiments.evaluation.statistics import Array
-from experiments.gum_extraction.documents import (
+from experiments.discourse_extraction.documents import (
     SentenceFeatures,
     SummarizedDocument,
     content_f1,
@@ -32,14 +39,16 @@ from experiments.gum_extraction.documents import (
     out_of_fold,
     places_of,
     read_documents,
+    request_of,
     sentence_vectors,
     structures_of,
 )
-from experiments.gum_extraction.feature_files import stored_features
-from experiments.gum_extraction.linear import ridge_scores
-from experiments.gum_extraction.ranker import INPUTS
-from experiments.gum_extraction.report import table
-from experiments.gum_extraction.training import (
+from experiments.discourse_extraction.feature_files import stored_features
+from experiments.discourse_extraction.linear import ridge_scores
+from experiments.discourse_extraction.parsed_corpora import features_of_corpus, read_corpus
+from experiments.discourse_extraction.ranker import INPUTS
+from experiments.discourse_extraction.report import table
+from experiments.discourse_extraction.training import (
     ARMS,
     ARMS_BY_NAME,
     Documents,
@@ -48,6 +57,7 @@ from experiments.gum_extraction.training import (
     in_folds,
     measure,
 )
+from experiments.evaluation.statistics import Array
 from experiments.json_files import read_json
 
 RECIPE = Path(__file__).parents[1] / "configs" / "discourse_parser" / "minilm.yaml"
@@ -68,14 +78,29 @@ def compute_features(options: Namespace, documents: Sequence[SummarizedDocument]
     held_out = [[document.id for document in fold.documents("held_out")] for fold in folds]
     folder_of = out_of_fold(folders, held_out, [row.document.id for row in documents])
     parsers = {folder: load_parser(folder) for folder in folders}
-    relations = parsers[folders[0]].__self__.relations
     features = []
     for row, vectors in zip(documents, sentence_vectors(documents, options.encoder)):
         target = torch.tensor([content_f1(sentence, row.summaries) for sentence in row.sentences])
-        structures = structures_of(row.document, parsers[folder_of[row.document.id]], relations)
+        parse = parsers[folder_of[row.document.id]](request_of(row.document))
+        structures = structures_of(row.document, parse)
         features.append(SentenceFeatures(vectors, places_of(row.document), target, structures))
         print(f"{row.document.id}: {len(target)} sentences", file=sys.stderr, flush=True)
     return features
+
+
+def documents_and_features(options: Namespace) -> tuple[list[SummarizedDocument], list[SentenceFeatures]]:
+    """Return the documents of the treebank or of the corpus, and their features, which are kept in OUT."""
+    path = Path(options.out) / "features.safetensors"
+    if options.corpus:
+        documents = read_corpus([Path(file) for file in options.corpus])
+        settings = [options.encoder, options.parser, str(Path(options.parses).resolve()), str(options.band)]
+        of_corpus = partial(
+            features_of_corpus, documents, options.parser, Path(options.parses), options.band, options.encoder
+        )
+        return documents, stored_features(path, documents, settings, of_corpus)
+    documents = read_documents([Path(options.train), Path(options.val)])
+    settings = [options.encoder, str(Path(options.parsers).resolve())]
+    return documents, stored_features(path, documents, settings, lambda: compute_features(options, documents))
 
 
 def division_of(options: Namespace, folders: int) -> tuple[dict[str, Any], list[Path], int]:
@@ -112,11 +137,11 @@ def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Ar
                 batches = batches or batches_of(arm, corpus, options.planted)
                 start = time.process_time()
                 if options.ranker == "linear":
-                    ranked = [ridge_scores(inputs, batches, corpus)]
+                    ranked = [ridge_scores(inputs, batches, corpus, arm.by_relation)]
                 else:
                     ranked = cross_validate(arm, inputs, batches, corpus, missing, options.epochs)
                 for seed, of_seed in zip(missing, ranked):
-                    measured = zip(corpus.documents, measure(of_seed, corpus, options.planted))
+                    measured = zip(corpus.documents, measure(of_seed, corpus, options.planted, options.number))
                     rows = {row.document.id: values for row, values in measured}
                     atomic_write(paths[options.seeds.index(seed)], json.dumps(rows) + "\n")
                 print(f"{prefix}: {time.process_time() - start:.0f} s", file=sys.stderr, flush=True)
@@ -128,25 +153,30 @@ def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Ar
 
 def _described(corpus: Documents, count: int) -> str:
     sentences = sum(len(row.target) for row in corpus.features)
-    left_out = f"; {count - len(corpus.features)} longer documents are skipped\n\n"
+    left_out = f"; {count - len(corpus.features)} longer or shorter documents are skipped\n\n"
     return f"{len(corpus.features)} documents, {sentences:,} sentences" + left_out
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Rank sentences of GUM with and without discourse; combinations that are there already are kept."""
-    parser = ArgumentParser(prog="python -m experiments.gum_extraction.run", description=main.__doc__)
-    parser.add_argument("--train", type=str, required=True, help="treebank with summaries")
-    parser.add_argument("--val", type=str, required=True, help="treebank with further documents and summaries")
+    """Rank sentences with and without discourse; combinations that are there already are kept."""
+    parser = ArgumentParser(prog="python -m experiments.discourse_extraction.run", description=main.__doc__)
+    parser.add_argument("--train", type=str | None, default=None, help="treebank with summaries")
+    parser.add_argument("--val", type=str | None, default=None, help="treebank with further documents and summaries")
     parser.add_argument("--parsers", type=str, default="runs/class_temperature", help="folder of fold-0, fold-1, ...")
     parser.add_argument(
         "--recipe", type=str, default=str(RECIPE), help="config of the parsers, if their folder has no settings.json"
     )
+    parser.add_argument("--corpus", type=list[str], default=[], help="data files of a corpus, instead of a treebank")
+    parser.add_argument("--parser", type=str, default="default", help="parser of the corpus, as in `precis parse`")
+    parser.add_argument("--parses", type=str, default="parses", help="--out of `precis parse`")
+    parser.add_argument("--band", type=int, default=128, help="--band of `precis parse`")
     parser.add_argument("--encoder", type=str, default="minilm", help="encoder of sentences; stays frozen")
     parser.add_argument("--out", type=str, default="runs/gum_extraction", help="folder of features, scores and table")
-    parser.add_argument("--arms", type=list[str], default=[arm.name for arm in ARMS])
+    parser.add_argument("--arms", type=list[str] | None, default=None, help="all that the documents allow by default")
     parser.add_argument("--inputs", type=list[str], default=list(INPUTS))
     parser.add_argument("--seeds", type=list[int], default=[1, 2, 3, 4, 5])
     parser.add_argument("--epochs", type=int, default=5, help="number of passes over the training documents")
+    parser.add_argument("--number", type=int, default=3, help="number of sentences to extract")
     parser.add_argument(
         "--max_sentences", type=int, default=100, help="maximal number of sentences; longer documents are skipped"
     )
@@ -156,20 +186,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--planted", type=bool, default=False, help="test of the ranker: labels from the gold tree")
     options = parser.parse_args(arguments)
+    if bool(options.corpus) == bool(options.train and options.val):
+        parser.error("give either --train and --val (a treebank with summaries), or --corpus")
+    if options.corpus and options.planted:
+        parser.error("--planted takes its labels from gold trees, which a --corpus does not have")
+    if options.arms is None:
+        options.arms = [arm.name for arm in ARMS if not (options.corpus and str(arm.structure).startswith("gold"))]
     for kind, names, known in (("arm", options.arms, ARMS_BY_NAME), ("inputs", options.inputs, INPUTS)):
         if unknown := [name for name in names if name not in known]:
             parser.error(f"no {kind} {unknown[0]!r}; there are {'; '.join(known)}")
     name = "planted.md" if options.planted else "table.md"
-    if options.ranker == "linear":
+    if options.ranker == "attention":
+        # attention reads every relation in any case
+        options.arms = [arm for arm in options.arms if not ARMS_BY_NAME[arm].by_relation]
+    else:
         # a linear ranker has the sums as inputs in every arm, so that arms with sums would be repetitions
         options.arms = [arm for arm in options.arms if not ARMS_BY_NAME[arm].sums]
         options.seeds, name = [0], f"linear_{name}"
     try:
-        documents = read_documents([Path(options.train), Path(options.val)])
-        settings = [options.encoder, str(Path(options.parsers).resolve())]
-        path = Path(options.out) / "features.safetensors"
-        features = stored_features(path, documents, settings, lambda: compute_features(options, documents))
-        corpus = in_folds(documents, features, options.max_sentences)
+        documents, features = documents_and_features(options)
+        # a document that is its own extract tells nothing
+        corpus = in_folds(documents, features, options.max_sentences, options.number + 1)
         page = _described(corpus, len(documents)) + table(scores_of(options, corpus))
     except CorpusError as error:
         raise SystemExit(f"error: {error}") from None

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.text.hashing import text_digest
-from experiments.gum_extraction.documents import STRUCTURES, SentenceFeatures, SummarizedDocument
+from experiments.discourse_extraction.documents import SentenceFeatures, SummarizedDocument
 
 _FIELDS = ("vectors", "places", "target")
 _OF_PARSE = ("edus", "tree", "ldd", "gamma")
@@ -41,10 +41,11 @@ def stored_features(
         tensors |= {f"{number}.{field}": getattr(row, field) for field in _FIELDS}
         for name, parse in row.structures.items():
             tensors |= {f"{number}.{name}.{field}": getattr(parse, field) for field in _OF_PARSE}
-    relations = json.dumps(features[0].structures["gold"].relations)
+    structures = features[0].structures
+    relations = json.dumps(next(iter(structures.values())).relations)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    save_file(tensors, part, {"digest": digest, "relations": relations})
+    save_file(tensors, part, {"digest": digest, "relations": relations, "structures": json.dumps([*structures])})
     part.rename(path)
     return features
 
@@ -53,7 +54,7 @@ def _read(file: safe_open, number: int, row: SummarizedDocument) -> SentenceFeat
     fields = {field: file.get_tensor(f"{number}.{field}") for field in _FIELDS}
     relations = tuple(json.loads(file.metadata()["relations"]))
     structures = {}
-    for name in STRUCTURES:
+    for name in json.loads(file.metadata()["structures"]):
         tensors = {field: file.get_tensor(f"{number}.{name}.{field}") for field in _OF_PARSE}
         structures[name] = DiscourseParse(
             id=row.document.id, text_digest=text_digest(row.document.text), relations=relations, rows="side", **tensors

@@ -12,11 +12,15 @@ from made_up_treebank import made_up_row
 from sklearn.linear_model import Ridge
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
+from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.controls import OtherDocuments
 from datamodules.discourse.distributions import decode, to_dense
 from datamodules.discourse.records import TreebankDocument
-from experiments.gum_extraction import run
-from experiments.gum_extraction.documents import (
+from datamodules.parsing import CorpusDocuments, parse_missing
+from experiments.commands import guess_corpus
+from experiments.discourse.parsers import load_parser
+from experiments.discourse_extraction import run
+from experiments.discourse_extraction.documents import (
     SentenceFeatures,
     SummarizedDocument,
     content_f1,
@@ -24,9 +28,10 @@ from experiments.gum_extraction.documents import (
     over_sentences,
     sentence_parse,
 )
-from experiments.gum_extraction.linear import ridge_scores
-from experiments.gum_extraction.report import difference, table
-from experiments.gum_extraction.training import (
+from experiments.discourse_extraction.linear import ridge_scores
+from experiments.discourse_extraction.ranker import relation_sums
+from experiments.discourse_extraction.report import difference, table
+from experiments.discourse_extraction.training import (
     ARMS,
     ARMS_BY_NAME,
     FOLDS,
@@ -148,6 +153,35 @@ def test_the_linear_ranker_is_ridge_regression_on_the_other_folds():
             assert np.allclose(scores[number], model.predict(rows[number] / scale), atol=1e-5)
 
 
+def test_sums_of_relations_are_those_of_the_pairs():
+    batch = batches_of(ARMS_BY_NAME["gold"], corpus_of(3))[0]
+    sums = relation_sums(batch.band)
+    for number, mask in enumerate(batch.mask):
+        ldd = to_dense(batch.band[number])
+        size = int(mask.sum())
+        for s in range(size):
+            for relation in range(len(RELATIONS)):
+                as_nucleus = sum(float(ldd[s, t, relation]) for t in range(size)) / size
+                as_satellite = sum(float(ldd[t, s, relation]) for t in range(size)) / size
+                expected = [as_nucleus, as_satellite]
+                assert sums[number, s, [relation, relation + len(RELATIONS)]].tolist() == pytest.approx(expected)
+
+
+def test_a_linear_ranker_by_relation_reads_what_sums_over_relations_hide():
+    corpus = corpus_of(2 * FOLDS)
+    batches = batches_of(ARMS_BY_NAME["gold"], corpus)
+    for batch in batches:  # the first half of each document has one relation, the second half the other
+        half = torch.arange(batch.mask.shape[1]) < batch.mask.shape[1] // 2
+        batch.band[:] = torch.where(half[:, None, None], torch.tensor([0.2, 0.0]), torch.tensor([0.0, 0.2]))
+        batch.target[:] = half.float()
+    targets = [batch.target[row, mask] for batch in batches for row, mask in enumerate(batch.mask)]
+    gaps = {}
+    for by_relation in (False, True):
+        scores = ridge_scores("discourse alone", batches, corpus, by_relation)
+        gaps[by_relation] = min(float(r[t == 1].mean() - r[t == 0].mean()) for r, t in zip(scores, targets))
+    assert abs(gaps[False]) < 1e-6 and gaps[True] > 0.3
+
+
 def test_folds_are_even_and_long_documents_are_left_out():
     rows = [features_of(number, 4 + number % 3) for number in range(3 * FOLDS)]
     corpus = in_folds(*zip(*rows), max_sentences=5)
@@ -165,7 +199,7 @@ def test_every_document_is_ranked_once_by_the_fold_that_leaves_it_out(monkeypatc
         seen.append(fold)
         return lambda batch: torch.tensor(seeds)[:, None, None] * 100.0 + torch.full(batch.mask.shape, float(fold))
 
-    monkeypatch.setattr("experiments.gum_extraction.training.train_fold", ranker)
+    monkeypatch.setattr("experiments.discourse_extraction.training.train_fold", ranker)
     arm = ARMS_BY_NAME["none"]
     scores = cross_validate(arm, "vectors", batches_of(arm, corpus), corpus, [1, 2], 1)
     assert seen == list(range(FOLDS))
@@ -247,7 +281,7 @@ def arguments(tmp_path_factory):
 def test_the_command_ranks_by_all_arms_and_goes_on_where_it_stopped(arguments, capsys, monkeypatch):
     run.main([*arguments, "--inputs=[vectors]"])
     page = capsys.readouterr().out
-    assert all(f"| vectors | {arm.name} | 2 | " in page for arm in ARMS)
+    assert all(f"| vectors | {arm.name} | 2 | " in page for arm in ARMS if not arm.by_relation)
     monkeypatch.setattr(run, "cross_validate", None)  # would raise
     monkeypatch.setattr(run, "compute_features", None)
     run.main([*arguments, "--inputs=[vectors]"])
@@ -260,6 +294,45 @@ def test_the_command_has_a_linear_ranker(arguments, capsys):
     run.main([*arguments, "--ranker=linear", "--inputs=[discourse alone, vectors]"])
     page = capsys.readouterr().out
     assert "| discourse alone | gold | 1 | " in page and "sums as inputs" not in page
+
+
+@pytest.fixture
+def corpus_arguments(arguments, tmp_path, monkeypatch):
+    """Arguments of the command for a corpus of 12 documents, which `parse_missing` has parsed."""
+    monkeypatch.setenv("PRECIS_CACHE", str(tmp_path / "cache"))
+    folder = Path(dict(argument.split("=", 1) for argument in arguments)["--parsers"]) / "fold-0"
+    rows = []
+    for number in range(12):
+        made_up = made_up_row(number, 6)
+        sentences = [made_up["text"][start:end] for start, end in made_up["sentences"]]
+        rows.append({"id": f"doc-{number}", "document": "\n\n".join(sentences), "summary": sentences[number % 3]})
+    rows.append({"id": "one sentence", "document": "Otters swim.", "summary": "Otters swim."})
+    path = write_lines(tmp_path / "corpus.jsonl", [json.dumps(row) for row in rows])
+    documents = CorpusDocuments(guess_corpus(path), tmp_path / "cache")
+    parse_missing(documents, ParseCache(tmp_path / "parses"), load_parser(str(folder), "side", 128))
+    encoder = next(argument for argument in arguments if argument.startswith("--encoder"))
+    return [
+        f"--corpus=[{path}]", f"--parser={folder}", f"--parses={tmp_path / 'parses'}", f"--out={tmp_path / 'out'}",
+        encoder, "--number=1", "--ranker=linear", "--inputs=[discourse alone, vectors]",
+    ]  # fmt: skip
+
+
+def test_the_command_ranks_the_sentences_of_a_corpus(corpus_arguments, capsys, monkeypatch):
+    run.main(corpus_arguments)
+    page = capsys.readouterr().out
+    assert page.startswith("12 documents, ") and "1 longer or shorter documents" in page
+    assert "| discourse alone | parser | 1 | " in page and "| vectors | parser, by relation - " in page
+    assert "gold" not in page
+    monkeypatch.setattr(run, "features_of_corpus", lambda *_: pytest.fail("features are computed again"))
+    run.main(corpus_arguments)
+    assert capsys.readouterr().out == page
+
+
+def test_a_corpus_needs_all_its_parses_within_the_band(corpus_arguments, tmp_path):
+    with pytest.raises(SystemExit, match="no parse of document 'doc-0'; run `precis parse`"):
+        run.main([*corpus_arguments, f"--parses={tmp_path / 'empty'}"])
+    with pytest.raises(SystemExit, match="no parse of document 'doc-0'"):
+        run.main([*corpus_arguments, "--band=3"])  # parsed with another one
 
 
 def test_folds_divide_the_documents_of_the_cross_validation(arguments, monkeypatch):
@@ -287,6 +360,9 @@ def test_what_is_wrong_is_named(arguments, tmp_path, capsys):
     with pytest.raises(SystemExit):
         run.main([*arguments, "--arms=[golden]"])
     assert "no arm 'golden'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run.main([*arguments, "--corpus=[corpus.jsonl]"])
+    assert "give either --train and --val" in capsys.readouterr().err
     with pytest.raises(SystemExit, match=r"needs the parsers fold-0, .* and has none"):
         run.main([*arguments, f"--parsers={tmp_path}", f"--out={tmp_path}"])
     unfinished = Path(dict(argument.split("=", 1) for argument in arguments)["--parsers"])

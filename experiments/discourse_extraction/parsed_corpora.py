@@ -1,0 +1,76 @@
+"""Extraction from the documents of a summarization corpus, with parses from a cache of `precis parse`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from datamodules.cache_folder import default_cache
+from datamodules.discourse.cache import ParseCache
+from datamodules.discourse.parses import ParseRequest
+from datamodules.discourse.records import TreebankDocument
+from datamodules.documents import CorpusError
+from datamodules.parsing import CorpusDocuments, key_of
+from experiments.commands import guess_corpus
+from experiments.discourse.parsers import load_parser
+from experiments.discourse_extraction.documents import (
+    SentenceFeatures,
+    SummarizedDocument,
+    content_f1,
+    places_of,
+    request_of,
+    sentence_vectors,
+    structures_of,
+)
+
+
+def read_corpus(files: Sequence[Path]) -> list[SummarizedDocument]:
+    """Return the documents of data files that have a reference, split into sentences as for `precis parse`.
+
+    Raises:
+        CorpusError: if a file cannot be read, no document has a reference, or two documents have the same id.
+    """
+    documents: dict[str, SummarizedDocument] = {}
+    for file in files:
+        for document in CorpusDocuments(guess_corpus(file), default_cache()):
+            if document.id in documents:
+                raise CorpusError(f"{file}: {document.id!r} is the id of two documents; give each an id of its own")
+            if document.references:
+                request = ParseRequest.of(document)
+                treeless = TreebankDocument(
+                    document.id, request.text, [], list(request.sentences), list(request.paragraphs)
+                )
+                references = [" ".join(reference) for reference in document.references]
+                documents[document.id] = SummarizedDocument(treeless, references)
+    if not documents:
+        raise CorpusError(f"{', '.join(map(str, files))}: no document has a reference summary")
+    return list(documents.values())
+
+
+def features_of_corpus(
+    documents: Sequence[SummarizedDocument], parser: str, parses: Path, band: int, encoder: str
+) -> list[SentenceFeatures]:
+    """Encode the sentences of documents, and read their parses.
+
+    Args:
+        documents: documents of `read_corpus`.
+        parser: name or folder of the parser that wrote the cache.
+        parses: cache of `precis parse --out`.
+        band: band with which they were parsed.
+        encoder: encoder of sentences.
+
+    Raises:
+        CorpusError: if a parse is missing, or has pairs of EDUs outside the band.
+    """
+    cache, features = ParseCache(parses), []
+    model = load_parser(parser, "side", band)
+    for row, vectors in zip(documents, sentence_vectors(documents, encoder)):
+        parse = cache.get(key_of(request_of(row.document), model), row.document.id)
+        if parse.size > band + 1:
+            raise CorpusError(
+                f"{parses}: {row.document.id!r} has {parse.size} EDUs, pairs of which are outside a band of {band}; "
+                f"run `precis parse` with --band {parse.size - 1}, and this command with the same value"
+            )
+        target = torch.tensor([content_f1(sentence, row.summaries) for sentence in row.sentences])
+        features.append(SentenceFeatures(vectors, places_of(row.document), target, structures_of(row.document, parse)))
+    return features
