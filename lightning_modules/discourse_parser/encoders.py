@@ -1,10 +1,12 @@
 """Token encoders of the discourse parser."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.networks.low_rank import add_low_rank_changes
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
+from lightning_modules.stored import load_weights
 
 
 def pretrained_encoder(
@@ -50,7 +52,18 @@ def pretrained_encoder(
     return encoder
 
 
-def small_parser_encoder(window: int, dropout: float) -> SmallEncoder:
-    """Build the encoder of hashed words that the parser trains from scratch."""
-    groups = ((1, 8192, 48), (4, 4096, 24), (4, 4096, 24), (1, 512, 16))
-    return SmallEncoder(groups=groups, hidden_size=64, window=window, dropout=dropout)
+def build_small_encoder(window: int, dropout: float, weights: Path | None = None) -> SmallEncoder:
+    """Build the small encoder of hashed words, which is trained with the rest.
+
+    Args:
+        window: number of words in a window.
+        dropout: dropout on the word vectors and on the output.
+        weights: folder that `experiments.discourse.small_encoder` wrote, to initialize from; random by default.
+
+    Raises:
+        CorpusError: if the folder has no such weights.
+    """
+    encoder = SmallEncoder(window=window, dropout=dropout)
+    if weights is not None:
+        load_weights(Path(weights), encoder, encoder.state_dict())
+    return encoder

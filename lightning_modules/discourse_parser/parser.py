@@ -27,7 +27,7 @@ from lightning_modules.discourse_parser.discourse_charts import (
     document_ldd,
     document_tree,
 )
-from lightning_modules.discourse_parser.encoders import pretrained_encoder, small_parser_encoder
+from lightning_modules.discourse_parser.encoders import build_small_encoder, pretrained_encoder
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
@@ -94,6 +94,7 @@ class DiscourseParser(LightningModule):
         weight_decay: weight decay of AdamW.
         loss_weights: weights of the loss terms `tree` and `classes`; 1 by default.
         start_from: run folder or checkpoint of a parser to initialize weights from.
+        small_encoder: folder of weights to initialize the small encoder from, see `build_small_encoder`.
 
     Raises:
         CorpusError: if an encoder's package is not installed, or `start_from` does not fit.
@@ -126,6 +127,7 @@ class DiscourseParser(LightningModule):
         weight_decay: float = 0.01,
         loss_weights: dict[str, float] | None = None,
         start_from: Path | None = None,
+        small_encoder: Path | None = None,
     ) -> None:
         super().__init__()
         self.inventory = inventory_of(inventory)
@@ -142,7 +144,7 @@ class DiscourseParser(LightningModule):
         self.rates, self.loss_weights = (learning_rate, encoder_learning_rate, weight_decay), loss_weights or {}
         self.subwords = None if encoder == SMALL else Subwords(encoder)
         if self.subwords is None:
-            self.encoder: nn.Module = small_parser_encoder(window, dropout)
+            self.encoder: nn.Module = build_small_encoder(window, dropout, small_encoder)
         else:
             self.encoder = pretrained_encoder(
                 name=encoder,

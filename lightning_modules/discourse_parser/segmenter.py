@@ -11,14 +11,13 @@ from torch import Tensor, nn
 
 from datamodules.documents import CorpusError
 from datamodules.text.edu_features import LAYOUT, EduFeatures, Request, SegmentationBatch, edu_features
-from datamodules.text.hashing import word_features
 from datamodules.text.offsets import Span
 from datamodules.text.subwords import MPNET, Subwords, encoder_path
 from lightning_modules.discourse_parser.boundary_network import BEGIN, SegmentationNetwork, pool_pieces
 from lightning_modules.discourse_parser.crf import AllenNLPCRF, LinearChainCRF
-from lightning_modules.discourse_parser.encoders import pretrained_encoder
+from lightning_modules.discourse_parser.encoders import build_small_encoder, pretrained_encoder
 from lightning_modules.metrics.boundaries import BoundaryF1
-from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
+from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.schedules import adamw_with_encoder, training_steps
 from lightning_modules.stored import load_model, save_weights
 from lightning_modules.summarizer import log_training
@@ -49,8 +48,7 @@ class EduSegmenter(LightningModule):
         hidden_size: width of each direction of the LSTM over a sentence.
         dropout: probability, applied to vectors, projections and states.
         crf: `precis`, or `allennlp` for the CRF of the package allennlp-light.
-        word_vectors: name of an encoder whose embeddings initialize the word vectors of the small encoder; random if
-            not given.
+        small_encoder: folder of weights to initialize the small encoder from, see `build_small_encoder`.
         learning_rate: peak learning rate of AdamW, with linear warm-up (a tenth of the steps) and decay.
         encoder_learning_rate: peak learning rate of a pretrained encoder that is fine-tuned.
         weight_decay: weight decay of AdamW.
@@ -73,7 +71,7 @@ class EduSegmenter(LightningModule):
         hidden_size: int = 128,
         dropout: float = 0.3,
         crf: Literal["precis", "allennlp"] = "precis",
-        word_vectors: str | None = None,
+        small_encoder: Path | None = None,
         learning_rate: float = 2e-3,
         encoder_learning_rate: float = 3e-5,
         weight_decay: float = 0.01,
@@ -87,9 +85,7 @@ class EduSegmenter(LightningModule):
         self.rates = learning_rate, encoder_learning_rate, weight_decay
         self.subwords = None if encoder == SMALL else Subwords(encoder)
         if self.subwords is None:
-            self.encoder: nn.Module = SmallEncoder(window=window, dropout=dropout)
-            if word_vectors is not None:
-                self._initialize_word_vectors(word_vectors)
+            self.encoder: nn.Module = build_small_encoder(window, dropout, small_encoder)
         else:
             self.encoder = pretrained_encoder(
                 name=encoder,
@@ -107,15 +103,6 @@ class EduSegmenter(LightningModule):
         self.crf = LinearChainCRF(2) if crf == "precis" else AllenNLPCRF(2)
         self.f1 = nn.ModuleDict({stage: BoundaryF1() for stage in ("val", "test")})
         self._vector_cache: dict[str, Tensor] = {}  # word vectors of a frozen encoder, by the digest of a text
-
-    def _initialize_word_vectors(self, name: str) -> None:
-        """Initialize the word vectors of the small encoder from the embeddings of a pretrained one."""
-        vocabulary = Subwords(name).tokenizer.get_vocab()
-        # the vocabulary of BERT is sorted by frequency: the more frequent word keeps a hash bucket
-        words = sorted((i, word) for word, i in vocabulary.items() if word.isalnum())
-        table = TextEncoder.pretrained(encoder_path(name), ((), ())).model.get_input_embeddings().weight
-        hashes = torch.tensor([word_features(word)[0] for _, word in words])
-        self.encoder.start_from(hashes, table.detach()[[i for i, _ in words]])
 
     @property
     def _fixed(self) -> bool:

@@ -272,7 +272,7 @@ class SmallEncoder(WindowedEncoder):
 
     def __init__(
         self,
-        groups: Sequence[tuple[int, int, int]] = ((1, 8192, 64), (4, 4096, 32), (4, 8192, 32), (1, 512, 16)),
+        groups: Sequence[tuple[int, int, int]] = ((1, 16384, 64), (4, 8192, 32), (4, 8192, 32), (1, 512, 16)),
         hidden_size: int = 128,
         window: int = 256,
         batch_size: int = 32,
@@ -292,27 +292,6 @@ class SmallEncoder(WindowedEncoder):
         """Return word vectors without context: feature hashes, integers from 0 on, [..., F] -> [..., E]."""
         parts = features.split(self.counts, -1)
         return torch.cat([table(part % len(table.weight)).sum(-2) for table, part in zip(self.tables, parts)], -1)
-
-    @torch.no_grad()
-    def start_from(self, hashes: Tensor, vectors: Tensor) -> None:
-        """Initialize the first group's table from word vectors of another model.
-
-        The vectors are reduced to the width of the table by PCA. A bucket takes the vector of its first word; buckets
-        without a word are unchanged.
-
-        Args:
-            hashes: hashes of W words, the most frequent first, [W].
-            vectors: vectors of the words, at least as wide as the table, [W, D].
-        """
-        table = self.tables[0].weight                                                        # [buckets, E]
-        centred = vectors - vectors.mean(0)
-        axes = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -table.shape[1] :]     # of largest variance
-        reduced = centred @ axes                                                             # [W, E]
-        reduced = reduced / reduced.std()
-        first: dict[int, int] = {}
-        for word, bucket in enumerate((hashes % len(table)).tolist()):
-            first.setdefault(bucket, word)
-        table[torch.tensor(list(first))] = reduced[torch.tensor(list(first.values()))]
 
     def encode(self, windows: list[Tensor]) -> list[Tensor]:
         """Return the word vectors of each window: [T, F] -> [T, D]."""
