@@ -53,7 +53,7 @@ class SentenceFeatures(NamedTuple):
 
     Attributes:
         vectors: mean of the token vectors of each sentence, [S, H].
-        places: position and length of each sentence, see `places_of`, [S, 4].
+        places: position and length of each sentence, see `places_of`, and other scores if there are any, [S, P].
         target: overlap of each sentence with the summaries, see `content_f1`, [S].
         structures: distribution over sentences for each of `STRUCTURES`; `gold` only for documents of a treebank.
     """

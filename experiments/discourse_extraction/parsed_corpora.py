@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from datamodules.cache_folder import default_cache
+from datamodules.corpora.readers import read_rows
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.records import TreebankDocument
-from datamodules.documents import CorpusError
+from datamodules.documents import BadRecord, CorpusError
 from datamodules.parsing import CorpusDocuments, key_of
 from experiments.commands import guess_corpus
 from experiments.discourse.parsers import load_parser
@@ -74,3 +76,33 @@ def features_of_corpus(
         target = torch.tensor([content_f1(sentence, row.summaries) for sentence in row.sentences])
         features.append(SentenceFeatures(vectors, places_of(row.document), target, structures_of(row.document, parse)))
     return features
+
+
+def with_scores(
+    documents: Sequence[SummarizedDocument], features: Sequence[SentenceFeatures], files: Sequence[Path]
+) -> list[SentenceFeatures]:
+    """Return features with the scores of an extractive model next to the places of sentences.
+
+    Args:
+        documents: documents of the features.
+        features: their features.
+        files: predictions of extractive runs, each for documents that the run has not been trained on.
+
+    Raises:
+        CorpusError: if a document has no prediction, or one with another number of sentences.
+    """
+    scores_of: dict[str, Tensor] = {}
+    for file in files:
+        for number, row in read_rows(file, ["id", "sentence_scores"]):
+            if isinstance(row, BadRecord) or "sentence_scores" not in row:
+                raise CorpusError(f"{file}:{number}: no prediction of an extractive model, which has `sentence_scores`")
+            scores_of[str(row["id"])] = torch.tensor(row["sentence_scores"], dtype=torch.float)
+    extended = []
+    for document, row in zip(documents, features):
+        name = document.document.id
+        scores = scores_of.get(name)
+        if scores is None or len(scores) != len(row.target):
+            found = "no prediction" if scores is None else f"{len(scores)} scores for {len(row.target)} sentences"
+            raise CorpusError(f"{', '.join(map(str, files))}: {found} of {name!r}; predict it from the same sentences")
+        extended.append(row._replace(places=torch.cat([row.places, scores[:, None]], 1)))
+    return extended

@@ -23,7 +23,7 @@ class RankingBatch:
 
     Attributes:
         vectors: [B, S, H].
-        places: position and length, [B, S, 4].
+        places: position and length, and other scores if there are any, [B, S, P].
         target: [B, S].
         mask: True at sentences, [B, S].
         band: distribution over sentences, [B, S, 2S - 1, R]; None for none.
@@ -83,6 +83,7 @@ class SentenceRanker(nn.Module):
         injection: injection of discourse into attention; None for plain attention.
         vector_size: H, the width of sentence vectors.
         with_sums: whether `band_sums` are another input.
+        place_size: width of the places of sentences.
         size: width of the layer.
         heads: number of attention heads.
         dropout: dropout of inputs, attention and both sublayers.
@@ -94,6 +95,7 @@ class SentenceRanker(nn.Module):
         injection: DiscourseInjection | None,
         vector_size: int,
         with_sums: bool = False,
+        place_size: int = 4,
         size: int = 32,
         heads: int = 2,
         dropout: float = 0.3,
@@ -102,7 +104,7 @@ class SentenceRanker(nn.Module):
         self.inputs, self.injection, self.heads, self.dropout = inputs, injection, heads, dropout
         self.document, self.sentence = (nn.Parameter(torch.randn(size) * 0.1) for _ in range(2))
         self.vectors = None if inputs == "discourse alone" else nn.Linear(vector_size, size)
-        self.places = nn.Linear(4, size) if inputs == "vectors and places" else None
+        self.places = nn.Linear(place_size, size) if inputs == "vectors and places" else None
         self.sums = nn.Linear(2, size) if with_sums else None
         self.norms = nn.ModuleList(nn.LayerNorm(size) for _ in range(3))
         self.project, self.out = nn.Linear(size, 3 * size), nn.Linear(size, size)

@@ -45,7 +45,7 @@ from experiments.discourse_extraction.documents import (
 )
 from experiments.discourse_extraction.feature_files import stored_features
 from experiments.discourse_extraction.linear import ridge_scores
-from experiments.discourse_extraction.parsed_corpora import features_of_corpus, read_corpus
+from experiments.discourse_extraction.parsed_corpora import features_of_corpus, read_corpus, with_scores
 from experiments.discourse_extraction.ranker import INPUTS
 from experiments.discourse_extraction.report import table
 from experiments.discourse_extraction.training import (
@@ -123,6 +123,7 @@ def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Ar
     """Train and score what has no file yet; return the measures of all documents, by inputs and arm."""
     folder = Path(options.out) / "scores"
     folder.mkdir(parents=True, exist_ok=True)
+    check_settings(folder, options)
     scores = {}
     for name in options.arms:
         arm, batches = ARMS_BY_NAME[name], None
@@ -151,6 +152,21 @@ def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Ar
     return dict(sorted(scores.items(), key=lambda item: INPUTS.index(item[0][0])))
 
 
+def check_settings(folder: Path, options: Namespace) -> None:
+    """Record what scores depend on besides their names, or compare it with what is recorded.
+
+    Raises:
+        CorpusError: if the folder has scores for other settings.
+    """
+    of_documents = ("train", "val", "parsers", "corpus", "parser", "parses", "band", "scores")
+    settings = {name: options[name] for name in (*of_documents, "encoder", "number", "max_sentences")}
+    path = folder / "settings.json"
+    if not path.is_file():
+        atomic_write(path, json.dumps(settings, indent=1) + "\n")
+    elif changed := [name for name, value in read_json(path).items() if settings.get(name) != value]:
+        raise CorpusError(f"{path}: the scores there are for another --{changed[0]}; give another --out")
+
+
 def _described(corpus: Documents, count: int) -> str:
     sentences = sum(len(row.target) for row in corpus.features)
     left_out = f"; {count - len(corpus.features)} longer or shorter documents are skipped\n\n"
@@ -170,6 +186,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--parser", type=str, default="default", help="parser of the corpus, as in `precis parse`")
     parser.add_argument("--parses", type=str, default="parses", help="--out of `precis parse`")
     parser.add_argument("--band", type=int, default=128, help="--band of `precis parse`")
+    parser.add_argument(
+        "--scores", type=list[str], default=[],
+        help="predictions.jsonl of extractive runs, each on documents that it has not seen: another input with places",
+    )
     parser.add_argument("--encoder", type=str, default="minilm", help="encoder of sentences; stays frozen")
     parser.add_argument("--out", type=str, default="runs/gum_extraction", help="folder of features, scores and table")
     parser.add_argument("--arms", type=list[str] | None, default=None, help="all that the documents allow by default")
@@ -205,6 +225,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.seeds, name = [0], f"linear_{name}"
     try:
         documents, features = documents_and_features(options)
+        if options.scores:
+            features = with_scores(documents, features, [Path(file) for file in options.scores])
         # a document that is its own extract tells nothing
         corpus = in_folds(documents, features, options.max_sentences, options.number + 1)
         page = _described(corpus, len(documents)) + table(scores_of(options, corpus))

@@ -128,7 +128,14 @@ def make_ranker(arm: Arm, inputs: Inputs, batch: RankingBatch) -> SentenceRanker
     if arm.structure is not None and not arm.sums:
         # every head begins with the sum over all relations and learns a weight for each
         injection = DiscourseInjection(torch.ones(HEADS, batch.band.shape[-1]), "log_bias", learn_weights=True)
-    return SentenceRanker(inputs, injection, batch.vectors.shape[-1], with_sums=arm.sums, heads=HEADS)
+    return SentenceRanker(
+        inputs,
+        injection,
+        batch.vectors.shape[-1],
+        with_sums=arm.sums,
+        place_size=batch.places.shape[-1],
+        heads=HEADS,
+    )
 
 
 class RankerStack:

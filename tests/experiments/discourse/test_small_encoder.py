@@ -1,4 +1,4 @@
-"""Pre-training of the small encoder: targets, training, and the command whose weights parser and segmenter start from."""
+"""Pre-training of the small encoder: targets, training, and weights that parser and segmenter start from."""
 
 import json
 import random
@@ -15,7 +15,7 @@ from experiments.discourse.small_encoder import Student, Teacher, main, read_pas
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 
-WORDS = "the otter swam because rain fell and a heron slept while lynx cubs played near old mill".split()
+WORDS = ("the", "otter", "swam", "because", "rain", "fell", "and", "a", "heron", "slept", "while", "lynx", "cubs", "played")
 
 
 def passage(number: int, words: int = 40) -> str:
@@ -51,7 +51,7 @@ def test_targets_are_principal_components_of_the_teacher(teacher_folder, narrow)
         states = teacher.encoder.model(framed, output_hidden_states=True).hidden_states
     vectors = torch.cat([states[1], states[2]], -1)[:, 1:-1].flatten(0, 1).double().numpy()
     centred = vectors - vectors.mean(0)
-    _, values, rows = np.linalg.svd(centred, full_matrices=False)
+    _, _, rows = np.linalg.svd(centred, full_matrices=False)
     components = centred @ rows[:3].T
     components = components / components.std(0) ** 0.5
     expected = components / np.sqrt((components**2).mean())
@@ -76,8 +76,9 @@ def test_a_student_learns_from_its_teacher(teacher_folder, narrow):
 
 def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, narrow, tmp_path, capsys):
     texts = write_lines(tmp_path / "texts.jsonl", [json.dumps({"document": passage(n, 400)}) for n in (1, 2, 2, 3)])
-    main([str(texts), "--out", str(tmp_path / "small"), "--teacher", str(teacher_folder), "--layers", "2", "--epochs", "1"])
-    assert "weights of the small encoder, from 1,200 words" in capsys.readouterr().out  # a text that is there twice, once
+    options = ["--teacher", str(teacher_folder), "--layers", "2", "--epochs", "1"]
+    main([str(texts), "--out", str(tmp_path / "small"), *options])
+    assert "weights of the small encoder, from 1,200 words" in capsys.readouterr().out  # each text once
     parser = DiscourseParser(hidden_size=8, fit_size=2, small_encoder=tmp_path / "small")
     segmenter = EduSegmenter(small_encoder=tmp_path / "small")
     random_weights = EduSegmenter().encoder.state_dict()

@@ -328,6 +328,32 @@ def test_the_command_ranks_the_sentences_of_a_corpus(corpus_arguments, capsys, m
     assert capsys.readouterr().out == page
 
 
+def test_scores_of_another_extractor_are_an_input(corpus_arguments, tmp_path, capsys):
+    """Scores that are the targets are worth more than all else."""
+    paths = dict(argument.removeprefix("--").split("=", 1) for argument in corpus_arguments)
+    rows = [json.loads(line) for line in Path(paths["corpus"][1:-1]).read_text().splitlines()]
+    predictions = []
+    for row in rows:
+        values = [content_f1(sentence, [row["summary"]]) for sentence in row["document"].split("\n\n")]
+        predictions.append(json.dumps({"id": row["id"], "sentence_scores": values}))
+    files = [write_lines(tmp_path / f"{half}.jsonl", predictions[half::2]) for half in (0, 1)]
+    correlations = []
+    for scores in ([], [f"--scores=[{files[0]}, {files[1]}]"]):
+        run.main([*corpus_arguments, *scores, "--inputs=[vectors and places]", f"--out={tmp_path / str(len(scores))}"])
+        page = capsys.readouterr().out
+        row = next(line for line in page.splitlines() if line.startswith("| vectors and places | none |"))
+        correlations.append(float(row.split("|")[4]))
+    assert correlations[1] > correlations[0] + 0.3
+    with pytest.raises(SystemExit, match="no prediction of 'doc-1'; predict it from the same sentences"):
+        run.main([*corpus_arguments, f"--scores=[{files[0]}]", f"--out={tmp_path / 'half'}"])
+
+
+def test_scores_of_other_settings_are_not_reused(corpus_arguments):
+    run.main(corpus_arguments)
+    with pytest.raises(SystemExit, match="the scores there are for another --number; give another --out"):
+        run.main([*corpus_arguments, "--number=2"])
+
+
 def test_a_corpus_needs_all_its_parses_within_the_band(corpus_arguments, tmp_path):
     with pytest.raises(SystemExit, match="no parse of document 'doc-0'; run `precis parse`"):
         run.main([*corpus_arguments, f"--parses={tmp_path / 'empty'}"])
