@@ -15,7 +15,7 @@ from experiments.discourse.small_encoder import Student, Teacher, main, read_pas
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 
-WORDS = ("the", "otter", "swam", "because", "rain", "fell", "and", "a", "heron", "slept", "while", "lynx", "cubs", "played")
+WORDS = ("the", "otter", "swam", "because", "rain", "fell", "and", "a", "heron", "slept", "while", "lynx", "cubs")
 
 
 def passage(number: int, words: int = 40) -> str:
