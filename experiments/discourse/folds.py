@@ -13,7 +13,8 @@ from pytorch_lightning import Trainer, seed_everything
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import CorpusError
 from datamodules.treebank import TreebankData
-from lightning_modules.discourse_parser.parser import SMALL, DiscourseParser
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from lightning_modules.discourse_parser.shipped import SMALL
 
 Recipe = dict[str, dict[str, Any]]  # arguments of `model`, `data` and `trainer`
 

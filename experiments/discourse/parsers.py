@@ -76,7 +76,7 @@ def explain_choice(name: str) -> str:
         name: as in `load_parser`.
     """
     if name == "default":
-        from lightning_modules.discourse_parser.parser import SMALL, shipped_name
+        from lightning_modules.discourse_parser.shipped import SMALL, shipped_name
 
         if shipped_name() == SMALL:
             install = "pip install 'precis-suite[minilm]' for the better one"

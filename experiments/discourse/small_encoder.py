@@ -26,8 +26,7 @@ from datamodules.text.edu_features import EduFeatures, SegmentationBatch, edu_fe
 from datamodules.text.subwords import Subwords
 from experiments.commands import guess_corpus
 from lightning_modules.discourse_parser.boundary_network import pool_pieces
-from lightning_modules.discourse_parser.encoders import build_small_encoder, pretrained_encoder
-from lightning_modules.discourse_parser.parser import multiplies_bfloat16
+from lightning_modules.discourse_parser.encoders import build_small_encoder, multiplies_bfloat16, pretrained_encoder
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.stored import save_weights
 

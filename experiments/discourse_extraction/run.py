@@ -220,8 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # attention reads every relation in any case
         options.arms = [arm for arm in options.arms if not ARMS_BY_NAME[arm].by_relation]
     else:
-        # a linear ranker has the sums as inputs in every arm, so that arms with sums would be repetitions
-        options.arms = [arm for arm in options.arms if not ARMS_BY_NAME[arm].sums]
+        options.arms = [arm for arm in options.arms if not ARMS_BY_NAME[arm].of_attention]
         options.seeds, name = [0], f"linear_{name}"
     try:
         documents, features = documents_and_features(options)

@@ -12,7 +12,7 @@ from experiments.discourse_extraction.documents import SentenceFeatures, Summari
 from experiments.discourse_extraction.ranker import Inputs, RankingBatch, SentenceRanker, collate
 from experiments.evaluation.statistics import spearman
 from lightning_modules.metrics.rouge import score_many
-from lightning_modules.rstformer.injection import DiscourseInjection
+from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection
 
 FOLDS, BATCH, HEADS = 10, 16, 2
 RATE, INJECTION_FACTOR = 2e-3, 10.0
@@ -29,6 +29,8 @@ class Arm(NamedTuple):
         control: `permuted` (over pairs of sentences), `other` (another document's), or none.
         sums: whether `band_sums` are inputs instead of attention with discourse.
         by_relation: whether a linear ranker also has these sums for each relation.
+        injection: injection of discourse into attention, see `DiscourseInjection`.
+        ablation: `none`, `wac` or `no_labels`, see `DiscourseInjection`.
     """
 
     name: str
@@ -36,6 +38,14 @@ class Arm(NamedTuple):
     control: str | None = None
     sums: bool = False
     by_relation: bool = False
+    injection: Injection = "log_bias"
+    ablation: Ablation = "none"
+
+
+    @property
+    def of_attention(self) -> bool:
+        """Whether the arm differs from another one in attention alone, so that a linear ranker would repeat it."""
+        return self.sums or self.injection != "log_bias" or self.ablation != "none"
 
 
 ARMS = (
@@ -50,6 +60,13 @@ ARMS = (
     Arm("parser, by relation", "parser", by_relation=True),
     Arm("parser, by relation, other", "parser", "other", by_relation=True),
     Arm("parser, best tree, by relation", "parser, best tree", by_relation=True),
+    Arm("parser, no labels", "parser", ablation="no_labels"),
+    Arm("parser, one_plus", "parser", injection="one_plus"),
+    Arm("parser, one_plus, other", "parser", "other", injection="one_plus"),
+    Arm("parser, product", "parser", injection="product"),
+    Arm("parser, product, other", "parser", "other", injection="product"),
+    Arm("parser, wac", "parser", ablation="wac"),
+    Arm("parser, wac, other", "parser", "other", ablation="wac"),
 )  # fmt: skip
 ARMS_BY_NAME = {arm.name: arm for arm in ARMS}
 
@@ -127,7 +144,8 @@ def make_ranker(arm: Arm, inputs: Inputs, batch: RankingBatch) -> SentenceRanker
     injection = None
     if arm.structure is not None and not arm.sums:
         # every head begins with the sum over all relations and learns a weight for each
-        injection = DiscourseInjection(torch.ones(HEADS, batch.band.shape[-1]), "log_bias", learn_weights=True)
+        weights = torch.ones(HEADS, batch.band.shape[-1])
+        injection = DiscourseInjection(weights, arm.injection, arm.ablation, learn_weights=True)
     return SentenceRanker(
         inputs,
         injection,

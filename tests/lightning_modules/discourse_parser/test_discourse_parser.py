@@ -14,7 +14,8 @@ from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.relations import GUM
 from datamodules.documents import CorpusError
 from datamodules.treebank import TreebankData
-from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of, multiplies_bfloat16
+from lightning_modules.discourse_parser.encoders import multiplies_bfloat16
+from lightning_modules.discourse_parser.parser import DiscourseParser, layout_of
 from lightning_modules.discourse_parser.segmenter import EduSegmenter
 from lightning_modules.discourse_parser.span_scorer import Units, node_scores
 from tests.lightning_modules.discourse_parser.brute_trees import trees

@@ -1,7 +1,6 @@
 """The shipped parsers: their output for a text, and that they are as good as their cards say."""
 
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +9,8 @@ from datamodules.discourse.features import ParserBatch
 from datamodules.discourse.parses import ParseRequest
 from datamodules.documents import Document
 from datamodules.treebank import TreebankData
-from lightning_modules.discourse_parser.parser import WEIGHTS, DiscourseParser
+from lightning_modules.discourse_parser.parser import DiscourseParser
+from lightning_modules.discourse_parser.shipped import weights_folder
 from tests.lightning_modules.discourse_parser.shipped import GUM, MINILM_INSTALLED, each_shipped, needs_gum
 
 TEXT = Document(
@@ -23,7 +23,8 @@ TEXT = Document(
 
 
 def test_the_weights_are_small():
-    sizes = {path: path.stat().st_size for path in WEIGHTS.parent.rglob("*.safetensors")}
+    weights = weights_folder("discourse_parser", "small").parents[1]
+    sizes = {path: path.stat().st_size for path in weights.rglob("*.safetensors")}
     assert len(sizes) == 6 and max(sizes.values()) < 15e6
     assert sum(size for path, size in sizes.items() if path.parent.name != "mpnet") < 15e6, "the defaults together"
 
@@ -57,7 +58,7 @@ def test_scores_equal_those_of_the_model_card(name):
         with torch.no_grad():
             model._score(ParserBatch.of([text]), "val")
     scores = model.parseval["val"].compute()
-    card = Path(WEIGHTS / name / "README.md").read_text(encoding="utf-8")
+    card = (weights_folder("discourse_parser", name) / "README.md").read_text(encoding="utf-8")
     said = dict(re.findall(r"([SNRF]) (\d+\.\d)", card.partition("original Parseval:")[2])[:4])
     assert {level: scores[f"original_parseval/{level}"].item() for level in said} == pytest.approx(
         {level: float(value) for level, value in said.items()}, abs=0.2

@@ -9,7 +9,8 @@ from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import CorpusError
 from datamodules.text.subwords import MPNET
-from lightning_modules.discourse_parser.segmenter import SHIPPED, WEIGHTS, EduSegmenter, load_default
+from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
+from lightning_modules.discourse_parser.shipped import SHIPPED, weights_folder
 from lightning_modules.metrics.boundaries import BoundaryF1
 from tests.lightning_modules.discourse_parser.shipped import GUM, MINILM_INSTALLED, each_shipped, needs_gum
 
@@ -27,7 +28,7 @@ load = cache(EduSegmenter.load)
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_weights_are_small_and_have_a_card(name):
-    folder = WEIGHTS / name
+    folder = weights_folder("edu_segmenter", name)
     assert (folder / "model.safetensors").stat().st_size < {"mpnet": 3e6, "minilm": 3e6, "small": 4e6}[name]
     card = (folder / "README.md").read_text(encoding="utf-8")
     command = "python -m experiments.discourse.segmenter"

