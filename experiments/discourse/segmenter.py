@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
@@ -26,11 +27,13 @@ class SegmenterCLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the output folder, and link the tokenizer of the data to the encoder of the model."""
         parser.add_argument("--out", type=Path, required=True, help="folder for the weights")
+        parser.add_argument("--bits", type=Literal[16, 8], default=16, help="precision of stored matrices")
         parser.link_arguments("model.encoder", "data.encoder")
 
     def after_fit(self) -> None:
-        """Save the weights in half precision."""
-        self.model.save(self.config[self.subcommand].out)
+        """Save the weights."""
+        options = self.config[self.subcommand]
+        self.model.save(options.out, options.bits)
 
 
 def begins(model: EduSegmenter, documents: list[TreebankDocument], sentences: str) -> list[Boundaries]:

@@ -299,12 +299,12 @@ class DiscourseParser(LightningModule):
         texts = pieces = None
         if self.subwords is not None and self.segmenter.subwords is not None:
             # with equal encoders, each text is encoded once for both
-            shared = self._fixed and self.segmenter.has_encoder(self.settings)
-            encoded = batch if shared else [batch[number] for number in unsegmented]
+            columns = self.segmenter.columns_of(self.settings) if self._fixed else None
+            encoded = [batch[number] for number in unsegmented] if columns is None else batch
             tokens = [torch.tensor(self.segmenter.subwords(request.text).ids, dtype=torch.long) for request in encoded]
             pieces = self._encode(self.segmenter.encoder, [ids.to(self.device) for ids in tokens])   # [T, H] each
-            if shared:
-                texts, pieces = pieces, [pieces[number] for number in unsegmented]
+            if columns is not None:
+                texts, pieces = [vectors[:, columns] for vectors in pieces], [pieces[number] for number in unsegmented]
         segmented = self.segmenter.segment([batch[number] for number in unsegmented], pieces)
         for number, units in zip(unsegmented, segmented):
             edus[number] = units

@@ -178,9 +178,17 @@ class EduSegmenter(LightningModule):
             vectors = pool_pieces(pieces, batch.piece_words, len(batch.words))               # [N, D]
         return self._edus(request.text, features, self._tags(batch, vectors))
 
-    def has_encoder(self, settings: Mapping[str, Any]) -> bool:
-        """Return whether a module of these settings has the same frozen encoder, so that token vectors are equal."""
-        return self._fixed and all(settings[name] == self.settings[name] for name in ("encoder", "layers", "window"))
+    def columns_of(self, settings: Mapping[str, Any]) -> list[int] | None:
+        """Return the columns of token vectors that are those of a module with these settings; None if there are none.
+
+        There are some if both have the same frozen encoder, and this one combines all hidden states of the other.
+        """
+        same = all(settings[name] == self.settings[name] for name in ("encoder", "window"))
+        own, others = self.settings["layers"], settings["layers"]
+        if not (self._fixed and same and set(others) <= set(own)):
+            return None
+        width = self.encoder.size // len(own)
+        return [own.index(layer) * width + column for layer in others for column in range(width)]
 
     def _tags(self, batch: SegmentationBatch, vectors: Tensor) -> Tensor:
         """Return the tag of every word, [N]; sentences are batched by length, so that long texts need little memory."""
@@ -256,9 +264,9 @@ class EduSegmenter(LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["state_dict"] = {**self.state_dict(), **checkpoint["state_dict"]}
 
-    def save(self, folder: Path) -> None:
-        """Write config.json and model.safetensors, in half precision."""
-        save_weights(folder, self.settings, self.state_to_keep())
+    def save(self, folder: Path, bits: int = 16) -> None:
+        """Write config.json and model.safetensors, matrices in 16 or 8 bits; see `save_weights`."""
+        save_weights(folder, self.settings, self.state_to_keep(), bits)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:

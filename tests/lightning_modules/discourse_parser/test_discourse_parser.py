@@ -318,14 +318,17 @@ def test_a_frozen_encoder_reads_each_text_and_not_each_id(encoder, treebank):
     assert len(model._vector_cache) == 3
 
 
-def test_parser_and_segmenter_over_one_encoder_equal_two_encoders(encoder, treebank):
+@pytest.mark.parametrize("layers", [(0, 2), (2,), (2, 0)])
+def test_parser_and_segmenter_over_one_encoder_equal_two_encoders(encoder, treebank, layers, monkeypatch):
     """A batch of texts with and without EDUs, against segmentation first and gold EDUs afterwards."""
     torch.manual_seed(0)
-    model = DiscourseParser(encoder, layers=(0, 2), window=16, **TINY).eval()
+    model = DiscourseParser(encoder, layers=layers, window=16, **TINY).eval()
     model.segmenter = EduSegmenter(encoder, layers=(0, 2), window=16, projection=8, hidden_size=8).eval()
     with_edus = requests(data_of(treebank, encoder=encoder))
     asked = [replace(request, edus=None) if number % 2 else request for number, request in enumerate(with_edus)]
-    together = model.predict_step(asked)
+    with monkeypatch.context() as patch:
+        patch.setattr(model.encoder, "forward", None)  # the segmenter's encoder reads each text for both
+        together = model.predict_step(asked)
     assert {parse.size for parse in together} != {len(request.edus) for request in with_edus}
     for request, parse in zip(asked, together):
         edus = request.edus or model.segmenter.segment([request])[0]
