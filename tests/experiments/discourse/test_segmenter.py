@@ -2,7 +2,9 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import write_lines
+from safetensors.torch import load_file
 
 from experiments.discourse.segmenter import interval, main, scores
 
@@ -33,14 +35,17 @@ def test_the_interval_holds_the_score():
     assert interval(places[:1] * 5, "f1", draws=50) == pytest.approx([scores(places[:1])["f1"]] * 2)
 
 
-def test_a_segmenter_is_trained_kept_and_scored(treebank, tmp_path, capsys):
+@pytest.mark.parametrize("bits", [16, 8])
+def test_a_segmenter_is_trained_kept_and_scored(bits, treebank, tmp_path, capsys):
     out = tmp_path / "segmenter"
     arguments = ["fit", f"--data.train={treebank}", f"--data.val={treebank}", f"--out={out}", "--model.projection=8"]
     arguments += ["--model.hidden_size=8", "--model.dropout=0", "--model.learning_rate=0.02", "--data.batch_size=2"]
     trainer = ["accelerator=cpu", "max_epochs=10", "logger=false", "enable_checkpointing=false"]
     trainer += ["enable_progress_bar=false", "enable_model_summary=false"]
-    main([*arguments, *(f"--trainer.{option}" for option in trainer)])
+    main([*arguments, f"--bits={bits}", *(f"--trainer.{option}" for option in trainer)])
     capsys.readouterr()
+    kinds = {value.dtype for value in load_file(out / "model.safetensors").values()}
+    assert (torch.int8 in kinds) == (bits == 8)
     main(["score", str(out), treebank])
     lines = capsys.readouterr().out.splitlines()
     assert "6 documents" in lines[0] and "inner_f1" in lines[0]
