@@ -7,7 +7,7 @@ of t of p(a, b, l). Where two sentences are whole subtrees, all these pairs have
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -121,15 +121,13 @@ def places_of(document: TreebankDocument) -> Tensor:
 
 
 @torch.no_grad()
-def sentence_vectors(documents: Sequence[SummarizedDocument], encoder: str) -> list[Tensor]:
-    """Return the mean token vector of each sentence, read alone by a frozen encoder, [S, H] of each document."""
+def sentence_vectors(documents: Sequence[SummarizedDocument], encoder: str) -> Iterator[Tensor]:
+    """Yield the mean token vector of each sentence, read alone by a frozen encoder, [S, H] of each document."""
     subwords = Subwords(encoder)
     network = TextEncoder.pretrained(encoder_path(encoder), subwords.special, pad_id=subwords.pad_id)
-    vectors = []
     for document in documents:
         tokens = [torch.tensor(subwords(sentence).ids) for sentence in document.sentences]
-        vectors.append(torch.stack([states.mean(0) for states in network(tokens)]))
-    return vectors
+        yield torch.stack([states.mean(0) for states in network(tokens)])
 
 
 # Structures over sentences ---------------------------------------------------------------------------------------

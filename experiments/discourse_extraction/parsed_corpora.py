@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from datamodules.cache_folder import default_cache
+from datamodules.corpora.parallel import progress_bar
 from datamodules.corpora.readers import read_rows
 from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
@@ -66,15 +67,18 @@ def features_of_corpus(
     """
     cache, features = ParseCache(parses), []
     model = load_parser(parser, "side", band)
-    for row, vectors in zip(documents, sentence_vectors(documents, encoder)):
-        parse = cache.get(key_of(request_of(row.document), model), row.document.id)
-        if parse.size > band + 1:
-            raise CorpusError(
-                f"{parses}: {row.document.id!r} has {parse.size} EDUs, pairs of which are outside a band of {band}; "
-                f"run `precis parse` with --band {parse.size - 1}, and this command with the same value"
-            )
-        target = torch.tensor([content_f1(sentence, row.summaries) for sentence in row.sentences])
-        features.append(SentenceFeatures(vectors, places_of(row.document), target, structures_of(row.document, parse)))
+    with progress_bar() as progress:
+        pairs = zip(documents, sentence_vectors(documents, encoder))
+        for row, vectors in progress.track(pairs, total=len(documents), description="encoding"):
+            parse = cache.get(key_of(request_of(row.document), model), row.document.id)
+            if parse.size > band + 1:
+                raise CorpusError(
+                    f"{parses}: {row.document.id!r} has {parse.size} EDUs, pairs of which are outside a band of {band}; "
+                    f"run `precis parse` with --band {parse.size - 1}, and this command with the same value"
+                )
+            target = torch.tensor([content_f1(sentence, row.summaries) for sentence in row.sentences])
+            structures = structures_of(row.document, parse)
+            features.append(SentenceFeatures(vectors, places_of(row.document), target, structures))
     return features
 
 
