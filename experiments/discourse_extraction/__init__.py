@@ -1,1 +1,1 @@
-"""Extraction on GUM: does attention with discourse rank the sentences of a document better?"""
+"""Extraction with discourse: does discourse structure tell which sentences human summaries draw on?"""

@@ -7,7 +7,7 @@ of t of p(a, b, l). Where two sentences are whole subtrees, all these pairs have
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,6 @@ from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.networks.text_encoder import TextEncoder
 
-Parser = Callable[[ParseRequest], DiscourseParse]
 STRUCTURES = ("gold", "parser", "parser, best tree")
 
 
@@ -127,7 +126,8 @@ def sentence_vectors(documents: Sequence[SummarizedDocument], encoder: str) -> I
     network = TextEncoder.pretrained(encoder_path(encoder), subwords.special, pad_id=subwords.pad_id)
     for document in documents:
         tokens = [torch.tensor(subwords(sentence).ids) for sentence in document.sentences]
-        yield torch.stack([states.mean(0) for states in network(tokens)])
+        # zero for a sentence without tokens, such as a control character
+        yield torch.stack([states.sum(0) / max(1, len(states)) for states in network(tokens)])
 
 
 # Structures over sentences ---------------------------------------------------------------------------------------
@@ -201,6 +201,6 @@ def out_of_fold(folders: Sequence[Path], held_out: Sequence[Sequence[str]], ids:
     return {id: fold_of.get(id, folders[number % len(folders)]) for number, id in enumerate(ids)}
 
 
-def load_parser(folder: Path) -> Parser:
-    """Load a trained parser, with a distribution over whole documents, and return its function `parse`."""
-    return DiscourseParser.load(folder, band=512).parse
+def load_parser(folder: Path) -> DiscourseParser:
+    """Load a trained parser, with a distribution over whole documents."""
+    return DiscourseParser.load(folder, band=512)

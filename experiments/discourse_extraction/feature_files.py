@@ -15,22 +15,23 @@ _FIELDS = ("vectors", "places", "target")
 _OF_PARSE = ("edus", "tree", "ldd", "gamma")
 
 
+def features_digest(documents: Sequence[SummarizedDocument], settings: Sequence[object]) -> str:
+    """Return a digest of what features depend on: the documents, and settings that can be written as JSON."""
+    texts = [[row.document.id, row.document.text, *row.summaries] for row in documents]
+    return text_digest(json.dumps([texts, *settings]))
+
+
 def stored_features(
-    path: Path,
-    documents: Sequence[SummarizedDocument],
-    settings: Sequence[str],
-    compute: Callable[[], list[SentenceFeatures]],
+    path: Path, documents: Sequence[SummarizedDocument], digest: str, compute: Callable[[], list[SentenceFeatures]]
 ) -> list[SentenceFeatures]:
-    """Return features from a file; they are computed and written if the file has other documents or settings.
+    """Return features from a file; they are computed and written if there is no file with this digest.
 
     Args:
         path: path of the file.
         documents: documents to compute features of.
-        settings: everything else that the features depend on.
+        digest: see `features_digest`.
         compute: function that computes the features.
     """
-    texts = [[row.document.id, row.document.text, *row.summaries] for row in documents]
-    digest = text_digest(json.dumps([texts, *settings]))
     if path.is_file():
         with safe_open(path, "pt") as file:
             if file.metadata()["digest"] == digest:

@@ -13,9 +13,8 @@ from datamodules.discourse.cache import ParseCache
 from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import BadRecord, CorpusError
-from datamodules.parsing import CorpusDocuments, key_of
+from datamodules.parsing import CorpusDocuments, Parser, key_of
 from experiments.commands import guess_corpus
-from experiments.discourse.parsers import load_parser
 from experiments.discourse_extraction.documents import (
     SentenceFeatures,
     SummarizedDocument,
@@ -51,30 +50,28 @@ def read_corpus(files: Sequence[Path]) -> list[SummarizedDocument]:
 
 
 def features_of_corpus(
-    documents: Sequence[SummarizedDocument], parser: str, parses: Path, band: int, encoder: str
+    documents: Sequence[SummarizedDocument], parser: Parser, parses: Path, encoder: str
 ) -> list[SentenceFeatures]:
     """Encode the sentences of documents, and read their parses.
 
     Args:
         documents: documents of `read_corpus`.
-        parser: name or folder of the parser that wrote the cache.
+        parser: parser that wrote the cache, with the same band.
         parses: cache of `precis parse --out`.
-        band: band with which they were parsed.
         encoder: encoder of sentences.
 
     Raises:
         CorpusError: if a parse is missing, or has pairs of EDUs outside the band.
     """
     cache, features = ParseCache(parses), []
-    model = load_parser(parser, "side", band)
     with progress_bar() as progress:
         pairs = zip(documents, sentence_vectors(documents, encoder))
         for row, vectors in progress.track(pairs, total=len(documents), description="encoding"):
-            parse = cache.get(key_of(request_of(row.document), model), row.document.id)
-            if parse.size > band + 1:
+            parse = cache.get(key_of(request_of(row.document), parser), row.document.id)
+            if parse.size > parser.band + 1:
                 raise CorpusError(
-                    f"{parses}: {row.document.id!r} has {parse.size} EDUs, pairs of which are outside a band of {band}; "
-                    f"run `precis parse` with --band {parse.size - 1}, and this command with the same value"
+                    f"{parses}: {row.document.id!r} has {parse.size} EDUs, pairs of which are outside the band of "
+                    f"{parser.band}; run `precis parse` and this command with --band {parse.size - 1}"
                 )
             target = torch.tensor([content_f1(sentence, row.summaries) for sentence in row.sentences])
             structures = structures_of(row.document, parse)
@@ -98,8 +95,14 @@ def with_scores(
     scores_of: dict[str, Tensor] = {}
     for file in files:
         for number, row in read_rows(file, ["id", "sentence_scores"]):
-            if isinstance(row, BadRecord) or "sentence_scores" not in row:
-                raise CorpusError(f"{file}:{number}: no prediction of an extractive model, which has `sentence_scores`")
+            if isinstance(row, BadRecord) or "id" not in row or not row.get("sentence_scores"):
+                raise CorpusError(
+                    f"{file}:{number}: no prediction of an extractive model, which has `id` and `sentence_scores`"
+                )
+            if str(row["id"]) in scores_of:
+                raise CorpusError(
+                    f"{file}:{number}: another prediction of {row['id']!r}; give one, of a run that has not seen it"
+                )
             scores_of[str(row["id"])] = torch.tensor(row["sentence_scores"], dtype=torch.float)
     extended = []
     for document, row in zip(documents, features):

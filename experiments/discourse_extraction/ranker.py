@@ -105,11 +105,11 @@ class SentenceRanker(nn.Module):
         self.document, self.sentence = (nn.Parameter(torch.randn(size) * 0.1) for _ in range(2))
         self.vectors = None if inputs == "discourse alone" else nn.Linear(vector_size, size)
         self.places = nn.Linear(place_size, size) if inputs == "vectors and places" else None
-        self.sums = nn.Linear(2, size) if with_sums else None
         self.norms = nn.ModuleList(nn.LayerNorm(size) for _ in range(3))
         self.project, self.out = nn.Linear(size, 3 * size), nn.Linear(size, size)
         self.feed_forward = nn.Sequential(nn.Linear(size, 2 * size), nn.GELU(), nn.Linear(2 * size, size))
         self.score = nn.Linear(size, 1)
+        self.sums = nn.Linear(2, size) if with_sums else None  # last, so that all else starts from the same weights
 
     def states(self, batch: RankingBatch) -> Tensor:
         """Return the document token and the sentences, [B, 1 + S, D]."""

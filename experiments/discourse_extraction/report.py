@@ -20,6 +20,8 @@ PAIRS = (
     ("parser", "parser, other"),
     ("parser", "parser, best tree"),
     ("parser", "none"),
+    ("parser, best tree", "none"),
+    ("parser, best tree", "parser, other"),
     ("parser, by relation", "parser, by relation, other"),
     ("parser, by relation", "parser, best tree, by relation"),
     ("parser, by relation", "parser"),
@@ -58,7 +60,7 @@ class Difference(NamedTuple):
 def difference(scores: Array, baseline: Array) -> list[Difference]:
     """Return the difference of two arms by each measure.
 
-    Runs with the same seed have the same initial weights, dropout and order, so that seeds are paired like documents.
+    Runs with the same seed have the same initial weights and order, so that seeds are paired like documents.
 
     Args:
         scores, baseline: scores of R runs on the same N documents by M measures, [R, N, M].

@@ -11,18 +11,18 @@ without discourse. The documents are
   parser that was trained on it;
 - or those of a corpus, with the parses that `precis parse CORPUS --parser PARSER --out PARSES` wrote.
 
-Each combination of inputs, arm and seed has a file of its own in OUT/scores, so that the same command continues where
-it was stopped. At the end OUT/table.md has means, differences and intervals.
+Each combination of inputs, arm and seed has a file of its own in OUT, so that the same command continues where it was
+stopped. At the end OUT/table.md has means, differences and intervals.
 """
 
 import json
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -30,7 +30,9 @@ from jsonargparse import ArgumentParser, Namespace
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
+from datamodules.text.hashing import text_digest
 from experiments.discourse.folds import FoldData, read_recipe
+from experiments.discourse.parsers import load_parser as load_any_parser
 from experiments.discourse_extraction.documents import (
     SentenceFeatures,
     SummarizedDocument,
@@ -43,7 +45,7 @@ from experiments.discourse_extraction.documents import (
     sentence_vectors,
     structures_of,
 )
-from experiments.discourse_extraction.feature_files import stored_features
+from experiments.discourse_extraction.feature_files import features_digest, stored_features
 from experiments.discourse_extraction.linear import ridge_scores
 from experiments.discourse_extraction.parsed_corpora import features_of_corpus, read_corpus, with_scores
 from experiments.discourse_extraction.ranker import INPUTS
@@ -51,6 +53,7 @@ from experiments.discourse_extraction.report import table
 from experiments.discourse_extraction.training import (
     ARMS,
     ARMS_BY_NAME,
+    Arm,
     Documents,
     batches_of,
     cross_validate,
@@ -59,12 +62,40 @@ from experiments.discourse_extraction.training import (
 )
 from experiments.evaluation.statistics import Array
 from experiments.json_files import read_json
+from lightning_modules.discourse_parser.parser import DiscourseParser
 
 RECIPE = Path(__file__).parents[1] / "configs" / "discourse_parser" / "minilm.yaml"
 
 
-def compute_features(options: Namespace, documents: Sequence[SummarizedDocument]) -> list[SentenceFeatures]:
-    """Parse all documents by parsers that have not seen them, and encode their sentences."""
+class Source(NamedTuple):
+    """Documents, and how their features are made.
+
+    Attributes:
+        documents: documents with summaries.
+        settings: what the features depend on besides the documents, as JSON values.
+        compute: function that computes the features.
+    """
+
+    documents: list[SummarizedDocument]
+    settings: list[object]
+    compute: Callable[[], list[SentenceFeatures]]
+
+
+def corpus_source(options: Namespace) -> Source:
+    """Return the documents of a corpus, with the parses of a cache."""
+    documents = read_corpus([Path(file) for file in options.corpus])
+    parser = load_any_parser(options.parser, band=options.band)
+    compute = partial(features_of_corpus, documents, parser, Path(options.parses), options.encoder)
+    return Source(documents, [options.encoder, parser.fingerprint, options.band], compute)
+
+
+def treebank_source(options: Namespace) -> Source:
+    """Return the documents of a treebank; they are parsed by parsers that have not seen them.
+
+    Raises:
+        CorpusError: if parsers are missing.
+    """
+    documents = read_documents([Path(options.train), Path(options.val)])
     paths = Path(options.parsers).glob("fold-*")
     folders = sorted((path for path in paths if path.is_dir()), key=lambda folder: int(folder.name[5:]))
     data, treebanks, number_of_folds = division_of(options, len(folders))
@@ -77,30 +108,23 @@ def compute_features(options: Namespace, documents: Sequence[SummarizedDocument]
     folds = [FoldData(number, number_of_folds, treebanks, **data) for number in range(number_of_folds)]
     held_out = [[document.id for document in fold.documents("held_out")] for fold in folds]
     folder_of = out_of_fold(folders, held_out, [row.document.id for row in documents])
-    parsers = {folder: load_parser(folder) for folder in folders}
+    parsers = [load_parser(folder) for folder in folders]
+    settings = [options.encoder, [parser.fingerprint for parser in parsers], held_out]
+    parser_of = {id: parsers[folders.index(folder)] for id, folder in folder_of.items()}
+    return Source(documents, settings, partial(treebank_features, documents, parser_of, options.encoder))
+
+
+def treebank_features(
+    documents: Sequence[SummarizedDocument], parser_of: dict[str, DiscourseParser], encoder: str
+) -> list[SentenceFeatures]:
+    """Parse and encode documents, each by its own parser."""
     features = []
-    for row, vectors in zip(documents, sentence_vectors(documents, options.encoder)):
+    for row, vectors in zip(documents, sentence_vectors(documents, encoder)):
         target = torch.tensor([content_f1(sentence, row.summaries) for sentence in row.sentences])
-        parse = parsers[folder_of[row.document.id]](request_of(row.document))
-        structures = structures_of(row.document, parse)
+        structures = structures_of(row.document, parser_of[row.document.id].parse(request_of(row.document)))
         features.append(SentenceFeatures(vectors, places_of(row.document), target, structures))
         print(f"{row.document.id}: {len(target)} sentences", file=sys.stderr, flush=True)
     return features
-
-
-def documents_and_features(options: Namespace) -> tuple[list[SummarizedDocument], list[SentenceFeatures]]:
-    """Return the documents of the treebank or of the corpus, and their features, which are kept in OUT."""
-    path = Path(options.out) / "features.safetensors"
-    if options.corpus:
-        documents = read_corpus([Path(file) for file in options.corpus])
-        settings = [options.encoder, options.parser, str(Path(options.parses).resolve()), str(options.band)]
-        of_corpus = partial(
-            features_of_corpus, documents, options.parser, Path(options.parses), options.band, options.encoder
-        )
-        return documents, stored_features(path, documents, settings, of_corpus)
-    documents = read_documents([Path(options.train), Path(options.val)])
-    settings = [options.encoder, str(Path(options.parsers).resolve())]
-    return documents, stored_features(path, documents, settings, lambda: compute_features(options, documents))
 
 
 def division_of(options: Namespace, folders: int) -> tuple[dict[str, Any], list[Path], int]:
@@ -119,11 +143,12 @@ def division_of(options: Namespace, folders: int) -> tuple[dict[str, Any], list[
     return recorded["data"], [Path(path) for path in recorded["treebanks"]], recorded["folds"]
 
 
-def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Array]:
-    """Train and score what has no file yet; return the measures of all documents, by inputs and arm."""
-    folder = Path(options.out) / "scores"
+def scores_of(options: Namespace, corpus: Documents, folder: Path) -> dict[tuple[str, str], Array]:
+    """Train and score what has no file yet in the folder; return the measures of all documents, by inputs and arm.
+
+    All seeds of an arm are trained together, in the same order in every arm, so that arms are paired by seed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    check_settings(folder, options)
     scores = {}
     for name in options.arms:
         arm, batches = ARMS_BY_NAME[name], None
@@ -133,18 +158,17 @@ def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Ar
             kind = "linear" if options.ranker == "linear" else f"{options.epochs}"
             prefix = "planted " * options.planted + f"{inputs} {name} {kind}"
             paths = [folder / f"{re.sub('[ ,]+', '-', prefix)}-{seed}.json" for seed in options.seeds]
-            missing = [seed for seed, path in zip(options.seeds, paths) if not path.is_file()]
-            if missing:
+            if not all(path.is_file() for path in paths):
                 batches = batches or batches_of(arm, corpus, options.planted)
                 start = time.process_time()
                 if options.ranker == "linear":
                     ranked = [ridge_scores(inputs, batches, corpus, arm.by_relation)]
                 else:
-                    ranked = cross_validate(arm, inputs, batches, corpus, missing, options.epochs)
-                for seed, of_seed in zip(missing, ranked):
+                    ranked = cross_validate(arm, inputs, batches, corpus, options.seeds, options.epochs)
+                for path, of_seed in zip(paths, ranked):
                     measured = zip(corpus.documents, measure(of_seed, corpus, options.planted, options.number))
                     rows = {row.document.id: values for row, values in measured}
-                    atomic_write(paths[options.seeds.index(seed)], json.dumps(rows) + "\n")
+                    atomic_write(path, json.dumps(rows) + "\n")
                 print(f"{prefix}: {time.process_time() - start:.0f} s", file=sys.stderr, flush=True)
             stored = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
             runs = [[rows[row.document.id] for row in corpus.documents] for rows in stored]
@@ -152,25 +176,18 @@ def scores_of(options: Namespace, corpus: Documents) -> dict[tuple[str, str], Ar
     return dict(sorted(scores.items(), key=lambda item: INPUTS.index(item[0][0])))
 
 
-def check_settings(folder: Path, options: Namespace) -> None:
-    """Record what scores depend on besides their names, or compare it with what is recorded.
-
-    Raises:
-        CorpusError: if the folder has scores for other settings.
-    """
-    of_documents = ("train", "val", "parsers", "corpus", "parser", "parses", "band", "scores")
-    settings = {name: options[name] for name in (*of_documents, "encoder", "number", "max_sentences")}
-    path = folder / "settings.json"
-    if not path.is_file():
-        atomic_write(path, json.dumps(settings, indent=1) + "\n")
-    elif changed := [name for name, value in read_json(path).items() if settings.get(name) != value]:
-        raise CorpusError(f"{path}: the scores there are for another --{changed[0]}; give another --out")
-
-
 def _described(corpus: Documents, count: int) -> str:
     sentences = sum(len(row.target) for row in corpus.features)
     left_out = f"; {count - len(corpus.features)} longer or shorter documents are skipped\n\n"
     return f"{len(corpus.features)} documents, {sentences:,} sentences" + left_out
+
+
+def _suits(arm: Arm, options: Namespace) -> bool:
+    """Return whether documents and ranker have what an arm needs, so that it is no repetition of another one."""
+    if options.corpus and str(arm.structure).startswith("gold"):
+        return False
+    # attention reads every relation in any case
+    return not (arm.of_attention if options.ranker == "linear" else arm.by_relation)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -191,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="predictions.jsonl of extractive runs, each on documents that it has not seen: another input with places",
     )
     parser.add_argument("--encoder", type=str, default="minilm", help="encoder of sentences; stays frozen")
-    parser.add_argument("--out", type=str, default="runs/gum_extraction", help="folder of features, scores and table")
+    parser.add_argument("--out", type=str, default="runs/discourse_extraction", help="folder of features and scores")
     parser.add_argument("--arms", type=list[str] | None, default=None, help="all that the documents allow by default")
     parser.add_argument("--inputs", type=list[str], default=list(INPUTS))
     parser.add_argument("--seeds", type=list[int], default=[1, 2, 3, 4, 5])
@@ -206,29 +223,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--planted", type=bool, default=False, help="test of the ranker: labels from the gold tree")
     options = parser.parse_args(arguments)
-    if bool(options.corpus) == bool(options.train and options.val):
+    of_treebank = bool(options.train or options.val)
+    if of_treebank == bool(options.corpus) or (of_treebank and not (options.train and options.val)):
         parser.error("give either --train and --val (a treebank with summaries), or --corpus")
     if options.corpus and options.planted:
         parser.error("--planted takes its labels from gold trees, which a --corpus does not have")
-    if options.arms is None:
-        options.arms = [arm.name for arm in ARMS if not (options.corpus and str(arm.structure).startswith("gold"))]
-    for kind, names, known in (("arm", options.arms, ARMS_BY_NAME), ("inputs", options.inputs, INPUTS)):
+    suitable = [arm.name for arm in ARMS if _suits(arm, options)]
+    options.arms = suitable if options.arms is None else options.arms
+    for kind, names, known in (("arm", options.arms, suitable), ("inputs", options.inputs, INPUTS)):
         if unknown := [name for name in names if name not in known]:
-            parser.error(f"no {kind} {unknown[0]!r}; there are {'; '.join(known)}")
+            parser.error(f"no {kind} {unknown[0]!r} of these documents and this ranker; there are {'; '.join(known)}")
     name = "planted.md" if options.planted else "table.md"
-    if options.ranker == "attention":
-        # attention reads every relation in any case
-        options.arms = [arm for arm in options.arms if not ARMS_BY_NAME[arm].by_relation]
-    else:
-        options.arms = [arm for arm in options.arms if not ARMS_BY_NAME[arm].of_attention]
+    if options.ranker == "linear":
         options.seeds, name = [0], f"linear_{name}"
+    out = Path(options.out)
     try:
-        documents, features = documents_and_features(options)
+        source = (corpus_source if options.corpus else treebank_source)(options)
+        digest = features_digest(source.documents, source.settings)
+        features = stored_features(
+            out / f"features-{digest[:12]}.safetensors", source.documents, digest, source.compute
+        )
         if options.scores:
-            features = with_scores(documents, features, [Path(file) for file in options.scores])
+            features = with_scores(source.documents, features, [Path(file) for file in options.scores])
         # a document that is its own extract tells nothing
-        corpus = in_folds(documents, features, options.max_sentences, options.number + 1)
-        page = _described(corpus, len(documents)) + table(scores_of(options, corpus))
+        corpus = in_folds(source.documents, features, options.max_sentences, options.number + 1)
+        contents = [Path(file).read_text(encoding="utf-8") for file in options.scores]
+        settings = [digest, contents, options.number, options.max_sentences, options.seeds]
+        folder = out / f"scores-{text_digest(json.dumps(settings))[:12]}"
+        page = _described(corpus, len(source.documents)) + table(scores_of(options, corpus, folder))
     except CorpusError as error:
         raise SystemExit(f"error: {error}") from None
     atomic_write(Path(options.out) / name, page)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from datamodules.discourse.controls import OtherDocuments, document_seed, permute_pairs
 from datamodules.discourse.distributions import decode
+from datamodules.documents import CorpusError
 from experiments.discourse_extraction.documents import SentenceFeatures, SummarizedDocument
 from experiments.discourse_extraction.ranker import Inputs, RankingBatch, SentenceRanker, collate
 from experiments.evaluation.statistics import spearman
@@ -30,7 +31,8 @@ class Arm(NamedTuple):
         sums: whether `band_sums` are inputs instead of attention with discourse.
         by_relation: whether a linear ranker also has these sums for each relation.
         injection: injection of discourse into attention, see `DiscourseInjection`.
-        ablation: `none`, `wac` or `no_labels`, see `DiscourseInjection`.
+        ablation: `none` or `wac`, see `DiscourseInjection`.
+        labels: whether every head learns a weight for each relation; without, it reads their sum.
     """
 
     name: str
@@ -40,12 +42,12 @@ class Arm(NamedTuple):
     by_relation: bool = False
     injection: Injection = "log_bias"
     ablation: Ablation = "none"
-
+    labels: bool = True
 
     @property
     def of_attention(self) -> bool:
         """Whether the arm differs from another one in attention alone, so that a linear ranker would repeat it."""
-        return self.sums or self.injection != "log_bias" or self.ablation != "none"
+        return self.sums or not self.labels or self.injection != "log_bias" or self.ablation != "none"
 
 
 ARMS = (
@@ -60,7 +62,7 @@ ARMS = (
     Arm("parser, by relation", "parser", by_relation=True),
     Arm("parser, by relation, other", "parser", "other", by_relation=True),
     Arm("parser, best tree, by relation", "parser, best tree", by_relation=True),
-    Arm("parser, no labels", "parser", ablation="no_labels"),
+    Arm("parser, no labels", "parser", labels=False),
     Arm("parser, one_plus", "parser", injection="one_plus"),
     Arm("parser, one_plus, other", "parser", "other", injection="one_plus"),
     Arm("parser, product", "parser", injection="product"),
@@ -95,8 +97,15 @@ def in_folds(
 
     Documents of more than `max_sentences` are left out: a batch takes time and memory by their square. Those of fewer
     than `min_sentences` leave nothing to choose.
+
+    Raises:
+        CorpusError: if there are fewer documents than folds.
     """
     chosen = [number for number, row in enumerate(features) if min_sentences <= len(row.target) <= max_sentences]
+    if len(chosen) < FOLDS:
+        raise CorpusError(
+            f"{len(chosen)} documents of {min_sentences} to {max_sentences} sentences; {FOLDS} folds need as many"
+        )
     fold_of = {number: place % FOLDS for place, number in enumerate(chosen)}
     order = sorted(chosen, key=lambda number: len(features[number].target))
     return Documents([documents[i] for i in order], [features[i] for i in order], [fold_of[i] for i in order])
@@ -143,9 +152,9 @@ def make_ranker(arm: Arm, inputs: Inputs, batch: RankingBatch) -> SentenceRanker
     """Return a new ranker for documents like those of a batch."""
     injection = None
     if arm.structure is not None and not arm.sums:
-        # every head begins with the sum over all relations and learns a weight for each
+        # every head begins with the sum over all relations
         weights = torch.ones(HEADS, batch.band.shape[-1])
-        injection = DiscourseInjection(weights, arm.injection, arm.ablation, learn_weights=True)
+        injection = DiscourseInjection(weights, arm.injection, arm.ablation, learn_weights=arm.labels)
     return SentenceRanker(
         inputs,
         injection,

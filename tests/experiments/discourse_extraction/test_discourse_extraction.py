@@ -154,7 +154,7 @@ def test_the_linear_ranker_is_ridge_regression_on_the_other_folds():
 
 
 def test_sums_of_relations_are_those_of_the_pairs():
-    batch = batches_of(ARMS_BY_NAME["gold"], corpus_of(3))[0]
+    batch = batches_of(ARMS_BY_NAME["gold"], corpus_of(FOLDS))[0]
     sums = relation_sums(batch.band)
     for number, mask in enumerate(batch.mask):
         ldd = to_dense(batch.band[number])
@@ -180,6 +180,11 @@ def test_a_linear_ranker_by_relation_reads_what_sums_over_relations_hide():
         scores = ridge_scores("discourse alone", batches, corpus, by_relation)
         gaps[by_relation] = min(float(r[t == 1].mean() - r[t == 0].mean()) for r, t in zip(scores, targets))
     assert abs(gaps[False]) < 1e-6 and gaps[True] > 0.3
+
+
+def test_fewer_documents_than_folds_are_an_error():
+    with pytest.raises(ValueError, match="9 documents of 1 to 100 sentences; 10 folds need as many"):
+        corpus_of(9)
 
 
 def test_folds_are_even_and_long_documents_are_left_out():
@@ -223,7 +228,7 @@ def test_runs_of_one_seed_differ_by_discourse_alone():
 
 
 def test_a_stack_scores_as_its_models_do():
-    batch = batches_of(ARMS_BY_NAME["gold"], corpus_of(4))[0]
+    batch = batches_of(ARMS_BY_NAME["gold"], corpus_of(FOLDS))[0]
     models = [make_ranker(ARMS_BY_NAME["gold"], "vectors", batch).eval() for _ in range(2)]
     models[1].injection.beta.data.fill_(0.5)
     scores = RankerStack(models)(batch)
@@ -283,10 +288,10 @@ def test_the_command_ranks_by_all_arms_and_goes_on_where_it_stopped(arguments, c
     page = capsys.readouterr().out
     assert all(f"| vectors | {arm.name} | 2 | " in page for arm in ARMS if not arm.by_relation)
     monkeypatch.setattr(run, "cross_validate", None)  # would raise
-    monkeypatch.setattr(run, "compute_features", None)
+    monkeypatch.setattr(run, "treebank_features", lambda *_: pytest.fail("features are computed again"))
     run.main([*arguments, "--inputs=[vectors]"])
     assert capsys.readouterr().out == page
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError):  # of the planted task there are no scores yet
         run.main([*arguments, "--inputs=[vectors]", "--planted=true"])
 
 
@@ -324,6 +329,7 @@ def test_the_command_ranks_the_sentences_of_a_corpus(corpus_arguments, capsys, m
     assert "| discourse alone | parser | 1 | " in page and "| vectors | parser, by relation - " in page
     assert "gold" not in page
     monkeypatch.setattr(run, "features_of_corpus", lambda *_: pytest.fail("features are computed again"))
+    monkeypatch.setattr(run, "ridge_scores", None)  # would raise
     run.main(corpus_arguments)
     assert capsys.readouterr().out == page
 
@@ -345,13 +351,20 @@ def test_scores_of_another_extractor_are_an_input(corpus_arguments, tmp_path, ca
         correlations.append(float(row.split("|")[4]))
     assert correlations[1] > correlations[0] + 0.3
     with pytest.raises(SystemExit, match="no prediction of 'doc-1'; predict it from the same sentences"):
-        run.main([*corpus_arguments, f"--scores=[{files[0]}]", f"--out={tmp_path / 'half'}"])
+        run.main([*corpus_arguments, f"--scores=[{files[0]}]"])
+    with pytest.raises(SystemExit, match=r"0\.jsonl:1: another prediction of 'doc-0'"):
+        run.main([*corpus_arguments, f"--scores=[{files[0]}, {files[0]}]"])
+    texts = write_lines(tmp_path / "texts.jsonl", [json.dumps({"id": "doc-0", "summary": "Otters swim."})])
+    with pytest.raises(SystemExit, match=r"texts\.jsonl:1: no prediction of an extractive model"):
+        run.main([*corpus_arguments, f"--scores=[{texts}]"])
 
 
-def test_scores_of_other_settings_are_not_reused(corpus_arguments):
-    run.main(corpus_arguments)
-    with pytest.raises(SystemExit, match="the scores there are for another --number; give another --out"):
-        run.main([*corpus_arguments, "--number=2"])
+def test_scores_of_other_settings_are_not_reused(corpus_arguments, capsys):
+    pages = []
+    for arguments in ([], ["--number=2"], []):
+        run.main([*corpus_arguments, *arguments])
+        pages.append(capsys.readouterr().out)
+    assert pages[0] == pages[2] != pages[1]
 
 
 def test_a_corpus_needs_all_its_parses_within_the_band(corpus_arguments, tmp_path):
@@ -385,9 +398,17 @@ def document_ids(path: Path) -> list[str]:
 def test_what_is_wrong_is_named(arguments, tmp_path, capsys):
     with pytest.raises(SystemExit):
         run.main([*arguments, "--arms=[golden]"])
-    assert "no arm 'golden'" in capsys.readouterr().err
+    assert "no arm 'golden' of these documents and this ranker" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run.main([*arguments, "--arms=[parser, 'parser, by relation']"])
+    assert "no arm 'parser, by relation'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run.main([*arguments, "--corpus=[corpus.jsonl]"])
+    with pytest.raises(SystemExit):
+        run.main(["--corpus=[corpus.jsonl]", "--arms=[gold]"])
+    assert "no arm 'gold'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run.main(["--train=train.jsonl"])
     assert "give either --train and --val" in capsys.readouterr().err
     with pytest.raises(SystemExit, match=r"needs the parsers fold-0, .* and has none"):
         run.main([*arguments, f"--parsers={tmp_path}", f"--out={tmp_path}"])
