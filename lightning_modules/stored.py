@@ -90,7 +90,10 @@ def load_weights(folder: Path, model: nn.Module, expected: Mapping[str, Tensor])
     names = expected.keys() | state.keys()
     mismatched = [n for n in names if n not in state or n not in expected or state[n].shape != expected[n].shape]
     if mismatched:
-        raise CorpusError(f"{file}: weights do not fit config.json at {', '.join(sorted(mismatched)[:5])}")
+        raise CorpusError(
+            f"{file}: its weights do not fit at {', '.join(sorted(mismatched)[:5])}; they are of another model, or of "
+            "another version of this one, which has to be trained again"
+        )
     model.load_state_dict(state, strict=False)  # frozen pretrained weights are not stored
 
 

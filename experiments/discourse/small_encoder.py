@@ -26,12 +26,12 @@ from datamodules.text.edu_features import EduFeatures, SegmentationBatch, edu_fe
 from datamodules.text.subwords import Subwords
 from experiments.commands import guess_corpus
 from lightning_modules.discourse_parser.boundary_network import pool_pieces
-from lightning_modules.discourse_parser.encoders import build_small_encoder, multiplies_bfloat16, pretrained_encoder
-from lightning_modules.networks.text_encoder import TextEncoder
+from lightning_modules.discourse_parser.encoders import multiplies_bfloat16, pretrained_encoder
+from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.stored import save_weights
 
 PASSAGE = 180  # words
-TARGET = 192  # width of the targets
+TARGET = 192  # width of the targets, at most
 BATCH, HELD_OUT = 16, 100  # passages
 RATE = 3e-3
 
@@ -41,7 +41,7 @@ class Passage(NamedTuple):
 
     Attributes:
         words: hashed features, [N, FEATURES].
-        targets: reduced vectors of the teacher, float16 [N, TARGET].
+        targets: reduced vectors of the teacher, float16 [N, D].
     """
 
     words: Tensor
@@ -49,7 +49,9 @@ class Passage(NamedTuple):
 
 
 def read_passages(files: Sequence[Path]) -> list[str]:
-    """Return the documents of data files in passages of `PASSAGE` words; shorter rests of a document are left out.
+    """Return the documents of data files in passages of `PASSAGE` words, each text once.
+
+    The remainder of a document is dropped if it has at most a ninth of these words.
 
     Raises:
         CorpusError: if a file or a record cannot be read.
@@ -85,11 +87,17 @@ class Teacher:
         name: encoder, as in `TextEncoder.pretrained`, or `minilm`.
         layers: hidden states that are concatenated.
         passages: passages to compute the components from.
+
+    Raises:
+        CorpusError: if the encoder cannot be loaded, or has no such layers.
     """
 
     def __init__(self, name: str, layers: Sequence[int], passages: Sequence[str]) -> None:
         self.subwords = Subwords(name)
-        self.encoder: TextEncoder = pretrained_encoder(name, self.subwords, layers, 256).eval()
+        try:
+            self.encoder: TextEncoder = pretrained_encoder(name, self.subwords, layers, 256).eval()
+        except ValueError as error:
+            raise CorpusError(f"--teacher {name} --layers {layers}: {error}") from error
         vectors = torch.cat(self._vectors(self._features(passages)))                         # [N, D]
         self.mean = vectors.mean(0)
         centred = vectors - self.mean
@@ -118,15 +126,15 @@ class Teacher:
 
 
 class Student(nn.Module):
-    """Small encoder with a linear map to the targets."""
+    """Small encoder with a linear map to targets of width `target`."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: int) -> None:
         super().__init__()
-        self.encoder = build_small_encoder(window=256, dropout=0.1)
-        self.map = nn.Linear(self.encoder.size, TARGET)
+        self.encoder = SmallEncoder(dropout=0.1)
+        self.map = nn.Linear(self.encoder.size, target)
 
     def loss(self, passages: Sequence[Passage]) -> Tensor:
-        """Return the mean squared error; a student that knows nothing has about 1."""
+        """Return the mean squared error; predicting the mean gives about 1."""
         predicted = self.map(torch.cat(self.encoder([passage.words for passage in passages])))
         return mse_loss(predicted, torch.cat([passage.targets for passage in passages]).float())
 
@@ -165,8 +173,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=6, help="number of passes over the texts")
     parser.add_argument("--seed", type=int, default=1, help="seed of weights, dropout and order")
     options = parser.parse_args(arguments)
+    if options.epochs < 1:
+        parser.error(f"--epochs {options.epochs}: at least one pass over the texts is needed")
     torch.manual_seed(options.seed)
     try:
+        options.out.mkdir(parents=True, exist_ok=True)  # fail before the work
         texts = read_passages(options.files)
         if len(texts) <= HELD_OUT:
             raise CorpusError(f"{len(texts)} passages of {PASSAGE} words; at least {HELD_OUT + 1} are needed")
@@ -176,9 +187,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with progress_bar() as progress:
             for start in progress.track(range(0, len(texts), 32), description="word vectors of the teacher"):
                 passages += teacher(texts[start : start + 32])
-    except CorpusError as error:
+    except (CorpusError, OSError) as error:
         raise SystemExit(f"error: {error}") from None
-    student = Student()
+    student = Student(passages[0].targets.shape[1])
     train(student, passages, options.epochs)
     save_weights(options.out, {"teacher": options.teacher}, student.encoder.state_dict())
     print(f"{options.out}: weights of the small encoder, from {sum(len(p.words) for p in passages):,} words")

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from pytorch_lightning import LightningModule
+from torch import nn
 
+from datamodules.documents import CorpusError
 from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.networks.low_rank import add_low_rank_changes
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
@@ -54,21 +57,20 @@ def pretrained_encoder(
     return encoder
 
 
-def build_small_encoder(window: int, dropout: float, weights: Path | None = None) -> SmallEncoder:
-    """Build the small encoder of hashed words, which is trained with the rest.
-
-    Args:
-        window: number of words in a window.
-        dropout: dropout on the word vectors and on the output.
-        weights: folder that `experiments.discourse.small_encoder` wrote, to initialize from; random by default.
+def load_small_encoder(encoder: nn.Module, folder: Path) -> None:
+    """Initialize the small encoder of a parser or segmenter from weights of `experiments.discourse.small_encoder`.
 
     Raises:
-        CorpusError: if the folder has no such weights.
+        CorpusError: if it is another encoder, or the folder has no such weights.
     """
-    encoder = SmallEncoder(window=window, dropout=dropout)
-    if weights is not None:
-        load_weights(Path(weights), encoder, encoder.state_dict())
-    return encoder
+    if not isinstance(encoder, SmallEncoder):
+        raise CorpusError(f"model.small_encoder {folder}: is for `encoder: small` alone; leave it out")
+    load_weights(Path(folder), encoder, encoder.state_dict())
+
+
+def is_resumed(model: LightningModule) -> bool:
+    """Return whether the trainer resumes a checkpoint, whose weights replace initial ones."""
+    return model._trainer is not None and model.trainer.ckpt_path is not None
 
 
 def multiplies_bfloat16() -> bool:

@@ -26,13 +26,18 @@ from lightning_modules.discourse_parser.discourse_charts import (
     document_ldd,
     document_tree,
 )
-from lightning_modules.discourse_parser.encoders import build_small_encoder, multiplies_bfloat16, pretrained_encoder
+from lightning_modules.discourse_parser.encoders import (
+    is_resumed,
+    load_small_encoder,
+    multiplies_bfloat16,
+    pretrained_encoder,
+)
 from lightning_modules.discourse_parser.ldd import LabelClasses
 from lightning_modules.discourse_parser.segmenter import EduSegmenter, load_default
 from lightning_modules.discourse_parser.shipped import SMALL, shipped_name, weights_folder
 from lightning_modules.discourse_parser.span_scorer import DiscourseScorer, Layout, Units, node_scores, pool_edus
 from lightning_modules.metrics.parseval import Parseval
-from lightning_modules.networks.text_encoder import TextEncoder
+from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.schedules import adamw_with_encoder, training_steps
 from lightning_modules.stored import digest, load_model, save_weights
 from lightning_modules.summarizer import log_training, weighted_sum
@@ -91,7 +96,7 @@ class DiscourseParser(LightningModule):
         weight_decay: weight decay of AdamW.
         loss_weights: weights of the loss terms `tree` and `classes`; 1 by default.
         start_from: run folder or checkpoint of a parser to initialize weights from.
-        small_encoder: folder of weights to initialize the small encoder from, see `build_small_encoder`.
+        small_encoder: folder of weights to initialize the small encoder from, see `load_small_encoder`.
 
     Raises:
         CorpusError: if an encoder's package is not installed, or `start_from` does not fit.
@@ -141,7 +146,7 @@ class DiscourseParser(LightningModule):
         self.rates, self.loss_weights = (learning_rate, encoder_learning_rate, weight_decay), loss_weights or {}
         self.subwords = None if encoder == SMALL else Subwords(encoder)
         if self.subwords is None:
-            self.encoder: nn.Module = build_small_encoder(window, dropout, small_encoder)
+            self.encoder: nn.Module = SmallEncoder(window=window, dropout=dropout)
         else:
             self.encoder = pretrained_encoder(
                 name=encoder,
@@ -173,12 +178,19 @@ class DiscourseParser(LightningModule):
         self.segmenter: EduSegmenter | None = None  # that of `load_default` is loaded when it is first needed
         self._vector_cache: dict[str, Tensor] = {}  # EDU vectors of a frozen encoder, by digest of text and EDUs
         self._fingerprint: str | None = None
-        self.start_from = start_from
+        self.start_from, self.small_encoder = start_from, small_encoder
 
     def setup(self, stage: str) -> None:
-        """Load the weights of `start_from` before training; those of a resumed checkpoint replace them."""
-        if stage != "fit" or self.start_from is None:
+        """Load initial weights before training, unless a checkpoint is resumed."""
+        if stage != "fit" or is_resumed(self):
             return
+        if self.small_encoder is not None:
+            load_small_encoder(self.encoder, self.small_encoder)
+        if self.start_from is not None:
+            self._load_start()
+
+    def _load_start(self) -> None:
+        """Load the weights of `start_from`."""
         path = Path(str(self.start_from))
         path = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
         if not path.is_file():

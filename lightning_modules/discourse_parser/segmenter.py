@@ -15,10 +15,10 @@ from datamodules.text.offsets import Span
 from datamodules.text.subwords import MPNET, Subwords, encoder_path
 from lightning_modules.discourse_parser.boundary_network import BEGIN, SegmentationNetwork, pool_pieces
 from lightning_modules.discourse_parser.crf import AllenNLPCRF, LinearChainCRF
-from lightning_modules.discourse_parser.encoders import build_small_encoder, pretrained_encoder
+from lightning_modules.discourse_parser.encoders import is_resumed, load_small_encoder, pretrained_encoder
 from lightning_modules.discourse_parser.shipped import SMALL, weights_folder
 from lightning_modules.metrics.boundaries import BoundaryF1
-from lightning_modules.networks.text_encoder import TextEncoder
+from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.schedules import adamw_with_encoder, training_steps
 from lightning_modules.stored import load_model, save_weights
 from lightning_modules.summarizer import log_training
@@ -46,7 +46,7 @@ class EduSegmenter(LightningModule):
         hidden_size: width of each direction of the LSTM over a sentence.
         dropout: probability, applied to vectors, projections and states.
         crf: `precis`, or `allennlp` for the CRF of the package allennlp-light.
-        small_encoder: folder of weights to initialize the small encoder from, see `build_small_encoder`.
+        small_encoder: folder of weights to initialize the small encoder from, see `load_small_encoder`.
         learning_rate: peak learning rate of AdamW, with linear warm-up (a tenth of the steps) and decay.
         encoder_learning_rate: peak learning rate of a pretrained encoder that is fine-tuned.
         weight_decay: weight decay of AdamW.
@@ -83,7 +83,7 @@ class EduSegmenter(LightningModule):
         self.rates = learning_rate, encoder_learning_rate, weight_decay
         self.subwords = None if encoder == SMALL else Subwords(encoder)
         if self.subwords is None:
-            self.encoder: nn.Module = build_small_encoder(window, dropout, small_encoder)
+            self.encoder: nn.Module = SmallEncoder(window=window, dropout=dropout)
         else:
             self.encoder = pretrained_encoder(
                 name=encoder,
@@ -101,6 +101,12 @@ class EduSegmenter(LightningModule):
         self.crf = LinearChainCRF(2) if crf == "precis" else AllenNLPCRF(2)
         self.f1 = nn.ModuleDict({stage: BoundaryF1() for stage in ("val", "test")})
         self._vector_cache: dict[str, Tensor] = {}  # word vectors of a frozen encoder, by the digest of a text
+        self.small_encoder = small_encoder
+
+    def setup(self, stage: str) -> None:
+        """Load the weights of the small encoder before training, unless a checkpoint is resumed."""
+        if stage == "fit" and self.small_encoder is not None and not is_resumed(self):
+            load_small_encoder(self.encoder, self.small_encoder)
 
     @property
     def _fixed(self) -> bool:
@@ -179,9 +185,9 @@ class EduSegmenter(LightningModule):
         return self._edus(request.text, features, self._tags(batch, vectors))
 
     def columns_of(self, settings: Mapping[str, Any]) -> list[int] | None:
-        """Return the columns of token vectors that are those of a module with these settings; None if there are none.
+        """Return the columns of this encoder's token vectors that equal the token vectors of a module with these settings.
 
-        There are some if both have the same frozen encoder, and this one combines all hidden states of the other.
+        None if there are none: both need the same frozen encoder, and this one must read every layer of the other.
         """
         same = all(settings[name] == self.settings[name] for name in ("encoder", "window"))
         own, others = self.settings["layers"], settings["layers"]

@@ -66,7 +66,7 @@ def test_a_student_learns_from_its_teacher(teacher_folder, narrow):
     torch.manual_seed(0)
     texts = [passage(number) for number in range(36)]
     passages = Teacher(str(teacher_folder), [1, 2], texts)(texts)
-    student = Student().eval()
+    student = Student(3).eval()
     with torch.no_grad():
         before = student.loss(passages[:4]).item()
     train(student, passages, epochs=12)
@@ -79,12 +79,23 @@ def test_parsers_and_segmenters_start_from_the_weights(teacher_folder, narrow, t
     options = ["--teacher", str(teacher_folder), "--layers", "2", "--epochs", "1"]
     main([str(texts), "--out", str(tmp_path / "small"), *options])
     assert "weights of the small encoder, from 1,200 words" in capsys.readouterr().out  # each text once
-    parser = DiscourseParser(hidden_size=8, fit_size=2, small_encoder=tmp_path / "small")
-    segmenter = EduSegmenter(small_encoder=tmp_path / "small")
     random_weights = EduSegmenter().encoder.state_dict()
+    models = DiscourseParser(hidden_size=8, fit_size=2, small_encoder=tmp_path / "small"), EduSegmenter(
+        small_encoder=tmp_path / "small"
+    )
+    for model in models:
+        model.setup("fit")
+    parser, segmenter = models
     for name, value in segmenter.encoder.state_dict().items():
         assert torch.equal(value, parser.encoder.state_dict()[name])
         assert not torch.equal(value, random_weights[name])
+
+
+def test_weights_are_only_needed_to_train(tmp_path):
+    model = EduSegmenter(small_encoder=tmp_path / "nowhere")
+    model.setup("validate")
+    with pytest.raises(ValueError, match="missing or broken"):
+        model.setup("fit")
 
 
 def test_passages_are_whole_words_of_every_document(tmp_path):
@@ -95,9 +106,20 @@ def test_passages_are_whole_words_of_every_document(tmp_path):
     assert " ".join(passages[:3]) == texts[0]
 
 
-def test_what_is_wrong_is_named(teacher_folder, tmp_path):
+def test_what_is_wrong_is_named(teacher_folder, tmp_path, capsys, monkeypatch):
     path = write_lines(tmp_path / "texts.jsonl", [json.dumps({"document": passage(1)})])
     with pytest.raises(SystemExit, match="error: 1 passages of 180 words; at least 101 are needed"):
         main([str(path), "--out", str(tmp_path / "small"), "--teacher", str(teacher_folder)])
-    with pytest.raises(ValueError, match="missing or broken"):
-        EduSegmenter(small_encoder=tmp_path / "nowhere")
+    options = [str(path), "--out", str(tmp_path / "small"), "--teacher", str(teacher_folder)]
+    with pytest.raises(SystemExit):
+        main([*options, "--epochs", "0"])
+    assert "--epochs 0: at least one pass" in capsys.readouterr().err
+    monkeypatch.setattr(small_encoder, "HELD_OUT", 0)
+    with pytest.raises(SystemExit, match="layers must be some of 0 to 2"):
+        main([*options, "--layers", "9"])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit, match=r"error: .*file"):
+        main([str(path), "--out", str(tmp_path / "file")])
+    model = DiscourseParser(str(teacher_folder), hidden_size=8, fit_size=2, layers=(1,), small_encoder=tmp_path)
+    with pytest.raises(ValueError, match="is for `encoder: small` alone"):
+        model.setup("fit")
