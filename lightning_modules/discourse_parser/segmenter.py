@@ -185,7 +185,7 @@ class EduSegmenter(LightningModule):
         return self._edus(request.text, features, self._tags(batch, vectors))
 
     def columns_of(self, settings: Mapping[str, Any]) -> list[int] | None:
-        """Return the columns of this encoder's token vectors that equal the token vectors of a module with these settings.
+        """Return which columns of the encoder equal the token vectors of a module with these settings.
 
         None if there are none: both need the same frozen encoder, and this one must read every layer of the other.
         """

@@ -240,7 +240,7 @@ def test_broken_weights_are_named(tmp_path):
         DiscourseParser.load(tmp_path)
     weights.write_bytes(whole)
     config.write_text(json.dumps(settings | {"hidden_size": 7 * 2}))
-    with pytest.raises(CorpusError, match=r"do not fit config\.json at scorers"):
+    with pytest.raises(CorpusError, match=r"do not fit at scorers"):
         DiscourseParser.load(tmp_path)
     config.write_text(json.dumps(settings | {"speed": 7}))
     with pytest.raises(CorpusError, match="not a discourse parser's"):

@@ -230,7 +230,7 @@ def test_broken_weights_are_named(tmp_path):
     weights.write_bytes(whole)
     settings_ = json.loads(config.read_text())
     config.write_text(json.dumps(settings_ | {"hidden_size": 7}))
-    with pytest.raises(CorpusError, match=r"do not fit config.json at network\.lstm"):
+    with pytest.raises(CorpusError, match=r"do not fit at network\.lstm"):
         EduSegmenter.load(tmp_path)
     config.write_text(json.dumps(settings_ | {"speed": 7}))
     with pytest.raises(CorpusError, match="not a segmenter's"):
