@@ -123,11 +123,13 @@ def places_of(document: TreebankDocument) -> Tensor:
 def sentence_vectors(documents: Sequence[SummarizedDocument], encoder: str) -> Iterator[Tensor]:
     """Yield the mean token vector of each sentence, read alone by a frozen encoder, [S, H] of each document."""
     subwords = Subwords(encoder)
-    network = TextEncoder.pretrained(encoder_path(encoder), subwords.special, pad_id=subwords.pad_id)
-    for document in documents:
-        tokens = [torch.tensor(subwords(sentence).ids) for sentence in document.sentences]
+    network = TextEncoder.pretrained(encoder_path(encoder), subwords.special, pad_id=subwords.pad_id, batch_size=64)
+    for start in range(0, len(documents), 32):
+        group = documents[start : start + 32]
+        tokens = [torch.tensor(subwords(sentence).ids) for document in group for sentence in document.sentences]
         # zero for a sentence without tokens, such as a control character
-        yield torch.stack([states.sum(0) / max(1, len(states)) for states in network(tokens)])
+        means = [states.sum(0) / max(1, len(states)) for states in network(tokens)]
+        yield from torch.stack(means).split([len(document.sentences) for document in group])
 
 
 # Structures over sentences ---------------------------------------------------------------------------------------

@@ -255,7 +255,7 @@ def max_positions(config) -> int | None:
 
 
 class SmallEncoder(WindowedEncoder):
-    """Small encoder trained from scratch: embeddings of hashed word features and one bidirectional LSTM.
+    """Small encoder that is trained with the rest: embeddings of hashed word features and one bidirectional LSTM.
 
     A word vector is the concatenation of one vector for each group of features (the word, its prefixes, its suffixes,
     its shape). Within a group the embeddings of the features are added, as in fastText.
