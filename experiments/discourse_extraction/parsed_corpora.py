@@ -109,7 +109,7 @@ def with_scores(
         name = document.document.id
         scores = scores_of.get(name)
         if scores is None or len(scores) != len(row.target):
-            found = "no prediction" if scores is None else f"{len(scores)} scores for {len(row.target)} sentences"
-            raise CorpusError(f"{', '.join(map(str, files))}: {found} of {name!r}; predict it from the same sentences")
+            problem = "no prediction" if scores is None else f"{len(scores)} scores for {len(row.target)} sentences"
+            raise CorpusError(f"{', '.join(map(str, files))}: {problem} of {name!r}; predict it from the same sentences")
         extended.append(row._replace(places=torch.cat([row.places, scores[:, None]], 1)))
     return extended
