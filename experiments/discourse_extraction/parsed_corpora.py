@@ -110,6 +110,7 @@ def with_scores(
         scores = scores_of.get(name)
         if scores is None or len(scores) != len(row.target):
             problem = "no prediction" if scores is None else f"{len(scores)} scores for {len(row.target)} sentences"
-            raise CorpusError(f"{', '.join(map(str, files))}: {problem} of {name!r}; predict it from the same sentences")
+            names = ", ".join(map(str, files))
+            raise CorpusError(f"{names}: {problem} of {name!r}; predict it from the same sentences")
         extended.append(row._replace(places=torch.cat([row.places, scores[:, None]], 1)))
     return extended
