@@ -37,7 +37,7 @@ RATE = 3e-3
 
 
 class Passage(NamedTuple):
-    """Words of a text, and what the teacher says of them.
+    """Words of a text, and their vectors by the teacher.
 
     Attributes:
         words: hashed features, [N, FEATURES].

@@ -27,8 +27,6 @@ from datamodules.text.subwords import Subwords, encoder_path
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.networks.text_encoder import TextEncoder
 
-STRUCTURES = ("gold", "parser", "parser, best tree")
-
 
 class SummarizedDocument(NamedTuple):
     """A document with its summaries.
@@ -54,7 +52,7 @@ class SentenceFeatures(NamedTuple):
         vectors: mean of the token vectors of each sentence, [S, H].
         places: position and length of each sentence, see `places_of`, and other scores if there are any, [S, P].
         target: overlap of each sentence with the summaries, see `content_f1`, [S].
-        structures: distribution over sentences for each of `STRUCTURES`; `gold` only for documents of a treebank.
+        structures: distributions over sentences by name, see `structures_of`.
     """
 
     vectors: Tensor
@@ -181,7 +179,9 @@ def request_of(document: TreebankDocument) -> ParseRequest:
 
 
 def structures_of(document: TreebankDocument, parse: DiscourseParse) -> dict[str, DiscourseParse]:
-    """Return the distributions over sentences of the gold tree, if there is one, of the parse, and of its best tree."""
+    """Return distributions over sentences by name: `gold` (the tree, if there is one), `parser` (the parse), and
+    `parser, best tree`.
+    """
     relations = parse.relations
     dense = {"parser": parse.dense(), "parser, best tree": parse.dense("one_best")}
     if document.tree is not None:

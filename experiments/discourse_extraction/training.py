@@ -26,7 +26,7 @@ class Arm(NamedTuple):
 
     Attributes:
         name: name of the arm.
-        structure: one of `documents.STRUCTURES`; None for no discourse.
+        structure: name of a distribution, see `documents.structures_of`; None for no discourse.
         control: `permuted` (over pairs of sentences), `other` (another document's), or none.
         sums: whether `band_sums` are inputs instead of attention with discourse.
         by_relation: whether a linear ranker also has these sums for each relation.
