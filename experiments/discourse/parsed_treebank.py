@@ -4,7 +4,8 @@
         --licence 'CC BY 4.0' --out treebank/parsed.jsonl
 
 With `data.train` a folder, `precis fit` and `python -m experiments.discourse.segmenter fit` read this file together
-with a treebank of gold trees.
+with a treebank of gold trees. `--gold gum/train.jsonl.gz --gold_copies 2` writes the documents of such a treebank to
+the same file, each of them twice, so that gold trees weigh more in training.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from datamodules.corpora.corpus import make_document
 from datamodules.corpora.files import Files
 from datamodules.corpora.parallel import progress_bar
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import BadRecord, CorpusError, Document, Record
 from experiments.discourse.parsers import load_parser
 
@@ -70,6 +72,22 @@ def record_of(request: ParseRequest, parse: DiscourseParse, licence: str) -> dic
     return {"id": request.id, "text": request.text, **offsets, "tree": tree, "license": licence}
 
 
+def gold_records(path: Path, copies: int) -> Iterator[dict[str, Any]]:
+    """Yield the documents of a treebank as records, and copies of them whose ids end in the number of the copy.
+
+    Raises:
+        CorpusError: if the treebank cannot be read, or a document has no tree.
+    """
+    for document in read_treebank(path):
+        if document.tree is None:
+            raise CorpusError(f"{path}: {document.id} has no tree; a parser learns from trees")
+        offsets = {"edus": document.edus, "sentences": document.sentences, "paragraphs": document.paragraphs}
+        annotation = {"tree_nary": document.tree.nested(), "genre": document.genre, "license": document.licence}
+        for copy in range(1, copies + 1):
+            name = document.id if copy == 1 else f"{document.id} copy {copy}"
+            yield {"id": name, "text": document.text, **offsets, **annotation}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command: parse the documents, and write the treebank once all are parsed."""
     parser = argparse.ArgumentParser(prog="python -m experiments.discourse.parsed_treebank", allow_abbrev=False)
@@ -79,9 +97,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--parser", default="default", help="parser, as `precis parse --parser` takes it")
     parser.add_argument("--number", type=int, help="maximal number of documents of each file; all by default")
     parser.add_argument("--max_words", type=int, default=400, help="maximal number of words of a document's beginning")
+    parser.add_argument("--gold", type=Path, help="treebank of gold trees to write to the same file")
+    parser.add_argument("--gold_copies", type=int, default=1, help="how many times each of its documents is written")
     parser.add_argument("--licence", default="", help="licence of the texts, for `data.licences`")
     options = parser.parse_args(arguments)
     try:
+        gold = list(gold_records(options.gold, options.gold_copies)) if options.gold else []
         documents = list(read_beginnings(options.files, options.field, options.number, options.max_words))
         model, records = load_parser(options.parser, "side", 1), []
         with progress_bar() as progress:
@@ -92,9 +113,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     records.append(record_of(request, parse, options.licence))
     except CorpusError as error:
         raise SystemExit(f"error: {error}") from None
-    atomic_write(options.out, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+    atomic_write(options.out, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in gold + records))
     single = len(documents) - len(records)
-    print(f"{options.out}: {len(records):,} trees; {single:,} documents of a single EDU left out")
+    written = f"{options.out}: {len(records):,} trees" + (f" and {len(gold):,} gold trees" if gold else "")
+    print(f"{written}; {single:,} documents of a single EDU left out")
 
 
 if __name__ == "__main__":

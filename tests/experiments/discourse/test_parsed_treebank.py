@@ -50,6 +50,38 @@ def test_trees_of_the_parser_are_read_again(parser, tmp_path, capsys):
     assert len(data.documents("train")) == 2
 
 
+def test_gold_trees_are_copied_into_the_treebank(parser, tmp_path, capsys):
+    gold = [
+        {
+            "id": name,
+            "text": "a b c",
+            "edus": [[0, 1], [2, 3], [4, 5]],
+            "license": "CC BY",
+            "genre": "essay",
+            "tree_nary": ["NN", "joint-list", 0, 1, 2],
+        }
+        for name in ("x", "y")
+    ]
+    bank = write_lines(tmp_path / "gold.jsonl", gold)
+    texts, out = write_lines(tmp_path / "texts.jsonl", [{"document": NOTE, "id": "b"}]), tmp_path / "mixed.jsonl"
+    options = ["--out", str(out), "--parser", str(parser.folder), "--gold", str(bank), "--gold_copies", "2"]
+    main([str(texts), *options])
+    assert "1 trees and 4 gold trees" in capsys.readouterr().out
+    mixed = read_treebank(out)
+    assert [d.id for d in mixed] == ["x", "x copy 2", "y", "y copy 2", f"{tmp_path.name}/texts.jsonl/b"]
+    for document, original in zip(mixed[:4], [d for d in read_treebank(bank) for _ in range(2)]):
+        assert document.tree == original.tree and document.edus == original.edus and document.text == original.text
+        assert (document.licence, document.genre) == ("CC BY", "essay")
+
+
+def test_gold_documents_without_trees_are_named(parser, tmp_path):
+    bank = write_lines(tmp_path / "gold.jsonl", [{"id": "bare", "text": "a b", "edus": [[0, 1], [2, 3]]}])
+    texts, out = write_lines(tmp_path / "texts.jsonl", [{"document": NOTE}]), tmp_path / "mixed.jsonl"
+    with pytest.raises(SystemExit, match="bare has no tree"):
+        main([str(texts), "--out", str(out), "--parser", str(parser.folder), "--gold", str(bank)])
+    assert not out.exists()
+
+
 @pytest.mark.parametrize(
     ("max_words", "parts"),
     [(1, [["a b c"]]), (3, [["a b c"]]), (5, [["a b c", "d e"]]), (6, [["a b c", "d e"], ["f"]]), (9, None)],

@@ -63,4 +63,4 @@ def test_scores_equal_those_of_the_model_card(name):
     assert {level: scores[f"original_parseval/{level}"].item() for level in said} == pytest.approx(
         {level: float(value) for level, value in said.items()}, abs=0.2
     )
-    assert scores["original_parseval/F"] > {"mpnet": 42, "minilm": 38, "small": 36}[name]
+    assert scores["original_parseval/F"] > {"mpnet": 42, "minilm": 40, "small": 36}[name]
