@@ -76,11 +76,13 @@ def gold_records(path: Path, copies: int) -> Iterator[dict[str, Any]]:
     """Yield the documents of a treebank as records, and copies of them whose ids end in the number of the copy.
 
     Raises:
-        CorpusError: if the treebank cannot be read, or a document has no tree.
+        CorpusError: if there are no copies, the treebank cannot be read, or a document has no tree.
     """
+    if copies < 1:
+        raise CorpusError(f"--gold_copies must be at least 1, got {copies}")
     for document in read_treebank(path):
         if document.tree is None:
-            raise CorpusError(f"{path}: {document.id} has no tree; a parser learns from trees")
+            raise CorpusError(f"{path}: {document.id} has no tree; annotate it, or leave it out")
         offsets = {"edus": document.edus, "sentences": document.sentences, "paragraphs": document.paragraphs}
         annotation = {"tree_nary": document.tree.nested(), "genre": document.genre, "license": document.licence}
         for copy in range(1, copies + 1):

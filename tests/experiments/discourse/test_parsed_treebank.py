@@ -74,11 +74,13 @@ def test_gold_trees_are_copied_into_the_treebank(parser, tmp_path, capsys):
         assert (document.licence, document.genre) == ("CC BY", "essay")
 
 
-def test_gold_documents_without_trees_are_named(parser, tmp_path):
+@pytest.mark.parametrize(("copies", "problem"), [("1", "bare has no tree"), ("0", "gold_copies must be at least 1")])
+def test_bad_gold_trees_are_refused(parser, tmp_path, copies, problem):
     bank = write_lines(tmp_path / "gold.jsonl", [{"id": "bare", "text": "a b", "edus": [[0, 1], [2, 3]]}])
     texts, out = write_lines(tmp_path / "texts.jsonl", [{"document": NOTE}]), tmp_path / "mixed.jsonl"
-    with pytest.raises(SystemExit, match="bare has no tree"):
-        main([str(texts), "--out", str(out), "--parser", str(parser.folder), "--gold", str(bank)])
+    options = ["--out", str(out), "--parser", str(parser.folder), "--gold", str(bank), "--gold_copies", copies]
+    with pytest.raises(SystemExit, match=problem):
+        main([str(texts), *options])
     assert not out.exists()
 
 
