@@ -19,7 +19,8 @@ from datamodules.atomic_write import atomic_write
 from datamodules.corpora.corpus import make_document
 from datamodules.corpora.files import Files
 from datamodules.corpora.parallel import progress_bar
-from datamodules.discourse.parses import DiscourseParse, ParseRequest
+from datamodules.discourse.parses import ParseRequest
+from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import BadRecord, CorpusError, Document, Record
 from experiments.discourse.parsers import load_parser
@@ -65,11 +66,11 @@ def _beginnings_of(path: Path, records: Iterable[Record | BadRecord], max_words:
             yield document
 
 
-def record_of(request: ParseRequest, parse: DiscourseParse, licence: str) -> dict[str, Any]:
-    """Return a record as `read_treebank` reads it."""
-    offsets = {"edus": parse.edus.tolist(), "sentences": request.sentences, "paragraphs": request.paragraphs}
-    tree = parse.best_tree().nested()
-    return {"id": request.id, "text": request.text, **offsets, "tree": tree, "license": licence}
+def record_of(document: TreebankDocument) -> dict[str, Any]:
+    """Return a document with a tree as a record, as `read_treebank` reads it."""
+    offsets = {"edus": document.edus, "sentences": document.sentences, "paragraphs": document.paragraphs}
+    annotation = {"tree_nary": document.tree.nested(), "genre": document.genre, "license": document.licence}
+    return {"id": document.id, "text": document.text, **offsets, **annotation}
 
 
 def gold_records(path: Path, copies: int) -> Iterator[dict[str, Any]]:
@@ -83,11 +84,10 @@ def gold_records(path: Path, copies: int) -> Iterator[dict[str, Any]]:
     for document in read_treebank(path):
         if document.tree is None:
             raise CorpusError(f"{path}: {document.id} has no tree; annotate it, or leave it out")
-        offsets = {"edus": document.edus, "sentences": document.sentences, "paragraphs": document.paragraphs}
-        annotation = {"tree_nary": document.tree.nested(), "genre": document.genre, "license": document.licence}
-        for copy in range(1, copies + 1):
-            name = document.id if copy == 1 else f"{document.id} copy {copy}"
-            yield {"id": name, "text": document.text, **offsets, **annotation}
+        record = record_of(document)
+        yield record
+        for copy in range(2, copies + 1):
+            yield record | {"id": f"{document.id} copy {copy}"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -112,7 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 request = ParseRequest.of(document)
                 parse = model.predict_step([request])[0]
                 if parse.size > 1:
-                    records.append(record_of(request, parse, options.licence))
+                    places = (parse.edus.tolist(), request.sentences, request.paragraphs)
+                    tree = parse.best_tree()
+                    parsed = TreebankDocument(request.id, request.text, *places, tree, licence=options.licence)
+                    records.append(record_of(parsed))
     except CorpusError as error:
         raise SystemExit(f"error: {error}") from None
     atomic_write(options.out, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in gold + records))
