@@ -1,17 +1,20 @@
-"""Negative log-likelihood of reference summaries by document, and paired differences between runs.
+"""Negative log-likelihood of reference summaries by document, and paired differences between systems.
 
     python -m experiments.likelihood runs/led runs/discourse runs/discourse --change - - model.ablation=other
+    python -m experiments.likelihood 'runs/sweep/other_seed-*' 'runs/sweep/own_seed-*'
 
-Each document is scored alone, with the weights of a run's best checkpoint in single precision, so that the result does
-not depend on padding. The value is the loss term `nll`: -log P(y_t), mean over the tokens of the first reference.
-`--change` changes an argument of each run, for example to read the discourse of another document.
-Differences are to the first run; intervals are paired bootstrap intervals over documents.
+A system is a run folder, or a pattern of run folders that differ in their seed. Each document is scored alone, with the
+weights of a run's best checkpoint in single precision, so that the result does not depend on padding. The value is the
+loss term `nll`: -log P(y_t), mean over the tokens of the first reference. `--change` changes an argument of each
+system, for example to read the discourse of another document. Differences are to the first system; intervals are
+bootstrap intervals over documents, and over seeds where there are several.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Sequence
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,9 @@ from rich.progress import track
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
-from experiments.evaluation.statistics import bootstrap_interval
+from experiments.evaluation.significance import paired_differences
 from experiments.linked_arguments import LINKED
+from experiments.run_config import read_config
 from experiments.run_folder import Run, load_run
 
 
@@ -74,24 +78,56 @@ def load(folder: Path, change: str) -> Run:
     return load_run(folder, model_changes=changes["model"], **changes["data"])
 
 
-def compare(values: Sequence[dict[str, float]], names: Sequence[str]) -> list[str]:
-    """Return a line for each run: mean, and difference to the first run with a 95 % interval over documents.
+def score_run(folder: Path, change: str, split: str) -> dict[str, float]:
+    """Return the negative log-likelihood of each document of a split by a run, see `load` and `document_nll`."""
+    run = load(folder, change)
+    run.data.prepare_splits([split])
+    return document_nll(run, split)
+
+
+def runs_of(system: str) -> dict[int, Path]:
+    """Return the run folders of a system by seed, in the order of their seeds.
+
+    Args:
+        system: a run folder, or a pattern with `*`, `?` or `[...]`.
 
     Raises:
-        CorpusError: if the runs were scored on different documents.
+        CorpusError: if no run folder has that name, or two of the runs have the same seed.
     """
-    ids = sorted(values[0])
-    for name, scores in zip(names, values):
-        if sorted(scores) != ids:
+    folders = [Path(name) for name in sorted(glob(system)) if (Path(name) / "config.yaml").is_file()]
+    if not folders:
+        raise CorpusError(f"{system}: no run folder of this name; give the folder of a run that `precis fit` made")
+    runs: dict[int, Path] = {}
+    for folder in folders:
+        seed = read_config(folder)["seed_everything"]
+        if seed in runs:
+            raise CorpusError(f"{system}: {runs[seed].name} and {folder.name} have the same seed; name one of them")
+        runs[seed] = folder
+    return dict(sorted(runs.items()))
+
+
+def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str]) -> list[str]:
+    """Return a line for each system: mean, and difference to the first system with a 95 % interval.
+
+    Args:
+        systems: values by id of each run of each system, with the same seeds in the same order.
+        names: names of the systems.
+
+    Raises:
+        CorpusError: if runs were scored on different documents.
+    """
+    ids = sorted(systems[0][0])
+    for name, runs in zip(names, systems):
+        if any(sorted(scores) != ids for scores in runs):
             raise CorpusError(f"{name}: scored on other documents than {names[0]}; give both the same corpus")
-    first = np.array([values[0][id] for id in ids])
+    scores = np.array([[[run[id] for id in ids] for run in runs] for runs in systems])   # [systems, R, N]
+    counts = f"{len(ids)} documents" + (f", {scores.shape[1]} seeds" if scores.shape[1] > 1 else "")
     lines = []
-    for number, (name, scores) in enumerate(zip(names, values)):
-        nll = np.array([scores[id] for id in ids])
-        line = f"{name}: {nll.mean():.4f} nats per token, {len(ids)} documents"
+    for number, name in enumerate(names):
+        line = f"{name}: {scores[number].mean():.4f} nats per token, {counts}"
         if number:
-            mean, low, high = bootstrap_interval(nll - first)
-            line += f"; difference {mean:+.4f} [{low:+.4f}, {high:+.4f}]"
+            (row,) = paired_differences(scores[number, ..., None], scores[0, ..., None])
+            line += f"; difference {row.mean:+.4f} [{row.low:+.4f}, {row.high:+.4f}], detectable {row.detectable:.4f}"
         lines.append(line)
     return lines
 
@@ -100,23 +136,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the likelihoods of runs; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m experiments.likelihood", description=__doc__, allow_abbrev=False,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("runs", type=Path, nargs="+", help="run folders; a run may be named several times")
-    parser.add_argument("--change", nargs="+", default=[], help="an argument of each run, as data.NAME=VALUE or "
+    parser.add_argument("systems", nargs="+", help="run folders, or quoted patterns of the folders of a system's runs "
+                        "with different seeds; a system may be named several times")  # fmt: skip
+    parser.add_argument("--change", nargs="+", default=[], help="an argument of each system, as data.NAME=VALUE or "
                         "model.NAME=VALUE, or - for no change")  # fmt: skip
     parser.add_argument("--split", choices=["val", "test"], default="val")
-    parser.add_argument("--out", type=Path, help="file for the values by document, JSON")
+    parser.add_argument("--out", type=Path, help="file for the values by document, run and system, JSON")
     options = parser.parse_args(arguments)
     try:
-        changes = options.change or ["-"] * len(options.runs)
-        if len(changes) != len(options.runs):
-            raise CorpusError(f"--change has {len(changes)} entries for {len(options.runs)} runs: give one for each")
-        names, values = [], []
-        for folder, change in zip(options.runs, changes):
-            run = load(folder, change)
-            run.data.prepare_splits([options.split])
-            names.append(str(folder) if change == "-" else f"{folder} {change}")
-            values.append(document_nll(run, options.split))
-        lines = compare(values, names)
+        changes = options.change or ["-"] * len(options.systems)
+        if len(changes) != len(options.systems):
+            raise CorpusError(f"--change has {len(changes)} entries for {len(options.systems)} systems: one for each")
+        names = [system if change == "-" else f"{system} {change}" for system, change in zip(options.systems, changes)]
+        runs = [runs_of(system) for system in options.systems]
+        for name, of_system in zip(names, runs):
+            if len(runs[0]) > 1 and list(of_system) != list(runs[0]):
+                seeds = " and ".join(", ".join(map(str, seeds)) for seeds in (of_system, runs[0]))
+                raise CorpusError(f"{name} and {names[0]} have the seeds {seeds}: differences need the same ones")
+        values = [
+            {str(folder): score_run(folder, change, options.split) for folder in of_system.values()}
+            for of_system, change in zip(runs, changes)
+        ]
+        lines = compare([list(of_system.values()) for of_system in values], names)
     except (CorpusError, ArgumentError, yaml.YAMLError) as error:
         print(f"likelihood: {error}", file=sys.stderr)
         return 1

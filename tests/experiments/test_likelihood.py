@@ -2,13 +2,15 @@
 
 import json
 import math
+import re
 import shutil
 
+import numpy as np
 import pytest
 import torch
 
 from datamodules.documents import CorpusError
-from experiments.likelihood import compare, main
+from experiments.likelihood import compare, main, runs_of
 from experiments.run_folder import load_run
 
 
@@ -16,7 +18,7 @@ def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsy
     out = tmp_path / "nll.json"
     changes = ["--change", "-", "data.max_target=3"]
     assert main([str(trained), str(trained), "--split", "test", "--out", str(out), *changes]) == 0
-    whole, short = json.loads(out.read_text()).values()
+    (whole,), (short,) = (list(runs.values()) for runs in json.loads(out.read_text()).values())
     printed = capsys.readouterr().out.splitlines()
     assert f"{sum(whole.values()) / len(whole):.4f} nats per token, {len(whole)} documents" in printed[0]
     difference = sum(short[id] - whole[id] for id in whole) / len(whole)
@@ -33,19 +35,53 @@ def test_each_document_has_the_likelihood_of_its_tokens(trained, tmp_path, capsy
 
 def test_runs_on_different_documents_are_refused():
     with pytest.raises(CorpusError, match="two: scored on other documents than one"):
-        compare([{"a": 1.0, "b": 2.0}, {"a": 1.0}], ["one", "two"])
+        compare([[{"a": 1.0, "b": 2.0}], [{"a": 1.0}]], ["one", "two"])
 
 
 def test_a_difference_and_its_interval():
     one = {str(n): float(n % 7) for n in range(50)}
     two = {id: value + 0.5 for id, value in one.items()}
-    assert compare([one, two], ["one", "two"])[1].endswith("difference +0.5000 [+0.5000, +0.5000]")
+    line = compare([[one], [two]], ["one", "two"])[1]
+    assert line.endswith("50 documents; difference +0.5000 [+0.5000, +0.5000], detectable 0.0000")
+
+
+def test_an_interval_covers_seeds_that_are_paired():
+    """Runs of one seed differ by d + e with e from the seed alone: its standard error is that of three values of e."""
+    rng, noise = np.random.default_rng(0), np.array([-0.3, 0.1, 0.2])
+    base = rng.normal(size=(3, 400)) + rng.normal(size=(3, 1))  # seeds differ by more than the systems
+    pairs = [base, base + 1 + noise[:, None]]
+    systems = [[{str(n): value for n, value in enumerate(run)} for run in runs] for runs in pairs]
+    line = compare(systems, ["one", "two"])[1]
+    numbers = re.search(r"difference (.*) \[(.*), (.*)\], detectable (.*)", line).groups()
+    mean, low, high, detectable = map(float, numbers)
+    assert "400 documents, 3 seeds" in line and mean == pytest.approx(1)
+    # means of two of the three values of noise: the widest have 2.5 % of the draws or more
+    assert low == pytest.approx(1 - 0.3, abs=1e-4) and high == pytest.approx(1 + 0.2, abs=1e-4)
+    assert detectable == pytest.approx(2.8 * noise.std(ddof=1) / 3**0.5, rel=0.03)
+
+
+def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
+    for name, seed in (("own_b", 1), ("own_a", 2), ("other_1", 1), ("other_3", 3)):
+        shutil.copytree(trained, tmp_path / name)
+        config = tmp_path / name / "config.yaml"
+        config.write_text(re.sub(r"seed_everything: \d+", f"seed_everything: {seed}", config.read_text()))
+    own = str(tmp_path / "own_*")
+    assert [path.name for path in runs_of(own).values()] == ["own_b", "own_a"]
+    assert main([own, own, "--split", "test"]) == 0
+    assert "2 seeds; difference +0.0000 [+0.0000, +0.0000]" in capsys.readouterr().out
+    for systems, message in (
+        ([own, str(tmp_path / "other_*")], "have the seeds 1, 3 and 1, 2: differences need the same ones"),
+        ([str(tmp_path / "o*_[1b]")], "other_1 and own_b have the same seed"),
+        ([str(tmp_path / "none_*")], "none_*: no run folder of this name"),
+    ):
+        assert main(systems) == 1
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--change", "-", "-"], "--change has 2 entries for 1 runs"),
+        (["--change", "-", "-"], "--change has 2 entries for 1 systems"),
         (["--change", "max_target=3"], "--change max_target=3: expected data.NAME=VALUE"),
         (["--change", "data.vocab_size=9"], "the data takes vocab_size from the model; give model.vocab_size"),
         (["--change", "data.eval_batch_size=4"], "documents are scored one by one"),

@@ -30,7 +30,7 @@ from experiments.discourse_extraction.documents import (
 )
 from experiments.discourse_extraction.linear import ridge_scores
 from experiments.discourse_extraction.ranker import relation_sums
-from experiments.discourse_extraction.report import difference, table
+from experiments.discourse_extraction.report import table
 from experiments.discourse_extraction.training import (
     ARMS,
     ARMS_BY_NAME,
@@ -45,6 +45,7 @@ from experiments.discourse_extraction.training import (
     measure,
     train_fold,
 )
+from experiments.evaluation.significance import paired_differences
 from lightning_modules.discourse_parser.parser import DiscourseParser
 
 RELATIONS = ("cause", "joint")
@@ -249,7 +250,7 @@ def test_differences_have_intervals_at_both_levels():
     noise = rng.normal(size=(5, 60, 3))
     better, worse = noise + np.array([1.0, 1.0, 0.0]), noise + rng.normal(size=(5, 1, 3)) / 10
     worse += rng.normal(size=(60, 3)) / 20
-    rows = difference(better, worse)
+    rows = paired_differences(better, worse)
     assert all(row.low < row.mean < row.high and row.documents_low < row.mean < row.documents_high for row in rows)
     # the noise of the seeds is 0.1, which the interval over documents does not see
     assert all(row.high - row.low > row.documents_high - row.documents_low for row in rows)
