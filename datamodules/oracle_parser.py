@@ -1,6 +1,5 @@
-"""Parser that knows the references: how much could a model gain from discourse, at most?"""
+"""Parser that knows the references, for the most that a model could gain from discourse."""
 
-import random
 from functools import cached_property
 from itertools import chain
 
@@ -28,27 +27,20 @@ class OracleParser:
 
     Args:
         corpus: corpus of the documents.
-        accuracy: probability that the nucleus is that sentence; otherwise it is a random one of the others.
-        seed: seed of these draws, which also depend on the text.
         band: half-width of the LDD band.
-
-    Raises:
-        ValueError: if the accuracy is not a probability.
     """
 
     rows = "nucleus"  # only the row of the nucleus carries probability
     relations = tuple(GUM.coarse)
 
-    def __init__(self, corpus: Corpus, accuracy: float = 1.0, seed: int = 0, band: int = 128) -> None:
-        if not 0 <= accuracy <= 1:
-            raise ValueError(f"parser.accuracy is a probability, got {accuracy}")
-        self.corpus, self.accuracy, self.seed, self.band = corpus, accuracy, seed, band
+    def __init__(self, corpus: Corpus, band: int = 128) -> None:
+        self.corpus, self.band = corpus, band
 
     @property
     def fingerprint(self) -> str:
         """Digest of everything that parses depend on."""
         corpora = [self.corpus.fingerprint(split) for split in self.corpus.splits()]
-        return f"oracle 1 {self.accuracy} {self.seed} of {corpora}"
+        return f"oracle 1 of {corpora}"
 
     @cached_property
     def _central(self) -> dict[str, int]:
@@ -70,12 +62,10 @@ class OracleParser:
         """
         digest = text_digest(request.text)
         if digest not in self._central:
-            raise CorpusError(f"document {request.id!r}: parser.corpus has no reference of this text")
-        central, size = self._central[digest], len(request.sentences)
-        rng = random.Random(f"{self.seed} {digest}")
-        if size == 1 or rng.random() < self.accuracy:
-            return central
-        return (central + rng.randrange(1, size)) % size
+            raise CorpusError(
+                f"document {request.id!r}: parser.corpus has no reference of this text; give it data.corpus"
+            )
+        return self._central[digest]
 
     def predict_step(self, batch: list[ParseRequest], batch_idx: int = 0) -> list[DiscourseParse]:
         """Return the parse of each document."""

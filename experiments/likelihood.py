@@ -107,7 +107,9 @@ def runs_of(system: str) -> dict[int, Path]:
 
 
 def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str]) -> list[str]:
-    """Return a line for each system: mean, and difference to the first system with a 95 % interval.
+    """Return a line for each system: mean, and difference to the first system.
+
+    A difference has a 95 % interval and a p-value, over documents and seeds, and the smallest detectable difference.
 
     Args:
         systems: values by id of each run of each system, with the same seeds in the same order.
@@ -127,7 +129,8 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
         line = f"{name}: {scores[number].mean():.4f} nats per token, {counts}"
         if number:
             (row,) = paired_differences(scores[number, ..., None], scores[0, ..., None])
-            line += f"; difference {row.mean:+.4f} [{row.low:+.4f}, {row.high:+.4f}], detectable {row.detectable:.4f}"
+            line += f"; difference {row.mean:+.4f} [{row.low:+.4f}, {row.high:+.4f}], p {row.p:.3f}"
+            line += f", detectable {row.detectable:.4f}"
         lines.append(line)
     return lines
 

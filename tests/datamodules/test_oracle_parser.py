@@ -15,7 +15,7 @@ from tests.conftest import write_lines
 SENTENCES = ["Snow fell in the north.", "The harbour was closed.", "Ferries waited for hours.", "Nobody was hurt."]
 
 
-def corpus_of(folder, count=1):
+def corpus_of(folder, count):
     """Documents with the sentences above and a number, in random order; the reference is nearly the second one."""
     rows = []
     for number in range(count):
@@ -36,11 +36,11 @@ def test_the_sentence_closest_to_the_reference_is_the_nucleus_of_all_others(tmp_
         texts = [request.text[start:end] for start, end in parse.edus.tolist()]
         harbour = texts.index("The harbour was closed.")
         elaboration = parse.relations.index("elaboration")
-        wanted = torch.zeros(5, 5, len(parse.relations))
-        wanted[harbour, :, elaboration] = 1
-        wanted[harbour, harbour] = 0
-        assert torch.equal(parse.dense(), wanted) and torch.equal(parse.band(4), parse.band(4, "one_best"))
-        torch.testing.assert_close(parse.gamma, wanted.sum((1, 2)) / 5)
+        expected = torch.zeros(5, 5, len(parse.relations))
+        expected[harbour, :, elaboration] = 1
+        expected[harbour, harbour] = 0
+        assert torch.equal(parse.dense(), expected) and torch.equal(parse.band(4), parse.band(4, "one_best"))
+        torch.testing.assert_close(parse.gamma, expected.sum((1, 2)) / 5)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -54,20 +54,7 @@ def test_a_nuclear_tree_joins_neighbouring_spans_and_its_nucleus_is_never_a_sate
         assert (first, last) == (0, size - 1)
 
 
-def test_accuracy_is_how_often_the_nucleus_is_the_closest_sentence(tmp_path):
-    corpus = corpus_of(tmp_path, 400)
-    requests, oracle = requests_of(corpus), OracleParser(corpus)
-    parser = OracleParser(corpus, accuracy=0.6)
-    chosen = [parser.nucleus(request) for request in requests]
-    right = sum(nucleus == oracle.nucleus(request) for nucleus, request in zip(chosen, requests))
-    assert abs(right - 240) < 4 * (400 * 0.6 * 0.4) ** 0.5
-    assert chosen == [parser.nucleus(request) for request in requests] and set(chosen) == set(range(5))
-    assert len({other.fingerprint for other in (oracle, parser, OracleParser(corpus, 0.6, seed=1))}) == 3
-
-
-def test_a_text_without_reference_and_an_invalid_accuracy_are_errors(tmp_path):
-    parser = OracleParser(corpus_of(tmp_path))
+def test_a_text_without_reference_is_an_error(tmp_path):
+    parser = OracleParser(corpus_of(tmp_path, 1))
     with pytest.raises(CorpusError, match=r"document 'other': parser\.corpus has no reference of this text"):
         parser.parse(ParseRequest("other", "Another text.", ((0, 13),), ((0, 13),)))
-    with pytest.raises(ValueError, match=r"parser\.accuracy is a probability, got 1\.5"):
-        OracleParser(corpus_of(tmp_path), accuracy=1.5)

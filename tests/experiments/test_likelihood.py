@@ -42,7 +42,7 @@ def test_a_difference_and_its_interval():
     one = {str(n): float(n % 7) for n in range(50)}
     two = {id: value + 0.5 for id, value in one.items()}
     line = compare([[one], [two]], ["one", "two"])[1]
-    assert line.endswith("50 documents; difference +0.5000 [+0.5000, +0.5000], detectable 0.0000")
+    assert line.endswith("50 documents; difference +0.5000 [+0.5000, +0.5000], p 0.000, detectable 0.0000")
 
 
 def test_an_interval_covers_seeds_that_are_paired():
@@ -52,9 +52,9 @@ def test_an_interval_covers_seeds_that_are_paired():
     pairs = [base, base + 1 + noise[:, None]]
     systems = [[{str(n): value for n, value in enumerate(run)} for run in runs] for runs in pairs]
     line = compare(systems, ["one", "two"])[1]
-    numbers = re.search(r"difference (.*) \[(.*), (.*)\], detectable (.*)", line).groups()
-    mean, low, high, detectable = map(float, numbers)
-    assert "400 documents, 3 seeds" in line and mean == pytest.approx(1)
+    numbers = re.search(r"difference (.*) \[(.*), (.*)\], p (.*), detectable (.*)", line).groups()
+    mean, low, high, p, detectable = map(float, numbers)
+    assert "400 documents, 3 seeds" in line and mean == pytest.approx(1) and p < 0.001
     # means of two of the three values of noise: the widest have 2.5 % of the draws or more
     assert low == pytest.approx(1 - 0.3, abs=1e-4) and high == pytest.approx(1 + 0.2, abs=1e-4)
     assert detectable == pytest.approx(2.8 * noise.std(ddof=1) / 3**0.5, rel=0.03)
@@ -65,12 +65,12 @@ def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
         shutil.copytree(trained, tmp_path / name)
         config = tmp_path / name / "config.yaml"
         config.write_text(re.sub(r"seed_everything: \d+", f"seed_everything: {seed}", config.read_text()))
-    own = str(tmp_path / "own_*")
-    assert [path.name for path in runs_of(own).values()] == ["own_b", "own_a"]
-    assert main([own, own, "--split", "test"]) == 0
+    pattern = str(tmp_path / "own_*")
+    assert [path.name for path in runs_of(pattern).values()] == ["own_b", "own_a"]
+    assert main([pattern, pattern, "--split", "test"]) == 0
     assert "2 seeds; difference +0.0000 [+0.0000, +0.0000]" in capsys.readouterr().out
     for systems, message in (
-        ([own, str(tmp_path / "other_*")], "have the seeds 1, 3 and 1, 2: differences need the same ones"),
+        ([pattern, str(tmp_path / "other_*")], "have the seeds 1, 3 and 1, 2: differences need the same ones"),
         ([str(tmp_path / "o*_[1b]")], "other_1 and own_b have the same seed"),
         ([str(tmp_path / "none_*")], "none_*: no run folder of this name"),
     ):
