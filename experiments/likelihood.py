@@ -129,7 +129,7 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
         line = f"{name}: {scores[number].mean():.4f} nats per token, {counts}"
         if number:
             (row,) = paired_differences(scores[number, ..., None], scores[0, ..., None])
-            line += f"; difference {row.mean:+.4f} [{row.low:+.4f}, {row.high:+.4f}], p {row.p:.3f}"
+            line += f"; difference {row.mean:+.4f} [{row.low:+.4f}, {row.high:+.4f}], p {row.p:.4f}"
             line += f", detectable {row.detectable:.4f}"
         lines.append(line)
     return lines

@@ -42,7 +42,7 @@ def test_a_difference_and_its_interval():
     one = {str(n): float(n % 7) for n in range(50)}
     two = {id: value + 0.5 for id, value in one.items()}
     line = compare([[one], [two]], ["one", "two"])[1]
-    assert line.endswith("50 documents; difference +0.5000 [+0.5000, +0.5000], p 0.000, detectable 0.0000")
+    assert line.endswith("50 documents; difference +0.5000 [+0.5000, +0.5000], p 0.0001, detectable 0.0000")
 
 
 def test_an_interval_covers_seeds_that_are_paired():
