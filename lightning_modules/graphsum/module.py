@@ -45,6 +45,8 @@ class GraphSum(SequenceToSequence):
         checkpoint: Hugging Face name or folder of a pretrained encoder, or `minilm`, which replaces the token layers
             and reads the concatenated paragraphs in windows. The DataModule needs the same one.
         freeze_checkpoint: do not train it.
+        pretrained_embeddings: initialize the shared embedding by the word embeddings of the checkpoint, whose width
+            `hidden_size` has to be.
         encoder_window: number of tokens of a window, special tokens included; by default its number of positions (512
             for MiniLM and BERT).
         long_input: only `windows`: the pretrained encoder reads long documents in overlapping windows.
@@ -83,6 +85,7 @@ class GraphSum(SequenceToSequence):
         vocab_size: int = 32_000,
         checkpoint: str | None = None,
         freeze_checkpoint: bool = False,
+        pretrained_embeddings: bool = False,
         encoder_window: int | None = None,
         long_input: LongInput = "windows",
         encoder_learning_rate: float = 1.4e-5,
@@ -143,6 +146,25 @@ class GraphSum(SequenceToSequence):
             multi_head_pooling=multi_head_pooling,
             pretrained=pretrained,
         )
+        if pretrained_embeddings:
+            self._copy_embeddings()
+
+    def _copy_embeddings(self) -> None:
+        """Initialize the first rows of the embedding by the word embeddings of the pretrained encoder.
+
+        Raises:
+            ValueError: if there is no pretrained encoder, or its word embeddings do not fit.
+        """
+        if self.network.pretrained is None:
+            raise ValueError("pretrained_embeddings needs checkpoint")
+        words, embedding = self.network.pretrained.model.get_input_embeddings().weight, self.network.embedding.weight
+        if words.shape[1] != embedding.shape[1] or len(words) > len(embedding):
+            raise ValueError(
+                f"pretrained_embeddings needs hidden_size {words.shape[1]}, the width of the checkpoint's word "
+                f"embeddings, and a vocab_size of at least {len(words)}; got {embedding.shape[1]} and {len(embedding)}"
+            )
+        with torch.no_grad():
+            embedding[: len(words)] = words
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Return Adam (0.9, 0.998) with the Noam schedule, and a separate schedule for a pretrained encoder.

@@ -282,6 +282,22 @@ def test_rates_of_a_pretrained_encoder_and_of_the_rest(bert_folder):
     assert len(frozen.configure_optimizers()["optimizer"].param_groups) == 1
 
 
+def test_embeddings_of_the_pretrained_encoder(bert_folder):
+    def make(**sizes) -> GraphSum:
+        return GraphSum(**SMALL | sizes, checkpoint=str(bert_folder), pretrained_embeddings=True)
+
+    words = BertModel.from_pretrained(bert_folder).embeddings.word_embeddings.weight         # [7, 8]
+    embedding = make(hidden_size=8, vocab_size=9).network.embedding.weight
+    assert torch.equal(embedding[:7], words)
+    assert embedding.requires_grad
+    with pytest.raises(ValueError, match=r"needs hidden_size 8, .* vocab_size of at least 7"):
+        make(hidden_size=16, vocab_size=9)
+    with pytest.raises(ValueError, match="got 8 and 6"):
+        make(hidden_size=8, vocab_size=6)
+    with pytest.raises(ValueError, match="pretrained_embeddings needs checkpoint"):
+        GraphSum(**SMALL, pretrained_embeddings=True)
+
+
 @pytest.mark.parametrize("window, room", [(None, 22), (10, 8)])
 def test_the_window_of_a_pretrained_encoder(bert_folder, window, room):
     model = GraphSum(**SMALL, checkpoint=str(bert_folder), encoder_window=window)
