@@ -32,6 +32,7 @@ QUICK = {
         "--model.target_positions=1024",
     ],
     "graphsum": [
+        "--model.checkpoint=null", "--model.pretrained_embeddings=false",
         "--model.vocab_size=300", "--model.hidden_size=8", "--model.heads=2", "--model.inner_size=8",
         "--model.token_layers=1", "--model.decoder_layers=1",
     ],

@@ -214,7 +214,9 @@ MECHANISMS = {
         {"agents": 3, "communication": True},
     ],
     ("cnndm_clusters", "data"): GRAPHS,
+    ("cnndm_clusters_minilm", "data"): GRAPHS,
     ("scisummnet_graph", "data"): GRAPHS,
+    ("scisummnet_graph_minilm", "data"): GRAPHS,
 }
 
 
@@ -228,6 +230,27 @@ def test_arms_on_real_text_differ_in_their_mechanism_alone(sweep, section):
             assert {name: arguments.pop(name) for name in mechanism} == mechanism
             config.pop("start_from")
         assert all(config == configs[0] for config in configs)
+
+
+def test_rows_of_agents_differ_in_agents_rewards_and_start_alone():
+    points = compose(read_sweep(ROOT / "experiments" / "sweeps" / "aeslc_agents_self_critical.yaml"))
+    rows, rest = {}, []
+    for point in points:
+        config = copy.deepcopy(point.config)
+        arguments = config["model"]["init_args"]
+        agents, contextual = arguments.pop("agents"), arguments.pop("contextual_agent_attention")
+        rewards = len(config["trainer"].pop("callbacks") or [])
+        rows[point.label.split()[0]] = (config.pop("start_from"), agents, contextual, rewards)
+        config.pop("seed_everything")
+        rest.append(config)
+    assert rows == {
+        "m1": ("runs/aeslc_m1", 1, False, 0),
+        "m3": ("runs/aeslc_m1", 1, False, 1),
+        "m5": ("runs/aeslc_m5", 3, False, 0),
+        "m6": ("runs/aeslc_m5", 3, False, 1),
+        "m7": ("runs/aeslc_m5", 3, True, 1),
+    }
+    assert all(config == rest[0] for config in rest)
 
 
 def test_dry_run_prints_commands_that_make_the_points_and_writes_nothing(tmp_path, tiny_config, precis):
