@@ -45,8 +45,8 @@ class GraphSum(SequenceToSequence):
         checkpoint: Hugging Face name or folder of a pretrained encoder, or `minilm`, which replaces the token layers
             and reads the concatenated paragraphs in windows. The DataModule needs the same one.
         freeze_checkpoint: do not train it.
-        pretrained_embeddings: initialize the shared embedding by the word embeddings of the checkpoint, whose width
-            `hidden_size` has to be.
+        pretrained_embeddings: initialize the shared embedding with the word embeddings of the checkpoint (except for
+            the separators, which it does not have); requires `hidden_size` to equal their width.
         encoder_window: number of tokens of a window, special tokens included; by default its number of positions (512
             for MiniLM and BERT).
         long_input: only `windows`: the pretrained encoder reads long documents in overlapping windows.
@@ -157,7 +157,8 @@ class GraphSum(SequenceToSequence):
         """
         if self.network.pretrained is None:
             raise ValueError("pretrained_embeddings needs checkpoint")
-        words, embedding = self.network.pretrained.model.get_input_embeddings().weight, self.network.embedding.weight
+        words = self.network.pretrained.model.get_input_embeddings().weight
+        embedding = self.network.embedding.weight
         if words.shape[1] != embedding.shape[1] or len(words) > len(embedding):
             raise ValueError(
                 f"pretrained_embeddings needs hidden_size {words.shape[1]}, the width of the checkpoint's word "
