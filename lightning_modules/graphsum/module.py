@@ -150,13 +150,13 @@ class GraphSum(SequenceToSequence):
             self._copy_embeddings()
 
     def _copy_embeddings(self) -> None:
-        """Initialize the first rows of the embedding by the word embeddings of the pretrained encoder.
+        """Initialize the first rows of the embedding with the word embeddings of the pretrained encoder.
 
         Raises:
             ValueError: if there is no pretrained encoder, or its word embeddings do not fit.
         """
         if self.network.pretrained is None:
-            raise ValueError("pretrained_embeddings needs checkpoint")
+            raise ValueError("pretrained_embeddings needs checkpoint, the name or folder of a pretrained encoder")
         words = self.network.pretrained.model.get_input_embeddings().weight
         embedding = self.network.embedding.weight
         if words.shape[1] != embedding.shape[1] or len(words) > len(embedding):
