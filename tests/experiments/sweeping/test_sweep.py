@@ -248,6 +248,7 @@ def test_rows_of_agents_differ_in_agents_rewards_and_start_alone():
         "m3": ("runs/aeslc_m1", 1, False, 1),
         "m5": ("runs/aeslc_m5", 3, False, 0),
         "m6": ("runs/aeslc_m5", 3, False, 1),
+        "m6-temperature": ("runs/aeslc_m5", 3, False, 1),
         "m7": ("runs/aeslc_m5", 3, True, 1),
     }
     assert all(config == rest[0] for config in rest)
