@@ -2,7 +2,7 @@
 
     python -m benchmarks.data_parallel [--cores 2] [--model NAME ...]
 
-Every model has the sizes of a config for small machines and trains on the embedded corpus. One process takes batches
+Every model has the sizes of a config for small machines and trains on the built-in corpus. One process takes batches
 of `data.batch_size` documents; each of n processes takes an n-th of each batch, and gradients are averaged. A row has
 the median wall time of a training step (loss, gradients, clipping, AdamW), where the ways take turns with the same
 documents; the machine has to have as many free cores. Starting a process is not included.

@@ -1,4 +1,4 @@
-"""Statistics of the embedded corpus: its size, the score of lead-1, and the leakage of a plain split by hash.
+"""Statistics of the built-in corpus: its size, the score of lead-1, and the leakage of a plain split by hash.
 
     python -m benchmarks.docstring_corpus
 

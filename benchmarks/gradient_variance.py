@@ -2,7 +2,7 @@
 
     python -m benchmarks.gradient_variance --seed 1
 
-The model is that of the control of self-critical training (`control_self_critical.yaml`) after its steps of likelihood.
+The model is that of the control of self-critical training (`control_self_critical.yaml`) after its steps of maximum likelihood.
 The gradient of the self-critical term is sampled many times for one batch of documents. The table has its variance (the
 sum of the variances of all weights) and the squared norm of the mean gradient.
 """
@@ -30,7 +30,7 @@ ARMS = [
 
 
 def trained(seed: int) -> tuple[Summarizer, object]:
-    """Return the control's model after its steps of likelihood, and a batch of training documents."""
+    """Return the control's model after its steps of maximum likelihood, and a batch of training documents."""
     config = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     steps = config["trainer"]["callbacks"][0]["init_args"]["start_step"]
     seed_everything(seed, verbose=False)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.parsing [--parser default] [--tokens 500 1000 2000 4000 8000 16000]
 
-Documents are concatenated paragraphs of the embedded corpus; tokens are words and punctuation marks. Parsing is timed
+Documents are concatenated paragraphs of the built-in corpus; tokens are words and punctuation marks. Parsing is timed
 from the request to the shard on disk, for one document at a time, after one for warm-up; the time is that of the
 fastest of `--repetitions` documents: processor time of all threads, so that other work on the machine counts little, or
 wall time with `--device cuda`. `load` is the time of `ParseCache.get` in a new `ParseCache`, including the check

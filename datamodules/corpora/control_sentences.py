@@ -1,4 +1,4 @@
-"""Building blocks of control corpora: real sentences of the embedded corpus, and made-up names."""
+"""Building blocks of control corpora: real sentences of the built-in corpus, and made-up names."""
 
 import functools
 import random
@@ -14,7 +14,7 @@ _CONSONANTS, _VOWELS = "bdfgklmnprstvz", "aeiou"
 
 @functools.cache
 def standard_library() -> Docstrings:
-    """Return the docstrings of Python's standard library, the part of the embedded corpus that is always installed.
+    """Return the docstrings of Python's standard library, the part of the built-in corpus that is always installed.
 
     The result is cached: the corpora of a process share one object, which reads the docstrings once.
     """

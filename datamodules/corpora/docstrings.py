@@ -1,4 +1,4 @@
-"""The embedded corpus: docstrings of the packages that the suite requires."""
+"""The built-in corpus: docstrings of the packages that the suite requires."""
 
 import hashlib
 import os

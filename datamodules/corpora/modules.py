@@ -1,4 +1,4 @@
-"""The embedded corpus for multi-document summarization: docstrings of modules and of their definitions."""
+"""The built-in corpus for multi-document summarization: docstrings of modules and of their definitions."""
 
 from functools import cached_property
 

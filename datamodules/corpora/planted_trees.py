@@ -1,6 +1,6 @@
 """Control corpus of discourse: documents whose summary follows only from a planted discourse tree.
 
-A document has a few real sentences of the embedded corpus in random order; each sentence is an EDU. A random labelled
+A document has a few real sentences of the built-in corpus in random order; each sentence is an EDU. A random labelled
 tree over them is derived from a hash of the text, which no model can learn. The reference is the sentence that the tree
 determines:
 

@@ -1,4 +1,4 @@
-"""Trainings of the controls: each point of a control's sweep, the arms of extraction, and selectors.
+"""Training runs of the controls: each point of a control's sweep, the arms of extraction, and selectors.
 
 A point trains and scores as `precis sweep` does, but many points share one process, which saves the start of Python.
 """
@@ -74,7 +74,7 @@ def sweep_points(control: str) -> Iterator[ControlPoint]:
 
 
 def pegasus_points() -> Iterator[ControlPoint]:
-    """Yield trainings on summaries without pre-training, after each pre-training, and lead-1 on the same documents."""
+    """Yield training runs on summaries without pre-training, after each pre-training, and lead-1 on the same documents."""
     tuning = {point.seed: point.settings for point in sweep_points("pegasus_summaries")}
     for seed, settings in tuning.items():
         yield ControlPoint("pegasus", "lead-1", seed, {"data": settings["data"]})

@@ -73,7 +73,7 @@ def run_all(points: Sequence[ControlPoint], out: Path, jobs: int) -> list[Result
 
 
 def prepare_process() -> None:
-    """Limit this process to one thread and to errors: hundreds of small trainings would print their hints."""
+    """Limit this process to one thread and to errors: hundreds of small training runs would print their hints."""
     warnings.filterwarnings("ignore")
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     torch.set_num_threads(1)

@@ -45,7 +45,7 @@ class BertSum(EncoderSummarizer):
         heads: its number of attention heads.
         layers: its number of layers; the inner width is 4 H.
         frozen_encoder: whether a pretrained encoder stays as it is. The vectors of sentences are then computed once and
-            kept in the cache folder of the data, so that further trainings on the same documents take a minute;
+            kept in the cache folder of the data, so that further training runs on the same documents take a minute;
             `pooling` is `cls`, `mean` or `max`.
         encoding: `joint` encodes the whole document, so that sentences attend to each other; `separate` encodes the
             document and each sentence separately.

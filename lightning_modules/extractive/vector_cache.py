@@ -1,4 +1,4 @@
-"""Vectors of sentences and documents by a frozen encoder, which later trainings read from a file."""
+"""Vectors of sentences and documents by a frozen encoder, which later training runs read from a file."""
 
 import json
 import os
@@ -93,7 +93,7 @@ class VectorCache:
         self._vectors = self._stored() | self._vectors
         self._num_stored = len(self._vectors)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(f".{os.getpid()}")  # several trainings may write the same file
+        part = self.path.with_suffix(f".{os.getpid()}")  # several training runs may write the same file
         try:
             save_file(self._vectors, part)
             part.replace(self.path)
