@@ -8,7 +8,9 @@ from lightning_modules.metrics.rouge_rewards import rouge_l_ids
 
 
 class PlantedAnswer(Reward):
-    """F1 of the longest common subsequence with the answer that a document of `PlantedNames` plants, stops included.
+    """F1 of the longest common subsequence of a summary and the answer planted in a document of `PlantedNames`.
+
+    Full stops count as words.
 
     References are not read, so that flaws of theirs do not count.
     """

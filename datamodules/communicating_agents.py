@@ -19,7 +19,7 @@ class CommunicatingAgentsBatch(WordsBatch):
 
 
 def even_parts(words: int, agents: int) -> list[int]:
-    """Return lengths of contiguous parts that differ by at most one; with fewer words than agents, parts of a word."""
+    """Return lengths of contiguous parts that differ by at most one; with fewer words than agents, one word each."""
     agents = min(agents, words)
     return [words // agents + (part < words % agents) for part in range(agents)]
 

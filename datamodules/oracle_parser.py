@@ -1,4 +1,4 @@
-"""Parser that knows the references, for the most that a model could gain from discourse."""
+"""Oracle parser built from the references: an upper bound on the gain from discourse."""
 
 from functools import cached_property
 from itertools import chain

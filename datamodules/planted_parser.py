@@ -15,8 +15,8 @@ class PlantedParser:
 
     With one candidate, the planted tree has probability 1. With more, their probabilities have a symmetric Dirichlet
     distribution and the planted tree is drawn with them, so that the parser is calibrated. Candidates are unrelated
-    trees unless `agreement` is given: then each one's target is a sentence that they share with that probability, and
-    any other sentence else.
+    trees unless `agreement` is given: then, with that probability, a candidate's target is the sentence that all
+    candidates share, otherwise another sentence.
 
     Args:
         task: task of the corpus.

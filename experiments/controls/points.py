@@ -74,7 +74,7 @@ def sweep_points(control: str) -> Iterator[ControlPoint]:
 
 
 def pegasus_points() -> Iterator[ControlPoint]:
-    """Yield training runs on summaries without pre-training, after each pre-training, and lead-1 on the same documents."""
+    """Yield training runs without pre-training and after each pre-training, and lead-1 on the same documents."""
     tuning = {point.seed: point.settings for point in sweep_points("pegasus_summaries")}
     for seed, settings in tuning.items():
         yield ControlPoint("pegasus", "lead-1", seed, {"data": settings["data"]})

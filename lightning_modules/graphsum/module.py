@@ -1,4 +1,4 @@
-"""GraphSum: Li, Xiao, Liu, Wu, Wang and Du, ACL 2020. Beside it the Hierarchical Transformer (Liu and Lapata, ACL 2019)
+"""GraphSum: Li, Xiao, Liu, Wu, Wang and Du, ACL 2020. Also the Hierarchical Transformer (Liu and Lapata, ACL 2019)
 and the flat Transformer."""
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ MULTI_NEWS = DecodingOptions(
 
 
 class GraphSum(SequenceToSequence):
-    """Paragraphs, a graph between them, and a decoder that moves in the graph.
+    """Encoder-decoder over paragraphs whose attention is biased by a paragraph graph (Li et al. 2020).
 
     Loss terms: `nll`, the mean over each summary of -log P(y_t), with weight 1 - epsilon, and `smoothing`, the mean
     over the summary and the vocabulary of -log P(v), with weight epsilon; together they are label smoothing.

@@ -212,6 +212,7 @@ MECHANISMS = {
         {"agents": 1, "communication": True},
         {"agents": 3, "communication": False},
         {"agents": 3, "communication": True},
+        {"agents": 5, "communication": False},
     ],
     ("cnndm_clusters", "data"): GRAPHS,
     ("cnndm_clusters_minilm", "data"): GRAPHS,
