@@ -3,8 +3,8 @@
     python -m benchmarks.gradient_variance --seed 1
 
 The model is that of the control of self-critical training (`control_self_critical.yaml`) after its steps of maximum
-likelihood. The gradient of the self-critical term is sampled many times for one batch of documents. The table has its variance (the
-sum of the variances of all weights) and the squared norm of the mean gradient.
+likelihood. The gradient of the self-critical term is sampled many times for one batch of documents. The table has its
+variance (the sum of the variances of all weights) and the squared norm of the mean gradient.
 """
 
 import logging

@@ -116,8 +116,8 @@ class GraphSumData(NeedsParser, SummarizationData):
         vocab_size: size of a tokenizer trained on the corpus, at least 262; with `checkpoint` at least the size of its
             tokenizer plus two separators.
         checkpoint: Hugging Face name or folder of a pretrained encoder whose tokenizer is used; or `minilm`.
-        graph: name of a graph (`similarity`, `scaled_similarity`, `topic`, `discourse`, `rst` or `none`), or a graph with
-            other settings.
+        graph: name of a graph (`similarity`, `scaled_similarity`, `topic`, `discourse`, `rst` or `none`), or a graph
+            with other settings.
         parser: parser of the graph `rst`, or its name as in `precis parse --parser`.
         parses: folder of parses; by default `parses` in the cache.
         paragraphs: definition and selection of paragraphs.
