@@ -77,6 +77,7 @@ SOURCES = {
         revision=_PARQUET,
         folder="Abstract",
     ),
+    "aeslc": Source("Yale-LILY/aeslc", Fields("email_body", "subject_line", paragraphs="line")),
     "arxiv": Source("ccdv/arxiv-summarization", _PAPER, config="document"),
     "pubmed": Source("ccdv/pubmed-summarization", _PAPER, config="document"),
     "booksum": Source("kmfoda/booksum", Fields("chapter", "summary_text")),
@@ -102,8 +103,8 @@ class Hub(Corpus):
     """A dataset of the Hugging Face hub, downloaded once to the cache of `datasets`.
 
     Args:
-        name: one of `SOURCES` (cnn_dailymail, xsum, multi_news, multi_xscience, scitldr, arxiv, pubmed, booksum, elife,
-            plos, multi_lexsum, billsum, gov_report), a repository of the hub, or a local folder that
+        name: one of `SOURCES` (cnn_dailymail, xsum, multi_news, multi_xscience, scitldr, aeslc, arxiv, pubmed, booksum,
+            elife, plos, multi_lexsum, billsum, gov_report), a repository of the hub, or a local folder that
             `datasets.load_dataset` reads. The other arguments override the entry of `SOURCES`.
         config: configuration of the dataset, if its repository has several.
         revision: branch, tag or commit.

@@ -70,6 +70,7 @@ def test_arms_on_real_text_differ_in_their_mechanism_alone(sweep, section):
 
 
 ARTICLES = "runs/cnndm_agents_messages/messages_seed-2_cfa44bfa"
+ARTICLES_ONE_AGENT = "runs/cnndm_agents_messages/one_seed-2_fd2295e2"
 ROWS_OF_AGENTS = {
     "aeslc_agents_self_critical": {
         "m1": ("runs/aeslc_m1", 1, False, 0),
@@ -77,9 +78,15 @@ ROWS_OF_AGENTS = {
         "m5": ("runs/aeslc_m5", 3, False, 0),
         "m6": ("runs/aeslc_m5", 3, False, 1),
         "m6-temperature": ("runs/aeslc_m5", 3, False, 1),
+        "m6-samples": ("runs/aeslc_m5", 3, False, 1),
         "m7": ("runs/aeslc_m5", 3, True, 1),
     },
-    "cnndm_agents_self_critical": {"m5": (ARTICLES, 3, False, 0), "m6": (ARTICLES, 3, False, 1)},
+    "cnndm_agents_self_critical": {
+        "m1": (ARTICLES_ONE_AGENT, 1, False, 0),
+        "m3": (ARTICLES_ONE_AGENT, 1, False, 1),
+        "m5": (ARTICLES, 3, False, 0),
+        "m6": (ARTICLES, 3, False, 1),
+    },
 }
 
 
