@@ -90,7 +90,7 @@ ROWS = {  # a row with the columns of each dataset, and the parts and references
         [["A.", "B."]],
         ["S", "T"],
     ),
-    "aeslc": ({"email_body": "Hi,\nhere it is.\nBob", "subject_line": "Draft"}, ["Hi,", "here it is.", "Bob"], ["Draft"]),
+    "aeslc": ({"email_body": "Hi,\nhere it is.", "subject_line": "Draft"}, ["Hi,", "here it is."], ["Draft"]),
     "arxiv": ({"article": TOKENS, "abstract": "s ."}, [TOKENS], ["s ."]),
     "pubmed": ({"article": TOKENS, "abstract": "s ."}, [TOKENS], ["s ."]),
     "booksum": ({"bid": 1, "chapter": "A\nB\n\nC", "summary_text": "S.", "summary": "{}"}, ["A\nB", "C"], ["S."]),
