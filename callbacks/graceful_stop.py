@@ -46,7 +46,8 @@ class GracefulStop(Checkpoint):
     SIGUSR1, which end the process.
 
     A signal takes effect at the next point from which a run resumes exactly: the end of an optimizer step (accumulated
-    gradients are not part of a checkpoint) or, before and during a validation, its end. The handler only sets a flag; a
+    gradients are not part of a checkpoint) or, before and during a validation, its end, unless the validation lies
+    within an optimizer step, whose end is awaited then. The handler only sets a flag; a
     second signal ends the process at once, without saving. The exit status is 128 + the number of the signal. Several
     ranks synchronize every `agree_every` steps, so that all stop after the same step.
 
@@ -86,6 +87,8 @@ class GracefulStop(Checkpoint):
         self.received: int | None = None
         self.stopping = False
         self._saved = -1  # step of the last checkpoint
+        self._stepped = True  # whether the last training batch ended an optimizer step
+        self._save_after_step = False  # a validation within an optimizer step has left its checkpoint to the end of it
         self._ended_early: str | None = None  # reason for early stopping in the last checkpoint
         self._save_at_validation = False  # a checkpoint is due when the validation of this step starts
         self._outstanding = False  # whether the validation of this step is outstanding, also in the loaded checkpoint
@@ -190,14 +193,16 @@ class GracefulStop(Checkpoint):
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
     ) -> None:
         last = batch_idx + 1 == trainer.num_training_batches  # Lightning steps there in any case
-        stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or last
+        stepped = self._stepped = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or last
         if stepped and (trainer.world_size == 1 or trainer.global_step % self.agree_every == 0 or last):
             self.stopping = self._signal_received(trainer)  # after the validation, or before the next batch
         # where training ends within an epoch, Lightning counts that as done before `on_train_end`
         due = stepped and self.save_every and trainer.global_step % self.save_every == 0
+        due = due or (stepped and self._save_after_step)
         # before `min_epochs` and `min_steps`, Lightning goes on although a callback has asked for the end
         ends = trainer.should_stop and trainer.fit_loop._can_stop_early
         if due or self.stopping or ends or trainer.global_step == trainer.max_steps:
+            self._save_after_step = False
             self._save_at_validation = validation_follows(trainer)
             if not self._save_at_validation:
                 self._save(trainer)
@@ -212,10 +217,14 @@ class GracefulStop(Checkpoint):
         self._outstanding = False
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.state.fn == "fit" and not trainer.sanity_checking:
-            self._save(trainer)
-            if self._signal_received(trainer):
-                self._end(trainer)
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
+            return
+        if not self._stepped:
+            self._save_after_step = True
+            return
+        self._save(trainer)
+        if self._signal_received(trainer):
+            self._end(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
         if self.stopping:

@@ -70,6 +70,14 @@ class LengthCurriculum(Scheduled):
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         trainer.datamodule.lengths_now = (trainer.datamodule.max_source, trainer.datamodule.max_target)
 
+    # scored in the same process as the training, possibly before the last stage
+    on_test_start = on_predict_start = on_validation_start
+
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.state.fn == "fit":
             self.on_train_epoch_start(trainer, pl_module)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Restore the lengths of the DataModule, which may be used further."""
+        if stage == "fit":
+            self.on_validation_start(trainer, pl_module)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from datamodules.corpora.corpus import Corpus
 from datamodules.summarization import SavableTokenizer, SummarizationData, all_texts
 from datamodules.text.encoder_tokenizer import EncoderTokenizer
+from datamodules.text.subwords import is_local
 
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
@@ -21,7 +22,11 @@ class TokenizerData(SummarizationData):
 
     def tokenizer_settings(self) -> dict[str, Any]:
         name = self.checkpoint_argument
-        return {"kind": self.text_kind, "size": self.vocab_size, name: getattr(self, name)}
+        checkpoint = getattr(self, name)
+        settings = {"kind": self.text_kind, "size": self.vocab_size, name: checkpoint}
+        if is_local(checkpoint):  # whose content may change
+            settings["content"] = self.tokenizer_type.of_checkpoint(checkpoint).state()
+        return settings
 
     def build_tokenizer(self, train: "datasets.Dataset") -> SavableTokenizer:
         checkpoint = getattr(self, self.checkpoint_argument)

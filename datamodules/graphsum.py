@@ -19,7 +19,7 @@ from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.parsing import NeedsParser, Parser
 from datamodules.summarization import SummarizationData
 from datamodules.text.subword_tokenizer import SubwordTokenizer
-from datamodules.text.subwords import encoder_path
+from datamodules.text.subwords import encoder_path, is_local
 from datamodules.truncation import COLUMN, Counts, sentences_read, truncate_target
 
 if TYPE_CHECKING:
@@ -172,7 +172,10 @@ class GraphSumData(NeedsParser, SummarizationData):
 
     def tokenizer_settings(self) -> dict[str, Any]:
         graph = [self.graph.name, self.graph.settings(), asdict(self.paragraphs)]
-        return {"kind": "paragraphs", "size": self.vocab_size, "checkpoint": self.checkpoint, "graph": graph}
+        settings = {"kind": "paragraphs", "size": self.vocab_size, "checkpoint": self.checkpoint, "graph": graph}
+        if is_local(self.checkpoint):  # whose content may change
+            settings["content"] = GraphTokenizer.of_checkpoint(self.checkpoint, separators=True).state()
+        return settings
 
     def build_tokenizer(self, train: "datasets.Dataset") -> GraphTokenizer:
         if self.checkpoint is not None:

@@ -15,7 +15,7 @@ from lightning_modules.networks.passages import encode_documents
 from lightning_modules.networks.transformer import Activation, ensure_nonempty
 from lightning_modules.schedules import Schedule
 from lightning_modules.sequence_to_sequence import SequenceToSequence
-from lightning_modules.summarizer import Summary
+from lightning_modules.summarizer import Samples
 
 _READER = "network.reader."  # where BertSum keeps its encoder
 
@@ -157,13 +157,18 @@ class BertSumAbs(SequenceToSequence, EncoderSummarizer):
         segments = batch.owner.clamp_min(0) % 2 if self.interval_segments else None
         return encode_documents(self.reader, batch.tokens, batch.lengths, segments), ensure_nonempty(batch.owner >= 0)
 
-    def summarize(self, batch: BertSumAbsBatch) -> list[Summary]:
-        """Return the best hypothesis of each document as sentences, which end at the mark if there is one."""
-        summaries = super().summarize(batch)
-        for summary in summaries if self.sentence_mark else ():
-            sentences = summary.text.split(self.sentence_mark)
-            summary.sentences = [text for sentence in sentences if (text := " ".join(sentence.split()))]
-        return summaries
+    def texts(self, batch: BertSumAbsBatch, samples: Samples) -> list[list[str]]:
+        """Return the text of each sample, without the marks between sentences."""
+        texts = super().texts(batch, samples)
+        if self.sentence_mark is None:
+            return texts
+        return [[" ".join(self._sentences(text)) for text in row] for row in texts]
+
+    def _sentences(self, text: str) -> list[str]:
+        if self.sentence_mark is None:
+            return super()._sentences(text)
+        sentences = (" ".join(sentence.split()) for sentence in text.split(self.sentence_mark))
+        return [sentence for sentence in sentences if sentence]
 
     def source_ids(self, batch: BertSumAbsBatch) -> Tensor:
         """Return the token ids of the documents, [B, S]."""

@@ -158,6 +158,13 @@ class SequenceToSequence(Summarizer):
 
     def texts(self, batch: Batch, samples: Samples) -> list[list[str]]:
         """Return the text of each sample; special symbols and tokens after `lengths` are left out."""
+        return self._decode(samples)
+
+    def _sentences(self, text: str) -> list[str]:
+        """Return the sentences of a decoded text."""
+        return split_sentences(text)
+
+    def _decode(self, samples: Samples) -> list[list[str]]:
         texts = []
         for tokens, lengths in zip(samples.tokens.tolist(), samples.lengths.tolist()):
             texts.append([self.tokenizer.decode(ids[:length]) for ids, length in zip(tokens, lengths)])
@@ -166,8 +173,8 @@ class SequenceToSequence(Summarizer):
     def summarize(self, batch: Targets) -> list[Summary]:
         """Return the best hypothesis of each document as sentences."""
         hypotheses = self.generate(batch, self.decoding)
-        texts = self.texts(batch, Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1]))
+        texts = self._decode(Samples(hypotheses.tokens[:, :1], hypotheses.lengths[:, :1]))
         return [
-            Summary(document_id, split_sentences(text), references)
+            Summary(document_id, self._sentences(text), references)
             for document_id, (text,), references in zip(batch.ids, texts, batch.references)
         ]

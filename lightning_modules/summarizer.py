@@ -127,6 +127,13 @@ def log_training(module: LightningModule, name: str, value: Tensor | float, batc
     module.log(f"train/{name}", value * batch.weight, batch_size=batch.batch_size, sync_dist=True, **options)
 
 
+def log_mean(module: LightningModule, name: str, value: Tensor | float, documents: int, **options: Any) -> None:
+    """Log a mean over documents; Lightning averages it over all evaluation batches and ranks."""
+    # Lightning divides the sum of batch sizes over ranks by the number of ranks, rounded down: a multiple is exact
+    size = documents * module.trainer.world_size
+    module.log(name, value, batch_size=size, sync_dist=True, on_epoch=True, **options)
+
+
 class Summarizer(LightningModule, ABC):
     """Base class of all models: training with weighted named loss terms, evaluation with summaries and ROUGE.
 
@@ -284,9 +291,8 @@ class Summarizer(LightningModule, ABC):
         return loss * batch.weight
 
     def log_mean(self, name: str, value: Tensor | float, documents: int, **options: Any) -> None:
-        """Log a mean over documents; Lightning averages it over all evaluation batches and ranks."""
-        # Lightning divides the sum of batch sizes over ranks by the number of ranks, rounded down: a multiple is exact
-        self.log(name, value, batch_size=documents * self.trainer.world_size, sync_dist=True, on_epoch=True, **options)
+        """Log a mean over documents, see the function of this name."""
+        log_mean(self, name, value, documents, **options)
 
     def on_validation_epoch_start(self) -> None:
         self._summarized = 0

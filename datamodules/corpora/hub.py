@@ -218,8 +218,8 @@ class Hub(Corpus):
         """Return the commit of a repository, or sizes and times of the files of a folder, without reading them."""
         source, folder = self.source, Path(self.source.name)
         if folder.is_dir():
-            stats = {path.name: path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
-            return repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()])
+            files = {path: path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
+            return repr([(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in files.items()])
         from huggingface_hub import HfApi
         from huggingface_hub.errors import HfHubHTTPError
 

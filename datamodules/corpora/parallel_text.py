@@ -1,6 +1,7 @@
 """Parallel text files: line n of one holds a document, line n of the other its reference."""
 
 import hashlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -64,6 +65,8 @@ class ParallelText(Corpus):
                         raise CorpusError(
                             f"{shorter}: ends before line {number} of {other}; give files with a line for each document"
                         )
+                    if number == 1:
+                        pair = tuple(line.removeprefix(BOM_UTF8) for line in pair)
                     yield self._record(pair, f"{source}:{number}", f"{stem}-{number}")
             finally:
                 if references:

@@ -90,4 +90,4 @@ class TextFolders(Corpus):
 
 
 def _read(path: Path) -> str:
-    return article_text(path) if is_html(path) else path.read_text(encoding="utf-8")
+    return article_text(path) if is_html(path) else path.read_text(encoding="utf-8-sig")

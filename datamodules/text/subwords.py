@@ -24,6 +24,11 @@ class Tokens(NamedTuple):
     offsets: list[tuple[int, int]]
 
 
+def is_local(name: str | None) -> bool:
+    """Return whether a pretrained model is named by its folder, whose content may change."""
+    return name is not None and Path(name).is_dir()
+
+
 def encoder_path(name: str) -> str:
     """Return the folder of the optional package for `minilm`, and any other name unchanged.
 

@@ -19,7 +19,7 @@ class DecodingOptions:
             ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14), `none` 1.
         alpha: exponent of the length penalty; with `mean`, 1 is the mean log-probability.
         no_repeat_ngram: size of n-grams that must not occur twice in a hypothesis; 0 allows all.
-        allow_unknown: allow the unknown-word symbol.
+        allow_unknown: allow the unknown-word symbol of a vocabulary of words; subword tokenizers have none.
         early_stopping: end a document's search at `beam_size` finished hypotheses, as See et al. 2017; otherwise when
             no open hypothesis can exceed the score of those.
         prefer_finished: return hypotheses truncated at `max_length` only for documents in which none reached the end

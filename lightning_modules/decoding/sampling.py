@@ -12,8 +12,11 @@ from lightning_modules.decoding.options import DecodingOptions, forbid, repeated
 CHUNK = 256  # positions whose distributions over the vocabulary are in memory at once during rescoring
 
 
-def truncate(log_probs: Tensor, options: DecodingOptions) -> Tensor:
-    """Apply temperature, top-k and top-p to log-probabilities [..., V] and renormalize; -inf at excluded tokens."""
+def truncate(log_probs: Tensor, options: DecodingOptions, keep: Tensor | None = None) -> Tensor:
+    """Apply temperature, top-k and top-p to log-probabilities [..., V] and renormalize; -inf at excluded tokens.
+
+    Top-k and top-p never exclude the tokens `keep`, [..., 1].
+    """
     if options.temperature != 1:
         log_probs = log_probs / options.temperature
     log_probs = log_probs.log_softmax(-1)
@@ -21,13 +24,19 @@ def truncate(log_probs: Tensor, options: DecodingOptions) -> Tensor:
         return log_probs
     if options.top_k and options.top_k < log_probs.shape[-1]:
         threshold = log_probs.topk(options.top_k, dim=-1).values[..., -1:]
-        log_probs = log_probs.masked_fill(log_probs < threshold, float("-inf"))
+        log_probs = _exclude(log_probs, log_probs < threshold, keep)
     if options.top_p < 1:
         ordered, order = log_probs.log_softmax(-1).sort(dim=-1, descending=True)
         mass_above = ordered.exp().cumsum(-1) - ordered.exp()  # probability of all tokens ranked higher
         excluded = torch.zeros_like(ordered, dtype=torch.bool).scatter(-1, order, mass_above >= options.top_p)
-        log_probs = log_probs.masked_fill(excluded, float("-inf"))
+        log_probs = _exclude(log_probs, excluded, keep)
     return log_probs.log_softmax(-1)
+
+
+def _exclude(log_probs: Tensor, excluded: Tensor, keep: Tensor | None) -> Tensor:
+    if keep is not None:
+        excluded = excluded.scatter(-1, keep, False)
+    return log_probs.masked_fill(excluded, float("-inf"))
 
 
 # Draw(tokens [b, K], state, memory, blocked [b, K, F]) returns the next tokens [b, K], their log-probabilities [b, K]
@@ -144,7 +153,9 @@ def rescore(
     def token_log_probs(rows: Tensor) -> Tensor:
         log_probs = distribution(rows)                                               # [n, C]
         allowed = forbid(log_probs.unsqueeze(1), None, blocked[rows].unsqueeze(1)).squeeze(1)
-        return truncate(allowed, options).gather(-1, tokens.flatten()[rows].unsqueeze(1)).squeeze(1)
+        drawn = tokens.flatten()[rows].unsqueeze(1)                                  # [n, 1]
+        # logits are rounded differently here than in sampling, so that a token may cross the limit of top-k or top-p
+        return truncate(allowed, options, keep=drawn).gather(-1, drawn).squeeze(1)
 
     log_probs = torch.cat([checkpoint(token_log_probs, rows, use_reentrant=False) for rows in positions.split(CHUNK)])
     return log_probs.new_zeros(tokens.numel()).index_copy(0, positions, log_probs).view(tokens.shape)

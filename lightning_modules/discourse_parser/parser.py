@@ -16,7 +16,7 @@ from datamodules.discourse.features import ParserBatch, label_classes, parser_fe
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import inventory_of
 from datamodules.documents import CorpusError
-from datamodules.text.subwords import Subwords
+from datamodules.text.subwords import Subwords, is_local
 from lightning_modules.discourse_parser.chart import log_partition
 from lightning_modules.discourse_parser.discourse_charts import (
     ChartReader,
@@ -40,7 +40,7 @@ from lightning_modules.metrics.parseval import Parseval
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.schedules import adamw_with_encoder, training_steps
 from lightning_modules.stored import digest, load_model, save_weights
-from lightning_modules.summarizer import log_training, weighted_sum
+from lightning_modules.summarizer import log_mean, log_training, weighted_sum
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -330,9 +330,12 @@ class DiscourseParser(LightningModule):
         """
         if self._fingerprint is None:
             segmenter = self.segmenter or load_default(self.settings["encoder"])
+            weights = self.state_to_keep()
+            if is_local(self.settings["encoder"]):  # whose content may change, and a frozen encoder is not kept
+                weights |= {f"encoder.{name}": value for name, value in self.encoder.state_dict().items()}
             precision = self.encoder_precision
             options = (VERSION, self.settings, self.cap, self.reader.decoding, self.min_prob, precision)
-            self._fingerprint = digest(self.state_to_keep(), options, digest(segmenter.state_to_keep()))
+            self._fingerprint = digest(weights, options, digest(segmenter.state_to_keep()))
         return self._fingerprint
 
     # Training ----------------------------------------------------------------------------------------------------
@@ -349,7 +352,7 @@ class DiscourseParser(LightningModule):
     def validation_step(self, batch: ParserBatch, batch_idx: int) -> None:
         """Log the loss and Parseval scores, with gold EDUs."""
         terms = self.loss_terms(batch)
-        self.log("val/loss", weighted_sum(terms, self.loss_weights), batch_size=batch.batch_size, sync_dist=True)
+        log_mean(self, "val/loss", weighted_sum(terms, self.loss_weights), batch.batch_size)
         self._score(batch, "val")
 
     def test_step(self, batch: ParserBatch, batch_idx: int) -> None:

@@ -21,7 +21,7 @@ from lightning_modules.metrics.boundaries import BoundaryF1
 from lightning_modules.networks.text_encoder import SmallEncoder, TextEncoder
 from lightning_modules.schedules import adamw_with_encoder, training_steps
 from lightning_modules.stored import load_model, save_weights
-from lightning_modules.summarizer import log_training
+from lightning_modules.summarizer import log_mean, log_training
 
 _CELLS = 32768  # words, padding included, that are tagged in one pass
 
@@ -138,10 +138,11 @@ class EduSegmenter(LightningModule):
         return self.network(words, batch.rows, batch.lengths, batch.begins), mask.to(words.device)
 
     def loss(self, batch: SegmentationBatch) -> Tensor:
-        """Return -log p(tags), averaged over words."""
+        """Return -log p(tags), averaged over the words of the batch; sentences begin EDUs, also within a gold EDU."""
         vectors = self._cached_vectors(batch) if self._fixed else self.vectors(batch)
         emissions, mask = self.emissions(batch, vectors)
-        return -self.crf.log_likelihood(emissions, batch.tags[batch.rows], mask) / len(batch.words)
+        tags = batch.tags.masked_fill(batch.begins, 1)  # 0 is impossible there
+        return -self.crf.log_likelihood(emissions, tags[batch.rows], mask) / len(batch.words)
 
     # Segmentation ------------------------------------------------------------------------------------------------
 
@@ -226,7 +227,7 @@ class EduSegmenter(LightningModule):
 
     def validation_step(self, batch: SegmentationBatch, batch_idx: int) -> None:
         """Log the loss and the boundary F1."""
-        self.log("val/loss", self.loss(batch), batch_size=batch.batch_size, sync_dist=True)
+        log_mean(self, "val/loss", self.loss(batch), batch.batch_size)
         self._score(batch, "val")
 
     def test_step(self, batch: SegmentationBatch, batch_idx: int) -> None:

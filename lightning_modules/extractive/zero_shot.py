@@ -10,7 +10,7 @@ from torch import Tensor
 from datamodules.batch import groups_by_length, pools
 from datamodules.documents import Document
 from datamodules.text.encoder_tokenizer import EncoderTokenizer, by_token
-from datamodules.text.subwords import encoder_path
+from datamodules.text.subwords import encoder_path, is_local
 from datamodules.text.trigrams import pairs_with_common_ngram
 from datamodules.text.words import tokenize
 from lightning_modules.extractive.names import Pooling
@@ -19,6 +19,7 @@ from lightning_modules.extractive.selection import Relations, SelectionOptions, 
 from lightning_modules.extractive.sentence_network import Encoding, SentenceNetwork
 from lightning_modules.extractive.term_vectors import tf_idf
 from lightning_modules.networks.passages import Reader
+from lightning_modules.stored import digest
 
 TF_IDF = "tfidf"
 POOL = 512  # documents that are held in memory at a time where sentences are scored one document after another
@@ -69,6 +70,8 @@ class ZeroShot:
             ).eval()
             self.network.to("cuda" if torch.cuda.is_available() else "cpu")
             settings += [encoding, pooling]
+            if is_local(encoder):  # whose content may change
+                settings.append(digest(reader.state_dict()))
         self.fingerprint = hashlib.sha256(repr(settings).encode()).hexdigest()
 
     def sentence_scores(self, documents: Iterable[Document]) -> Iterator[list[float]]:

@@ -337,8 +337,6 @@ class RSTformer(SequenceToSequence):
 
     def forbidden(self, options: DecodingOptions) -> tuple[int, ...]:
         """Return the tokens that are never generated: start, padding, and rows of the output layer without a token."""
-        if options.allow_unknown:
-            return ()
         rows = self.network.led.config.vocab_size
         return (self.tokenizer.start, self.tokenizer.pad, *range(len(self.tokenizer), rows))
 

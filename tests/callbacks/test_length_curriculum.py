@@ -21,6 +21,8 @@ class Seen(Callback):
     def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx, dataloader_idx=0):
         self.val.append((batch.source.shape[1], batch.target.shape[1]))
 
+    on_test_batch_start = on_validation_batch_start
+
 
 def test_lengths_grow_in_equal_stages():
     curriculum = LengthCurriculum(source=100, target=25, steps=10, stages=4)
@@ -45,6 +47,21 @@ def test_batches_are_cut_while_training_and_whole_in_validation(corpus_files):
     assert all(18 < source <= 30 and target == 8 for source, target in seen.train[8:])
     # the sanity check, then twice an epoch, two batches each
     assert len(seen.val) == 1 + 4 * 2 and all(source > 18 and target == 8 for source, target in seen.val)
+
+
+def test_a_test_after_a_short_training_reads_whole_documents(corpus_files):
+    seen, data = Seen(), CASE.build_data(corpus_files)
+    trainer = Trainer(
+        max_steps=2, val_check_interval=2, num_sanity_val_steps=0, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
+        callbacks=[LengthCurriculum(source=6, target=2, steps=4, stages=3), seen],
+    )  # fmt: skip
+    model = CASE.build_model()
+    trainer.fit(model, data)
+    assert data.lengths_now == (data.max_source, data.max_target) == (30, 12)
+    seen.val.clear()
+    trainer.test(model, data, verbose=False)
+    assert seen.train == [(6, 2)] * 2 and seen.val and all(source > 18 and target == 8 for source, target in seen.val)
 
 
 @pytest.mark.parametrize("wrong", [{"source": 0}, {"target": 1}, {"steps": 0}, {"stages": 1}], ids=str)

@@ -171,3 +171,11 @@ def test_the_activation_is_that_of_the_decoder(text):
     x = torch.linspace(-3, 3, 7)
     by_hand = 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
     torch.testing.assert_close(network.activation(x), by_hand)
+
+
+def test_the_mark_between_sentences_is_no_word_of_samples(text):
+    made = model(text, sentence_mark="|")
+    ids = text("A storm hit. | Boats sank.")[0]
+    samples = Samples(torch.tensor([[ids]]), torch.tensor([[len(ids)]]))
+    assert made.texts(batch_of(text, DOCUMENTS[:1]), samples) == [["A storm hit. Boats sank."]]
+    assert made._sentences("A storm hit. | Boats sank.") == ["A storm hit.", "Boats sank."]

@@ -61,7 +61,7 @@ def _parts(text: str, name: str) -> Iterator[_Lines]:
         line = line.rstrip("\r")
         key, _, value = line[1:].partition("=") if line.startswith("#") else ("", "", "")
         if key.strip() == "newdoc id":
-            if any(not line.startswith("#") for _, line in part.lines):
+            if any(line and not line.startswith("#") for _, line in part.lines):
                 yield part
             part = _Lines(value.strip(), number)
         elif key.strip() == "meta::genre":

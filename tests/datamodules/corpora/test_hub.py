@@ -143,6 +143,15 @@ def test_a_stream_has_the_same_documents(folder, tmp_path):
     assert len(build_documents(short, "train", tmp_path / "cache")) == 1
 
 
+def test_a_stream_notices_a_change_in_one_of_two_files_of_one_name(tmp_path):
+    for split in ("train", "validation"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "data.jsonl").write_text('{"article": "A.", "highlights": "S."}\n', encoding="utf-8")
+    before = Hub(str(tmp_path), stream=True, **NAMES).fingerprint("train")
+    (tmp_path / "train" / "data.jsonl").write_text('{"article": "Another.", "highlights": "S."}\n', encoding="utf-8")
+    assert Hub(str(tmp_path), stream=True, **NAMES).fingerprint("train") != before
+
+
 def test_max_records_of_a_whole_dataset(folder):
     whole = list(Hub(folder, **NAMES).records("train"))
     assert list(Hub(folder, max_records=1, **NAMES).records("train")) == whole[:1]

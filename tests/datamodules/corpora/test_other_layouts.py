@@ -111,6 +111,17 @@ def test_lines_of_two_files_are_pairs(tmp_path):
     assert second == Document("train-2", [["Quiet."]], [])
 
 
+def test_byte_order_marks_are_no_text(tmp_path):
+    for name, text in (("train.source", "Storms came.\nCalm.\n"), ("train.target", "Storms.\nCalm.\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert documents(ParallelText(train=str(tmp_path / "train")), tmp_path) == [
+        Document("train-1", [["Storms came."]], [["Storms."]]), Document("train-2", [["Calm."]], [["Calm."]])
+    ]  # fmt: skip
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("Storms came.", encoding="utf-8-sig")
+    assert documents(TextFolders(test=str(tmp_path / "texts")), tmp_path, "test") == [Document("a", [["Storms came."]])]
+
+
 def test_other_suffixes_and_marks_of_sentences(tmp_path):
     (tmp_path / "test.src").write_text("one<q>two words\n", encoding="utf-8")
     corpus = ParallelText(test=str(tmp_path / "test"), source=".src", target=None, separator="<q>")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lightning_modules.decoding.options import DecodingOptions
-from lightning_modules.decoding.sampling import sample, truncate
+from lightning_modules.decoding.sampling import rescore, sample, truncate
 
 STOP, START, V = 0, 1, 4
 TABLE = torch.tensor([[0.25, 0.25, 0.25, 0.25], [0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.2, 0.2], [0.3, 0.3, 0.3, 0.1]]).log()
@@ -115,3 +115,18 @@ def test_temperature_top_k_and_top_p_shape_the_distribution():
     nucleus = truncate(probabilities.log(), DecodingOptions(top_p=0.75)).exp()
     torch.testing.assert_close(nucleus, torch.tensor([0.625, 0.375, 0, 0]))
     assert truncate(probabilities.log(), DecodingOptions(top_p=0.01)).exp()[0] == 1
+
+
+@pytest.mark.parametrize("truncation", [{"top_k": 2}, {"top_p": 0.6}])
+def test_a_drawn_token_beyond_the_limit_is_rescored_with_the_allowed_ones(truncation):
+    options = DecodingOptions(min_length=0, max_length=2, sample=True, **truncation)
+    probabilities = torch.tensor([0.4, 0.3, 0.2, 0.1])
+    tokens, lengths = torch.tensor([[[3, STOP]]]), torch.tensor([[2]])
+
+    def rescored(forbidden=()):
+        distribution = lambda rows: probabilities.log().expand(len(rows), -1)  # noqa: E731
+        return rescore(distribution, tokens, lengths, STOP, options, forbidden)[0, 0]
+
+    # two tokens are within the limit: the third one's share is that among three, and STOP's that among two
+    torch.testing.assert_close(rescored().exp(), torch.tensor([0.1 / 0.8, 0.4 / 0.7]))
+    assert rescored(forbidden=(3,))[0] == float("-inf")

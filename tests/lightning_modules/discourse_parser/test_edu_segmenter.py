@@ -235,3 +235,19 @@ def test_broken_weights_are_named(tmp_path):
     config.write_text(json.dumps(settings_ | {"speed": 7}))
     with pytest.raises(CorpusError, match="not a segmenter's"):
         EduSegmenter.load(tmp_path)
+
+
+def test_a_sentence_that_begins_within_an_edu_counts_as_a_beginning():
+    text = "The otter slept. The heron left because the lynx sang."
+    edus = [(0, 31), (32, 54)]  # the second sentence lies within the first EDU
+    features = edu_features(Asked(text, [(0, 16), (17, 54)]), edus=edus)
+    batch = SegmentationBatch.of([features])
+    torch.manual_seed(0)
+    model = made()
+    assert features.tags.nonzero().flatten().tolist() != features.begins.nonzero().flatten().tolist()
+    with torch.no_grad():
+        emissions, mask = model.emissions(batch, model.vectors(batch))
+        tags = (features.tags.bool() | features.begins).long()[batch.rows]
+        expected = -model.crf.log_likelihood(emissions, tags, mask) / len(features.words)
+        assert expected.isfinite()
+        torch.testing.assert_close(model.loss(batch), expected)

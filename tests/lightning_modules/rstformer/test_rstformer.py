@@ -22,7 +22,7 @@ from lightning_modules.rstformer.injection import ABLATIONS, INJECTIONS
 from lightning_modules.rstformer.module import RSTformer
 from lightning_modules.summarizer import Samples
 
-DRAWING = DecodingOptions(beam_size=3, min_length=0, max_length=9, sample=True, greedy_first=True, allow_unknown=True)
+DRAWING = DecodingOptions(beam_size=3, min_length=0, max_length=9, sample=True, greedy_first=True)
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +137,7 @@ def test_a_pretrained_led_is_taken_as_it_is(tmp_path, corpus_files, folder, batc
 def test_samples_are_drawn_from_the_distribution_that_is_rescored(batch_and_text):
     batch, text = batch_and_text
     model = randomized(model_of(injection="one_plus"), text)
-    many = DecodingOptions(
-        beam_size=2000, min_length=0, max_length=1, sample=True, greedy_first=True, allow_unknown=True
-    )
+    many = DecodingOptions(beam_size=2000, min_length=0, max_length=1, sample=True, greedy_first=True)
     torch.manual_seed(1)
     made = model.sample(batch, many)
     assert made.tokens.shape == (batch.batch_size, 2000, 1) and made.lengths.eq(1).all()
@@ -148,21 +146,32 @@ def test_samples_are_drawn_from_the_distribution_that_is_rescored(batch_and_text
         logits = model.network(
             batch.source, batch.source_mask, batch.global_mask, model.discourse(batch), decoder_input_ids=start
         ).logits[:, 0].double()  # fmt: skip
+    never = [text.start, text.pad, *range(len(text), 320)]
+    logits[:, never] = float("-inf")
     for n, expected in enumerate(logits.softmax(-1) * 1999):
         assert made.tokens[n, 0, 0] == logits[n].argmax()
         drawn = torch.bincount(made.tokens[n, 1:, 0], minlength=320)
-        chi_square = ((drawn - expected).square() / expected).sum()
-        assert chi_square < 320 + 6 * (2 * 320) ** 0.5  # mean and six standard deviations
+        assert drawn[never].eq(0).all()
+        allowed = expected > 0
+        chi_square = ((drawn - expected).square() / expected)[allowed].sum()
+        tokens = int(allowed.sum())
+        assert chi_square < tokens + 6 * (2 * tokens) ** 0.5  # mean and six standard deviations
+
+
+def test_tokens_that_write_nothing_are_never_drawn_even_if_unknown_words_are_allowed(batch_and_text):
+    batch, text = batch_and_text
+    model = randomized(model_of(vocab_size=400), text)
+    options = DecodingOptions(beam_size=500, min_length=0, max_length=2, sample=True, allow_unknown=True)
+    tokens = model.sample(batch, options).tokens
+    real = tokens[tokens != text.pad]
+    assert (real < len(text)).all() and (real != text.start).all() and len(text) < model.network.led.config.vocab_size
 
 
 def test_several_samples_are_rescored_one_by_one_and_written_up_to_their_lengths(batch_and_text):
     batch, text = batch_and_text
     model = randomized(model_of(injection="one_plus"), text)
     torch.manual_seed(2)
-    drawing = DecodingOptions(
-        beam_size=3, min_length=0, max_length=9, sample=True, greedy_first=True, allow_unknown=True
-    )
-    for options in (drawing, DecodingOptions(beam_size=3, min_length=2, max_length=9)):
+    for options in (DRAWING, DecodingOptions(beam_size=3, min_length=2, max_length=9)):
         made = model.sample(batch, options)
         assert made.tokens.shape[:2] == (batch.batch_size, 3)
         together = model.log_probs(batch, made)
