@@ -103,13 +103,16 @@ class TreebankSplits(LightningDataModule, ABC):
 
     def _loader(self, split: str, shuffle: bool) -> ResumableLoader:
         texts, trainer = self._features[split], self.trainer
+        world = trainer.world_size if trainer is not None else 1
+        if len(texts) < world:
+            raise CorpusError(f"{split}: {len(texts)} document(s) for {world} processes; lower --trainer.devices")
         sampler = BatchSampler(
             [self.length(text) for text in texts],
             self.batch_size if shuffle else self.eval_batch_size,
             shuffle=shuffle,
             seed=self.seed,
             pool=self.pool,
-            num_replicas=trainer.world_size if trainer is not None else 1,
+            num_replicas=world,
             rank=trainer.global_rank if trainer is not None else 0,
         )
         return ResumableLoader(texts, sampler, self.collate, self.num_workers)

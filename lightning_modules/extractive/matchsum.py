@@ -1,11 +1,12 @@
 """MatchSum: Zhong et al., Extractive Summarization as Text Matching, ACL 2020 (arXiv 2004.08795)."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from datamodules.documents import CorpusError
 from datamodules.matchsum import MatchSumBatch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.encoder_summarizer import EncoderSummarizer
@@ -97,6 +98,20 @@ class MatchSum(EncoderSummarizer):
         self.set_rates(encoder, encoder_learning_rate, learning_rate, schedule, warm_up, weight_decay)
         self.reader = self.make_reader(encoder, hidden_size, heads, layers, dropout, attention_dropout, segments=1)
         self.pooler = Pooler(pooling, self.reader.size)
+
+    def check_data(self, data: Any) -> None:
+        """Check that a DataModule produces batches of this model, in pieces that the encoder can read.
+
+        Raises:
+            CorpusError: if it does not.
+        """
+        super().check_data(data)
+        limit = self.reader.max_tokens
+        if limit is not None and (piece := getattr(data, "piece", 0)) + 2 > limit:
+            raise CorpusError(
+                f"data.piece is {piece}, but with a start and an end symbol the encoder reads at most {limit} tokens; "
+                f"lower it to {limit - 2}"
+            )
 
     # Matching ----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@ import json
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -251,3 +252,11 @@ def test_a_sentence_that_begins_within_an_edu_counts_as_a_beginning():
         expected = -model.crf.log_likelihood(emissions, tags, mask) / len(features.words)
         assert expected.isfinite()
         torch.testing.assert_close(model.loss(batch), expected)
+
+
+def test_fewer_documents_than_processes_are_an_error(treebank):
+    data = SegmentationData(**treebank, encoder="small", licences=["CC BY"])
+    data.setup("fit")
+    data.trainer = SimpleNamespace(world_size=5, global_rank=0)
+    with pytest.raises(CorpusError, match=r"val: 4 document\(s\) for 5 processes"):
+        data.val_dataloader()
