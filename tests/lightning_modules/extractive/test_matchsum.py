@@ -150,5 +150,5 @@ def test_pieces_that_the_encoder_cannot_read_are_refused():
     made.check_data(data(piece=5000))  # an encoder from scratch reads any length
     made.reader.max_tokens = 32
     made.check_data(data(piece=30))
-    with pytest.raises(CorpusError, match="data.piece is 31, .* at most 32 tokens; lower it to 30"):
+    with pytest.raises(CorpusError, match=r"data.piece is 31, .* at most 32 tokens; lower it to 30"):
         made.check_data(data(piece=31))
