@@ -75,7 +75,7 @@ lint: $(SETUP) ## check style with ruff
 
 docs: $(SETUP) ## build the documentation site to site/, with warnings as errors
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 audit: $(SETUP) ## list the licences of all dependencies in THIRD_PARTY.md and look for known vulnerabilities (needs pypi.org)
 	$(PYTHON) -m venv .venv/audit
