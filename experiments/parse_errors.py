@@ -10,6 +10,7 @@ from experiments.trust import explain_forbidden_name
 from experiments.yaml_files import read_yaml
 
 _DATA_FILES = (".jsonl", ".csv", ".parquet", ".gz", ".txt")
+_RELATIONS = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
 _HELP = "`precis {command} --help` lists what there is"
 
 
@@ -44,7 +45,8 @@ def explain(message: str, command: str) -> str:
     if match := re.search(r"has no attribute '([^']+)'|No module named '([^']+)'", message):
         name = classes[-1] if classes else match[1] or match[2]
         return f"{where}there is no class {name}; {_suggest_class(name) or help_hint}"
-    if match := re.search(r"Expected a dot import path string: (.*)", message):
+    is_number = re.search(r"Expected an? <class '(float|int|bool)'>", message)  # or a class, as PyTorch's rates
+    if not is_number and (match := re.search(r"Expected a dot import path string: (.*)", message)):
         remedy = _suggest_class(match[1]) or "give its whole path, such as package.Class"
         return f"{where}no class {match[1]!r} is known; {remedy}"
     expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
@@ -52,6 +54,8 @@ def explain(message: str, command: str) -> str:
         kinds = [expected[0]] if value[0].startswith("Got") else expected
         quote = "; put it in quotes: YAML reads on and off as true and false" if value[1] in ("True", "False") else ""
         return f"{where}expected {' or '.join(map(_readable_type, kinds))}, got {value[1]!r}{quote}"
+    if match := re.search(r"(\S+) does not conform to restriction v([<>]=?)([-.\d]+)", message):
+        return f"{where}must be {_RELATIONS[match[2]]} {match[3]}, got {match[1]}"
     if match := re.search(r"arguments are required: (.*)", message):
         missing = ", ".join(name.removeprefix(f"{command}.") for name in match[1].split(", "))
         return f"missing: {missing}; {'give --config, or name it; ' if 'model' in missing else ''}{help_hint}"

@@ -83,6 +83,8 @@ def recorded_split(predictions: Path) -> str | None:
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the records of a file of predictions, which are separated by line feeds only.
 
+    Summaries and references that are strings become lists of one sentence.
+
     Raises:
         CorpusError: if the file is not UTF-8 or has no records, a line is not a record, or an id occurs twice.
     """
@@ -96,7 +98,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-            name, _ = row["id"], (list(row["summary"]), list(row["references"]), dict(row.get("scores", {})))
+            name, _ = str(row["id"]), dict(row.get("scores", {}))
+            if not isinstance(row["id"], str | int):
+                raise TypeError
+            row["summary"] = _as_list(row["summary"])
+            row["references"] = [_as_list(reference) for reference in _as_list(row["references"])]
             is_duplicate = name in rows
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise CorpusError(f"{path}:{number}: no record with id, summary and references; write it again") from None
@@ -106,6 +112,10 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not rows:
         raise CorpusError(f"{path}: no prediction in it; run `precis test` again")
     return list(rows.values())
+
+
+def _as_list(value: str | list[Any]) -> list[Any]:
+    return [value] if isinstance(value, str) else list(value)
 
 
 def table_of_predictions(predictions: Path, limit: int) -> tuple[list[str], list[list[Any]]]:

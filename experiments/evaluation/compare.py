@@ -1,6 +1,7 @@
 """`precis compare RUN RUN ...`: runs side by side, from their folders alone."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
-from jsonargparse.typing import PositiveInt
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -59,9 +60,10 @@ def compare(arguments: list[str]) -> None:
         "--sources", type=bool, default=True, help="show source texts in the page, from the corpus of a run"
     )
     parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
+    parser.add_argument("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
+    _check_outputs(options)
     paths = options.runs
     baseline = options.baseline
     comparison = compare_runs(paths, baseline, options.metric, options.split, options.resamples, options.seed)
@@ -76,6 +78,17 @@ def compare(arguments: list[str]) -> None:
         print(json.dumps(as_json(comparison), ensure_ascii=False, indent=1))
     else:
         show(comparison, notes, Console())
+
+
+def _check_outputs(options: Namespace) -> None:
+    """Check that the files that are asked for can be written, before minutes of computation."""
+    for name in ("html", *TABLES, "plots"):
+        if (path := options[name]) is None:
+            continue
+        folder = path if name == "plots" else path.parent
+        existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+        if not os.access(existing, os.W_OK):
+            raise CorpusError(f"{path}: cannot be written there; choose another path with --{name}")
 
 
 def write_tables(options: Namespace, comparison: Comparison, notes: Sequence[str]) -> None:

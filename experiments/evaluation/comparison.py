@@ -216,6 +216,8 @@ def choose_measures(systems: Sequence[System], requested: str | None) -> list[st
     runs = [run for system in systems for run in system.runs]
     shared = [name for name in runs[0].measures if all(name in run.measures for run in runs)]
     names = [name.strip() for name in requested.split(",") if name.strip()] if requested else list(DEFAULT)
+    if not names:
+        raise CorpusError(f"--metric {requested!r} names no measure; all runs have {', '.join(shared)}")
     for name in names:
         if name not in shared:
             lacking = next(run for run in runs if name not in run.measures)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jsonargparse import ArgumentParser, Namespace
-from jsonargparse.typing import PositiveInt
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 from rich.console import Console
 
 from datamodules.atomic_write import atomic_file, atomic_write
@@ -50,6 +50,8 @@ def evaluate(arguments: list[str]) -> None:
     """
     options = _parser().parse_args(arguments)
     path = Path(options.file)
+    if not path.exists():
+        raise CorpusError(f"{path}: no such file")
     target = Path(options.out) if options.out else scores_path(path)
     # checked before scoring, which may take an hour
     for output, option in ((target, "--out"), (Path(options.html or target), "--html")):
@@ -158,8 +160,8 @@ def _parser() -> ArgumentParser:
         "--separator", type=str | None, default=None, help="separator of the sentences in a string, such as <q>"
     )
     parser.add_class_arguments(ScoreOptions, None)
-    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="number of resamples of the bootstrap")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap")
+    parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
+    parser.add_argument("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
     parser.add_argument(
         "--resampled", type=Resampled, default="both",
         help="units to resample for the intervals of correlations; both generalizes to new systems and documents",
@@ -213,6 +215,8 @@ def choose(
         CorpusError: for an unknown name, or one that cannot be computed.
     """
     names = list(METRICS) if requested is None else _names(requested)
+    if not names:
+        raise CorpusError(f"--metrics {requested!r} names no metric; there are {', '.join(METRICS)}")
     for name in names:
         if name not in METRICS and not is_plug_in(name):
             raise CorpusError(f"no metric {name!r}; there are {', '.join(METRICS)}, or give the import path of yours")

@@ -25,6 +25,8 @@ def system_files(folder: Path, excluded: Iterable[Path], plain_text: bool) -> li
     Raises:
         CorpusError: for a pickle, or if no file has outputs.
     """
+    if (folder / "config.yaml").is_file() and (folder / "environment.json").is_file():
+        raise CorpusError(f"{folder}: a run folder; give {folder / 'predictions.jsonl'}")
     others = {path.resolve() for path in excluded}
     files, skipped = [], []
     for path in sorted(folder.iterdir()):

@@ -215,6 +215,8 @@ def read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
     if path.is_dir():
         config = read_config(path)
         predictions, folder = find_predictions(path, split), path
+    elif path.suffix != ".jsonl":
+        raise CorpusError(f"{path}: compare reads JSON Lines; give a .jsonl file with id, summary and references")
     else:
         of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()
         config = read_config(folder) if of_run else {}
@@ -241,7 +243,7 @@ def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, s
     scores_file = scores_path(path)
     if not scores_file.is_file() or scores_file.stat().st_mtime < path.stat().st_mtime:
         return recorded
-    by_id = {row["id"]: row for row in rows}
+    by_id = {str(row["id"]): row for row in rows}
     signatures = scores_file.with_suffix(".signatures.json")
     evaluated = read_json(signatures) if signatures.is_file() else {}
     for number, line in enumerate(scores_file.read_text(encoding="utf-8").split("\n"), 1):
@@ -249,7 +251,9 @@ def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, s
             continue
         try:
             scored = json.loads(line)
-            row = by_id.get(scored["id"]) if "system" not in scored else None
+            row = by_id.get(str(scored["id"]))
+            if row is not None and row.get("system") != scored.get("system"):
+                row = None
             numbers = {name: float(value) for name, value in scored["scores"].items() if value is not None}
         except (ValueError, KeyError, TypeError, AttributeError):
             message = f"{scores_file}:{number}: no record with id and scores; run `precis evaluate` again"

@@ -156,13 +156,19 @@ def _row(path: Path, number: int, row: Any) -> tuple[str, dict[str, Any]]:
 
 def _check_keys(sweep: Sweep) -> None:
     in_rows = set().union(*(overrides for _, overrides in sweep.rows))
-    drawn = {**sweep.random.get("keys", {}), **sweep.search.get("keys", {})}
-    varying = [*sweep.grid, *sweep.zipped, *in_rows, *drawn, *([SEED] if sweep.seeds else [])]
+    places = {  # of keys that vary; a row of points may also replace a value of `set`
+        "grid": [*sweep.grid],
+        "zip": [*sweep.zipped],
+        "random": [*sweep.random.get("keys", {})],
+        "search": [*sweep.search.get("keys", {})],
+        "seeds": [SEED] if sweep.seeds else [],
+    }
+    varying = [*in_rows, *itertools.chain(*places.values())]
     for key in [*varying, *sweep.fixed]:
         if key in RESERVED_KEYS:
             raise CorpusError(f"{sweep.path}: {key} is set by the sweep for each run; leave it out")
-        if key in sweep.search.get("keys", {}) and key in sweep.fixed:
-            raise CorpusError(f"{sweep.path}: {key} is in set and in search; keep one of them")
+        if key in sweep.fixed and (place := next((name for name, keys in places.items() if key in keys), None)):
+            raise CorpusError(f"{sweep.path}: {key} is in set and in {place}; keep one of them")
         if varying.count(key) > 1:
             raise CorpusError(f"{sweep.path}: {key} varies in two places; keep one of grid, zip, points, random, seeds")
     for command in sweep.after:

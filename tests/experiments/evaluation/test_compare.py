@@ -367,3 +367,41 @@ def test_other_versions_and_unknown_ways_are_noted(tmp_path, precis):
     notes = compared(precis, *runs, ROUGE)["notes"]
     assert any("rouge1 was computed by several versions of the suite: 0.1.0, 0.2.0" in note for note in notes)
     assert any(str(runs[2]) in note and "not recorded" in note for note in notes)
+
+
+# Files of other programs
+
+
+def test_strings_integer_ids_and_names_of_systems_are_read_as_evaluate_reads_them(tmp_path, precis):
+    for name, words in (("x", "red big cat"), ("y", "small red dog ran")):
+        rows = [{"id": n, "summary": words, "references": "a red cat sat", "system": name} for n in range(30)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        done = precis("evaluate", tmp_path / f"{name}.jsonl", "--metrics", "rouge")
+        assert done.status == 0, done.err
+    found = compared(precis, tmp_path / "x.jsonl", tmp_path / "y.jsonl", "--metric=rouge1,length,repeated_trigrams")
+    means = [{name: value["mean"] for name, value in system["scores"].items()} for system in found["systems"]]
+    # unigrams: 2 of 3 and 4 are shared, F = 4 / 7; 1 of 4 and 4 is, F = 1 / 4
+    assert means[0] == pytest.approx({"rouge1": 400 / 7, "length": 3, "repeated_trigrams": 0})
+    assert means[1] == pytest.approx({"rouge1": 25, "length": 4, "repeated_trigrams": 0})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x.csv"], "x.csv: compare reads JSON Lines; give a .jsonl file"),
+        (["x.jsonl", "--metric=,"], "--metric ',' names no measure; all runs have length, repeated_trigrams"),
+        (["x.jsonl", "--seed=-1"], "seed: must be at least 0, got -1"),
+    ],
+)
+def test_what_it_cannot_compare_is_one_line(arguments, message, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.csv").write_text("id,summary,references\n1,a,b\n", encoding="utf-8")
+    (tmp_path / "x.jsonl").write_text('{"id": 1, "summary": "a", "references": "b"}\n', encoding="utf-8")
+    done = precis("compare", *arguments)
+    assert done.status != 0 and message in done.err and done.err.count("\n") == 1, done.err
+
+
+def test_outputs_that_cannot_be_written_are_an_error_before_the_comparison(runs, precis, monkeypatch, tmp_path):
+    monkeypatch.setattr("experiments.evaluation.compare.os.access", lambda path, mode: path != tmp_path)
+    done = precis("compare", *runs, "--csv", tmp_path / "new" / "table.csv")
+    assert done.status == 1 and f"{tmp_path}/new/table.csv: cannot be written there; choose another" in done.err

@@ -312,7 +312,6 @@ def test_bad_files(tmp_path, precis):
         (["out.jsonl", "--metrics", "novelty"], ["novelty cannot be computed", "--documents"]),
         (["out.jsonl", "--variants", "rouge0"], ["'rouge0'"]),
         (["out.jsonl", "--run", "nowhere"], ["nowhere", "config.yaml"]),
-        (["out.jsonl", "--resamples", "0"], ["at least one resample"]),
         (["out.jsonl", "--out", "nowhere/scores.jsonl"], ["cannot be written"]),
     ]
     for arguments, parts in cases:
@@ -361,3 +360,22 @@ def test_means_are_perls(tmp_path, evaluated, name, mode):
         for suffix, part in (("_precision", "p"), ("_recall", "r"), ("", "f")):
             expected = 100 * np.mean([row[theirs][part] for row in golden])
             assert abs(by_measure(result)[ours + suffix]["mean"] - expected) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere/outputs.jsonl"], "nowhere/outputs.jsonl: no such file"),
+        (["run"], "run: a run folder; give run/predictions.jsonl"),
+        (["outputs.jsonl", "--metrics=,"], "--metrics ',' names no metric; there are rouge,"),
+        (["outputs.jsonl", "--resamples=0"], "resamples: must be above 0, got 0"),
+    ],
+)
+def test_wrong_input_is_named(arguments, message, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    for name in ("config.yaml", "environment.json", "predictions.jsonl"):
+        (tmp_path / "run" / name).touch()
+    (tmp_path / "outputs.jsonl").write_text('{"id": 1, "summary": "a", "references": "b"}\n', encoding="utf-8")
+    done = precis("evaluate", *arguments)
+    assert done.status != 0 and message in done.err and done.err.count("\n") == 1, done.err

@@ -72,6 +72,22 @@ def test_a_key_is_not_fixed_and_searched(tmp_path, tiny_config):
         read_sweep(path)
 
 
+@pytest.mark.parametrize(
+    ("where", "varying"),
+    [
+        ("grid", {"grid": {"model.dropout": [0.1, 0.2]}}),
+        ("zip", {"zip": {"model.dropout": [0.1], "model.hidden_size": [8]}}),
+        ("seeds", {"set": {"seed_everything": 3}, "seeds": [1, 2]}),
+    ],
+)
+def test_a_key_is_not_fixed_and_varied(where, varying, tmp_path, tiny_config):
+    path = tmp_path / "sweep.yaml"
+    sweep = {"base": str(tiny_config), "set": {"model.dropout": 0.2}} | varying
+    path.write_text(yaml.safe_dump(sweep), encoding="utf-8")
+    with pytest.raises(CorpusError, match=f"is in set and in {where}; keep one of them"):
+        read_sweep(path)
+
+
 def test_values_are_in_their_ranges_and_conditions_hold():
     keys = {
         "rate": LR,
