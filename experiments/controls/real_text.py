@@ -7,6 +7,7 @@ The effects are those of the table under "Real text" in `experiments/results/mec
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import NamedTuple
 
 from jsonargparse import ArgumentParser
@@ -17,7 +18,13 @@ from experiments.pictures.drawing import save_figure
 PAGE = Path(__file__).parents[1] / "results" / "mechanisms.md"
 _DIFFERENCE = re.compile(r"([^|;]*?) ([+-]?\d+\.\d+)(?: nats)? \[([+-]?\d+\.\d+), ([+-]?\d+\.\d+)\]")
 # title of a panel, and how the names of its measures start
-PANELS = {"ROUGE, points": "ROUGE", "negative log-likelihood, nats per token": "NLL", "other measures": ""}
+PANELS = {
+    "ROUGE, points; logarithmic beyond 2": "ROUGE",
+    "negative log-likelihood, nats per token": "NLL",
+    "other measures": "",
+}
+_LABEL_WIDTH = 75  # characters
+_ROUGE_TICKS = (-10, -5, -2, -1, 0, 1, 2, 5, 10, 20)
 
 
 class Effect(NamedTuple):
@@ -68,8 +75,12 @@ def draw(effects: Sequence[Effect], path: Path) -> None:
             axis.plot([effect.low, effect.high], [row, row], color="#1f4e8c")
             axis.plot(effect.mean, row, "o", color="#1f4e8c", markersize=4)
         axis.axvline(0, color="black", linewidth=0.8)
-        labels = [f"{effect.name}, {effect.measure}" for effect in group]
+        labels = [fill(f"{effect.name}, {effect.measure}", _LABEL_WIDTH) for effect in group]
         axis.set_yticks(range(len(group)), labels, fontsize=7)
+        axis.set_ylim(-0.6, len(group) - 0.4)
+        if title.startswith("ROUGE"):  # some effects are 20 times as large as others
+            axis.set_xscale("symlog", linthresh=2)
+            axis.set_xticks(_ROUGE_TICKS, [f"{tick:+d}" if tick else "0" for tick in _ROUGE_TICKS])
         axis.tick_params(axis="x", labelsize=7)
         axis.set_title(title, fontsize=9, loc="left")
         axis.use_sticky_edges = False
