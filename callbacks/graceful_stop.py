@@ -46,10 +46,10 @@ class GracefulStop(Checkpoint):
     SIGUSR1, which end the process.
 
     A signal takes effect at the next point from which a run resumes exactly: the end of an optimizer step (accumulated
-    gradients are not part of a checkpoint) or, before and during a validation, its end, unless the validation lies
-    within an optimizer step, whose end is awaited then. The handler only sets a flag; a
-    second signal ends the process at once, without saving. The exit status is 128 + the number of the signal. Several
-    ranks synchronize every `agree_every` steps, so that all stop after the same step.
+    gradients are not part of a checkpoint) or, before and during a validation, its end. After a validation between
+    accumulated batches, the optimizer step is completed first. The handler only sets a flag; a second signal ends the
+    process at once, without saving. The exit status is 128 + the number of the signal. Several ranks synchronize every
+    `agree_every` steps, so that all stop after the same step.
 
     A scheduler sends signals to each process of a job, possibly repeatedly: with `patient`, a second SIGTERM is
     ignored; a second SIGUSR1 always is.

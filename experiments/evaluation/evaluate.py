@@ -51,7 +51,7 @@ def evaluate(arguments: list[str]) -> None:
     options = _parser().parse_args(arguments)
     path = Path(options.file)
     if not path.exists():
-        raise CorpusError(f"{path}: no such file")
+        raise CorpusError(f"{path}: no such file; check the path")
     target = Path(options.out) if options.out else scores_path(path)
     # checked before scoring, which may take an hour
     for output, option in ((target, "--out"), (Path(options.html or target), "--html")):

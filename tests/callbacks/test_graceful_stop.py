@@ -84,9 +84,10 @@ def test_a_validation_between_accumulated_batches_is_followed_by_the_rest_of_the
     options = ["--trainer.accumulate_grad_batches=3", "--trainer.val_check_interval=4"]
     whole, run = tmp_path / "whole", tmp_path / "run"
     assert precis("fit", "--config", tiny_config, "--run_dir", whole, *options).status == 0
-    ended, said = in_a_process(*interrupted(tiny_config, run, signal.SIGTERM, *options, validation=0))
-    assert ended == 143 and step_of(run) == 2, said  # the validation after batch 4, the end of the step after batch 6
-    goes_on(said, run, whole, precis)
+    status, output = in_a_process(*interrupted(tiny_config, run, signal.SIGTERM, *options, validation=0))
+    # the validation comes after batch 4, the end of the step after batch 6
+    assert status == 143 and step_of(run) == 2, output
+    goes_on(output, run, whole, precis)
 
 
 @pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])

@@ -24,6 +24,13 @@ class Seen(Callback):
     on_test_batch_start = on_validation_batch_start
 
 
+def make_trainer(seen: Seen, **options) -> Trainer:
+    """Return a trainer with a curriculum of 6, 18 and 30 source tokens, four steps each."""
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    callbacks = [LengthCurriculum(source=6, target=2, steps=4, stages=3), seen]
+    return Trainer(accelerator="cpu", callbacks=callbacks, **quiet, **options)
+
+
 def test_lengths_grow_in_equal_stages():
     curriculum = LengthCurriculum(source=100, target=25, steps=10, stages=4)
     table = {0: (100, 25), 9: (100, 25), 10: (200, 50), 19: (200, 50), 20: (300, 75), 30: (400, 100), 10**6: (400, 100)}
@@ -34,11 +41,7 @@ def test_lengths_grow_in_equal_stages():
 
 def test_batches_are_cut_while_training_and_whole_in_validation(corpus_files):
     seen, data = Seen(), CASE.build_data(corpus_files)
-    trainer = Trainer(
-        max_epochs=2, val_check_interval=3, num_sanity_val_steps=1, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
-        callbacks=[LengthCurriculum(source=6, target=2, steps=4, stages=3), seen],
-    )  # fmt: skip
+    trainer = make_trainer(seen, max_epochs=2, val_check_interval=3, num_sanity_val_steps=1)
     trainer.fit(CASE.build_model(), data)
     documents = {split: [len(row["source"]) for row in data.features(split)] for split in ("train", "val")}
     assert min(documents["train"] + documents["val"]) > 18
@@ -51,11 +54,7 @@ def test_batches_are_cut_while_training_and_whole_in_validation(corpus_files):
 
 def test_a_test_after_a_short_training_reads_whole_documents(corpus_files):
     seen, data = Seen(), CASE.build_data(corpus_files)
-    trainer = Trainer(
-        max_steps=2, val_check_interval=2, num_sanity_val_steps=0, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
-        callbacks=[LengthCurriculum(source=6, target=2, steps=4, stages=3), seen],
-    )  # fmt: skip
+    trainer = make_trainer(seen, max_steps=2, val_check_interval=2, num_sanity_val_steps=0)
     model = CASE.build_model()
     trainer.fit(model, data)
     assert data.lengths_now == (data.max_source, data.max_target) == (30, 12)

@@ -378,8 +378,9 @@ def test_strings_integer_ids_and_names_of_systems_are_read_as_evaluate_reads_the
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         done = precis("evaluate", tmp_path / f"{name}.jsonl", "--metrics", "rouge")
         assert done.status == 0, done.err
-    found = compared(precis, tmp_path / "x.jsonl", tmp_path / "y.jsonl", "--metric=rouge1,length,repeated_trigrams")
-    means = [{name: value["mean"] for name, value in system["scores"].items()} for system in found["systems"]]
+    files = [tmp_path / "x.jsonl", tmp_path / "y.jsonl"]
+    comparison = compared(precis, *files, "--metric=rouge1,length,repeated_trigrams")
+    means = [{name: value["mean"] for name, value in system["scores"].items()} for system in comparison["systems"]]
     # unigrams: 2 of 3 and 4 are shared, F = 4 / 7; 1 of 4 and 4 is, F = 1 / 4
     assert means[0] == pytest.approx({"rouge1": 400 / 7, "length": 3, "repeated_trigrams": 0})
     assert means[1] == pytest.approx({"rouge1": 25, "length": 4, "repeated_trigrams": 0})
