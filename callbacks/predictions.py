@@ -10,6 +10,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from callbacks.results_path import results_path
 from datamodules.atomic_write import atomic_write
+from datamodules.text.hashing import file_digest
 from datamodules.text.lines import json_line
 
 
@@ -17,9 +18,9 @@ class PredictionWriter(Callback):
     """Writes a line for each document: id, summary, references, scores.
 
     Each rank writes its lines to a separate file, batch by batch. At the end they are merged in the order of the
-    documents. Besides `NAME.jsonl`, it writes `NAME.signatures.json` (signatures of scores), `NAME.checkpoint.json`
-    (description of the weights, if given) and `NAME.results.json` (mean scores and `source`; `results.json` for
-    `predictions.jsonl`). Nothing is written during training.
+    documents. Besides `NAME.jsonl`, it writes `NAME.signatures.json` (signatures of scores, and the SHA-256 of the
+    predictions), `NAME.checkpoint.json` (description of the weights, if given) and `NAME.results.json` (mean scores and
+    `source`; `results.json` for `predictions.jsonl`). Nothing is written during training.
 
     Args:
         path: output file of `validate`, `test` and `predict`; must end in `.jsonl`.
@@ -78,7 +79,7 @@ class PredictionWriter(Callback):
 
     def _describe(self, trainer: Trainer) -> None:
         """Write the files that accompany the predictions."""
-        signatures = trainer.lightning_module.rouge["test"].signatures
+        signatures = {"sha256": file_digest(self.path), **trainer.lightning_module.rouge["test"].signatures}
         _write_json(self.path.with_suffix(".signatures.json"), signatures)
         if self.checkpoint is not None:
             _write_json(self.path.with_suffix(".checkpoint.json"), self.checkpoint)

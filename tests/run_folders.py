@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import hashlib
 import json
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -51,7 +52,8 @@ def make_run(
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     (folder / "predictions.jsonl").write_text(lines, encoding="utf-8")
     if signatures is not None:
-        (folder / "predictions.signatures.json").write_text(json.dumps(signatures), encoding="utf-8")
+        digest = {"sha256": hashlib.sha256(lines.encode("utf-8")).hexdigest()}
+        (folder / "predictions.signatures.json").write_text(json.dumps(digest | signatures), encoding="utf-8")
     if curve is not None:
         with (folder / "metrics.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)

@@ -1,6 +1,5 @@
 """Precomputed graphs from a file."""
 
-import hashlib
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, CorpusError
 from datamodules.graphs.graph import ParagraphGraph, Weights, validate_weights
 from datamodules.graphs.paragraphs import Paragraphs
+from datamodules.text.hashing import file_digest
 
 
 class FromFile(ParagraphGraph):
@@ -36,8 +36,7 @@ class FromFile(ParagraphGraph):
     def settings(self) -> dict[str, Any]:
         if not self.path.is_file():
             raise CorpusError(f"{self.path}: no such file; check the path of the graphs")
-        with self.path.open("rb") as stream:
-            return {"file": hashlib.file_digest(stream, "sha256").hexdigest(), "fields": self.fields}
+        return {"file": file_digest(self.path), "fields": self.fields}
 
     def weights(self, paragraphs: Paragraphs) -> NDArray:
         return self(paragraphs)

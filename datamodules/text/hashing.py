@@ -3,6 +3,7 @@
 import hashlib
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
@@ -16,6 +17,12 @@ _MAX_LETTERS = 64  # longer words, such as URLs, have the features of their begi
 def text_digest(text: str) -> str:
     """Return the SHA-256 of a text, hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Words(NamedTuple):

@@ -64,7 +64,7 @@ def page_data(
         "how": list(notes),
         "curves": curves(comparison.systems),
         "distributions": {name: distribution(comparison, name) for name in comparison.measures},
-        "differences": {key: [_as_text(value) for value in values] for key, values in differing.items()},
+        "differences": {key: [_config_value(system, key) for system in comparison.systems] for key in differing},
         "documents": document_data(comparison, documents, sources),
         "allDocuments": comparison.documents,
     }
@@ -75,7 +75,9 @@ def _run_data(run: RunRecord) -> dict[str, Any]:
     return {"path": str(run.path), "seed": run.seed} | {key: run.environment.get(key) for key in keys}
 
 
-def _as_text(value: Any) -> str:
+def _config_value(system: System, key: str) -> str:
+    """Return a value of a system's config as text; a dash where the config lacks the key, or there is no config."""
+    value = system.runs[0].setting.get(key, "–")
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -178,6 +178,9 @@ def notes_on(systems: Sequence[System], measures: Sequence[str], documents: int)
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         notes.append(f"systems have different numbers of seeds: {listed}")
+    sentences = [[row["references"] for row in run.rows] for run in runs]
+    if "rougeLsum" in measures and any(other != sentences[0] for other in sentences):
+        notes.append("runs divide the same references into different sentences, on which rougeLsum depends")
     return notes + _seed_notes(systems) + _document_notes(systems, documents)
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from datamodules.atomic_write import atomic_file, atomic_write
 from datamodules.documents import CorpusError
+from datamodules.text.hashing import file_digest
 from datamodules.text.lines import json_line
 from experiments.evaluation.evaluate_tables import show
 from experiments.evaluation.folders import read_systems, system_files, uneven_systems
@@ -57,6 +58,7 @@ def evaluate(arguments: list[str]) -> None:
     for output, option in ((target, "--out"), (Path(options.html or target), "--html")):
         if not os.access(output.parent, os.W_OK):
             raise CorpusError(f"{output}: cannot be written there; choose another file with {option}")
+    digest = {} if path.is_dir() else {"sha256": file_digest(path)}
     predictions = _read(options, path)
     score_options = ScoreOptions(**{name: options[name] for name in ScoreOptions.__dataclass_fields__})
     evaluated = evaluate_predictions(predictions, options.metrics, score_options, options.resamples, options.seed)
@@ -80,8 +82,8 @@ def evaluate(arguments: list[str]) -> None:
     }
     with atomic_file(target) as file:
         file.writelines(map(json_line, document_rows(predictions, scores)))
-    signatures = {measure: result.signature for measure, result in scores.items()}
-    # what `precis compare` reads
+    # `precis compare` trusts scores if the digest is that of the predictions beside them.
+    signatures = digest | {measure: result.signature for measure, result in scores.items()}
     atomic_write(target.with_suffix(".signatures.json"), json.dumps(signatures, ensure_ascii=False, indent=1) + "\n")
     if options.html:
         write_leaderboard(Path(options.html), result)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datamodules.documents import CorpusError
+from datamodules.text.hashing import file_digest
 from experiments.evaluation.predictions import scores_path
 from experiments.json_files import folder_beside, read_json
 from experiments.labels import format_value, short_key
@@ -221,8 +222,7 @@ def read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
         of_run = path.name.startswith("predictions.") and (folder / "config.yaml").is_file()
         config = read_config(folder) if of_run else {}
     environment = folder / "environment.json"
-    rows, signatures = read_rows(predictions), predictions.with_suffix(".signatures.json")
-    recorded = read_json(signatures) if signatures.is_file() else {}
+    rows, recorded = read_rows(predictions), _signatures(predictions, predictions) or {}
     return RunRecord(
         path=path,
         config=dict(flat_config(config)) if config else {},
@@ -234,18 +234,28 @@ def read_run(path: Path, label: str = "", split: str = "test") -> RunRecord:
     )
 
 
+def _signatures(scores: Path, predictions: Path) -> dict[str, str] | None:
+    """Return how scores were computed; None if they are not known to be scores of these predictions."""
+    path = scores.with_suffix(".signatures.json")
+    recorded = read_json(path) if path.is_file() else {}
+    return recorded if recorded.pop("sha256", None) == file_digest(predictions) else None
+
+
 def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, str]) -> dict[str, str]:
     """Add the scores that `precis evaluate` wrote for the predictions, and return all signatures.
 
-    Scores in the file of predictions are kept if their signatures are recorded. A file of scores that is older than the
-    predictions is ignored.
+    Scores in the file of predictions are kept if their signatures are recorded. Scores of other predictions, by the
+    recorded digest, are ignored.
     """
     scores_file = scores_path(path)
-    if not scores_file.is_file() or scores_file.stat().st_mtime < path.stat().st_mtime:
+    if not scores_file.is_file():
+        return recorded
+    evaluated = _signatures(scores_file, path)
+    if evaluated is None:
+        remedy = f"run `precis evaluate {path}` again"
+        print(f"{scores_file}: scores of other predictions, ignored; {remedy}", file=sys.stderr)
         return recorded
     by_id = {str(row["id"]): row for row in rows}
-    signatures = scores_file.with_suffix(".signatures.json")
-    evaluated = read_json(signatures) if signatures.is_file() else {}
     for number, line in enumerate(scores_file.read_text(encoding="utf-8").split("\n"), 1):
         if not line:
             continue
@@ -304,7 +314,9 @@ def systems_of(runs: Sequence[RunRecord]) -> list[System]:
 def _align(first: RunRecord, run: RunRecord) -> None:
     """Sort the rows of a run in the order of the first run."""
     by_id, ids = {row["id"]: row for row in run.rows}, {row["id"] for row in first.rows}
+    keys = [key for key in _differing_keys([first.setting, run.setting]) if key.startswith("data.")]
     remedy = "they cannot be compared; test all runs on the same documents"
+    remedy += f" (their configs differ in {', '.join(keys)})" if keys else ""
     for missing, complete, lacking in ((ids - set(by_id), first, run), (set(by_id) - ids, run, first)):
         if missing:
             examples = f"{len(missing)} documents, such as {min(missing, key=str)!r},"
@@ -312,18 +324,27 @@ def _align(first: RunRecord, run: RunRecord) -> None:
     run.rows = [by_id[row["id"]] for row in first.rows]
     run.__dict__.pop("measures", None)
     for first_row, row in zip(first.rows, run.rows):
-        if first_row["references"] != row["references"]:
+        if _joined(first_row["references"]) != _joined(row["references"]):
             name = first_row["id"]
             raise CorpusError(f"{run.path}: document {name!r} has other references than in {first.path}; {remedy}")
+
+
+def _joined(references: list[list[str]]) -> list[list[str]]:
+    """Return the words of each reference, which do not depend on how it was divided into sentences."""
+    return [" ".join(reference).split() for reference in references]
+
+
+def _differing_keys(settings: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the keys in which configs differ; empty ones, of files without a config, are not compared."""
+    with_config = [setting for setting in settings if setting]
+    keys = dict.fromkeys(key for setting in with_config for key in setting)
+    return [key for key in keys if any(setting.get(key) != with_config[0].get(key) for setting in with_config)]
 
 
 def config_differences(systems: Sequence[System]) -> dict[str, list[Any]]:
     """Return config keys in which systems differ, with the value of each system; None for missing keys and configs."""
     settings = [system.runs[0].setting for system in systems]
-    with_config = [setting for setting in settings if setting]
-    keys = dict.fromkeys(key for setting in with_config for key in setting)
-    differing = [key for key in keys if any(setting.get(key) != with_config[0].get(key) for setting in with_config)]
-    return {key: [setting.get(key) for setting in settings] for key in differing}
+    return {key: [setting.get(key) for setting in settings] for key in _differing_keys(settings)}
 
 
 def _names(systems: Sequence[System]) -> list[str]:

@@ -1,8 +1,11 @@
+import hashlib
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from run_folders import SIGNATURES, make_run, prediction, write_sweep_folder
 from scipy import stats
 
@@ -222,10 +225,34 @@ def test_a_file_of_predictions_is_a_system_with_the_scores_that_evaluate_wrote(t
     assert lacking.status == 1 and "lead.jsonl: no scores for 'rouge1'" in lacking.err
     scores = [{"id": row["id"], "scores": row["scores"]} for row in rows]
     (tmp_path / "lead.scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scores), encoding="utf-8")
+    digest = {"sha256": hashlib.sha256(lead.read_bytes()).hexdigest()}
+    (tmp_path / "lead.scores.signatures.json").write_text(json.dumps(digest), encoding="utf-8")
     found = compared(precis, run, lead, ROUGE)
     assert [system["name"] for system in found["systems"]] == ["run", "lead"]
     assert found["systems"][1]["scores"]["rouge1"]["mean"] == pytest.approx(SCORES[1, :, 0].mean())
     assert any("lead.jsonl" in note and "not recorded" in note for note in found["notes"])
+
+
+def test_scores_of_evaluate_are_those_of_the_predictions_beside_them(tmp_path, precis):
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("worse", "better", "lead")}
+    for name, text in (("worse", "nothing of it"), ("better", "reference"), ("lead", "reference")):
+        rows = [prediction(number, text, {}) for number in range(24)]
+        files[name].write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    for name in ("better", "lead"):
+        assert precis("evaluate", files[name], "--metrics=rouge", "--resamples=50").status == 0
+    before = compared(precis, files["lead"], files["better"], "--metric=rouge1")["systems"]
+    assert before[1]["scores"]["rouge1"]["difference"] == 0
+    files["better"].write_bytes(files["worse"].read_bytes())
+    os.utime(files["better"], (1, 1))  # older than the scores, as `cp -p` and `rsync -a` leave it
+    done = precis("compare", files["lead"], files["better"], "--metric=rouge1")
+    assert done.status == 1 and "better.jsonl: no scores for 'rouge1'" in done.err
+    remedy = f"run `precis evaluate {files['better']}` again"
+    assert f"better.scores.jsonl: scores of other predictions, ignored; {remedy}" in done.err
+    run = make_run(tmp_path / "run", rows_of(0))
+    scored = files["lead"].read_bytes().replace(b'"scores": {}', b'"scores": {"rouge1": 1}')
+    (run / "predictions.jsonl").write_bytes(scored)
+    notes = compared(precis, files["lead"], run, "--metric=rouge1")["notes"]
+    assert any(note.startswith(f"it is not recorded how the scores of {run} were computed") for note in notes)
 
 
 def split_of(run: Path, split: str, rows: list[dict] | None = None) -> Path:
@@ -358,6 +385,30 @@ def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, preci
         done = precis("compare", *arguments, *metric, "--html", page)
         assert done.status == 1 and said in done.err and done.err.count("\n") == 1, (said, done.err)
         assert not page.exists()
+
+
+def test_equal_references_may_be_divided_into_different_sentences(tmp_path, precis):
+    runs = {}
+    for name, references in (("line", [["a b.", "c d."]]), ("split", [["a b. c d."]]), ("other", [["a b. c e."]])):
+        rows = [row | {"references": references} for row in rows_of(0)]
+        runs[name] = make_run(tmp_path / name, rows, vocab_size=40 + len(runs))
+        config = runs[name] / "config.yaml"
+        corpus = {"class_path": "datamodules.corpora.Files", "init_args": {"summary_sentences": name}}
+        settings = yaml.safe_load(config.read_text(encoding="utf-8"))
+        settings["data"]["init_args"]["corpus"] = corpus
+        config.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    found = compared(precis, runs["line"], runs["split"], ROUGE)
+    assert len(found["systems"]) == 2 and not any("different sentences" in note for note in found["notes"])
+    lsum = make_run(tmp_path / "lsum", [row | {"references": [["a b. c d."]]} for row in rows_of(0)])
+    for run in (runs["line"], lsum):
+        predictions = (run / "predictions.jsonl").read_text(encoding="utf-8").replace("rouge2", "rougeLsum")
+        (run / "predictions.jsonl").write_text(predictions, encoding="utf-8")
+    notes = compared(precis, runs["line"], lsum, "--metric=rougeLsum")["notes"]
+    assert any("into different sentences, on which rougeLsum depends" in note for note in notes)
+    done = precis("compare", runs["split"], runs["other"], ROUGE)
+    key = "data.init_args.corpus.init_args.summary_sentences"
+    assert done.status == 1 and "document 'doc-0' has other references than in" in done.err
+    assert f"(their configs differ in {key})" in done.err
 
 
 def test_other_versions_and_unknown_ways_are_noted(tmp_path, precis):
