@@ -1,14 +1,10 @@
-"""Upgrade of configs of earlier versions when YAML is loaded: removed, renamed and moved names.
+"""Upgrade of configs of earlier versions: removed, renamed and moved names.
 
 Run folders contain every argument of their run, including arguments that no longer exist.
 """
 
 from collections.abc import Sequence
 from typing import Any
-
-import yaml
-from jsonargparse import set_loader
-from jsonargparse._loaders_dumpers import yaml_load
 
 from experiments.nested_values import map_strings
 
@@ -70,6 +66,3 @@ def _remove(arguments: dict[str, Any], key: str) -> None:
         arguments.pop(first, None)
     elif isinstance(arguments.get(first), dict):
         _remove(arguments[first], remaining)
-
-
-set_loader("yaml", lambda text: upgrade(yaml_load(text)), exceptions=(yaml.YAMLError,))

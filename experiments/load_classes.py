@@ -4,6 +4,7 @@ from types import ModuleType
 
 import callbacks
 import datamodules.corpora
+import experiments.argument_values  # noqa: F401 (how the values of these classes are read)
 import lightning_modules
 
 

@@ -97,8 +97,12 @@ class Files(Corpus):
                 record = row
                 if not isinstance(row, BadRecord):
                     record = self.fields.record(row, f"{path}:{number}", f"{stem}-{number}")
-                if self.val_share is None or split == self._split_of(record):
+                if not self._shares_file(split) or split == self._split_of(record):
                     yield record
+
+    def _shares_file(self, split: str) -> bool:
+        """Return whether training and validation documents are in the same file, and a split is one of the two."""
+        return self.val_share is not None and split in ("train", "val")
 
     def _split_of(self, record: Record | BadRecord) -> str:
         """Return the split of a record in a file with training and validation documents."""
@@ -112,7 +116,7 @@ class Files(Corpus):
         for path in self._files(split):
             with path.open("rb") as stream:
                 digests.append([path.name, hashlib.file_digest(stream, "sha256").hexdigest()])
-        part = "" if self.val_share is None else f" {split} of {self.val_share}"
+        part = f" {split} of {self.val_share}" if self._shares_file(split) else ""
         return f"files {digests} {sorted(asdict(self.fields).items())}{part}"
 
     def _files(self, split: str) -> list[Path]:

@@ -24,6 +24,16 @@ def test_documents_are_in_one_split_and_equal_texts_together(tmp_path):
     assert again["id"] == val["id"]
 
 
+def test_a_test_file_beside_a_share_is_read_whole(tmp_path):
+    rows = [{"document": f"test text {number}", "summary": "x"} for number in range(40)]
+    path = write_lines(tmp_path / "test.jsonl", [*rows, "broken"])
+    corpus = Files(train=str(path), test=str(path), split=0.25)
+    found = list(corpus.records("test"))
+    assert len(found) == 41 and found == list(Files(test=str(path)).records("test"))
+    assert corpus.fingerprint("test") == Files(test=str(path)).fingerprint("test")
+    assert corpus.fingerprint("train") != corpus.fingerprint("val")
+
+
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5])
 def test_a_share_outside_zero_and_one_is_refused(tmp_path, share):
     with pytest.raises(CorpusError, match=r"corpus\.split"):
