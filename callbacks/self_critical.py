@@ -257,7 +257,8 @@ class SelfCritical(Scheduled):
             raise ValueError(_describe_invalid(self.reward, inputs, values))
         remaining_values = iter(values)
         tables = [{text: next(remaining_values) for text in row} for row in different]
-        return torch.tensor([[table[text] for text in row] for table, row in zip(tables, texts)]).double().view(B, K, Q)
+        values = [[table[text] for text in row] for table, row in zip(tables, texts)]
+        return torch.tensor(values, dtype=torch.float64).view(B, K, Q)
 
     def _sources(self, module: Generative, batch: Batch) -> list[str]:
         ids = module.source_ids(batch).cpu().unsqueeze(1)                            # [B, 1, S]

@@ -77,6 +77,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a GPU: torch.cuda.is_available() is False"))
 
 
+@pytest.fixture(params=[torch.bfloat16, torch.float16, torch.float64], ids=str)
+def default_dtype(request):
+    """The default dtype, as Lightning sets it during the steps of `bf16-true`, `16-true` and `64-true`."""
+    torch.set_default_dtype(request.param)
+    yield request.param
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.fixture(autouse=True)
 def same_number_of_threads():
     """A test that leaves another number of threads would change the rounding of those after it."""

@@ -222,3 +222,21 @@ def test_trains_and_validates_in_half_precision_and_summarizes_in_any_mode(case,
     after = model.summarize(batch)
     assert [summary.id for summary in half] == batch.ids
     assert [summary.sentences for summary in after] == [summary.sentences for summary in inside]
+
+
+@every_model
+@pytest.mark.parametrize("precision", ["bf16-true", "16-true", "64-true"])
+def test_validates_summarizes_and_samples_in_true_precision(case, precision, corpus_files):
+    """In a step of the trainer, which sets the default dtype, and called from Python, where it is float32."""
+    seed_everything(5, verbose=False)
+    model, data = case.build_model(), case.build_data(corpus_files)
+    skip_without_half_precision_lstm(model)
+    trainer_with(precision=precision, limit_val_batches=1).validate(model, data, verbose=False)
+    batch = next(iter(data.val_dataloader()))
+    assert [summary.id for summary in model.summarize(batch)] == batch.ids
+    if hasattr(model, "sample"):
+        for top_k in (0, 5):
+            options = replace(model.decoding, sample=True, beam_size=3, top_k=top_k)
+            samples = model.sample(batch, options)
+            log_probs = model.log_probs(batch, samples, options)
+            assert log_probs.shape == samples.tokens.shape and log_probs.isfinite().all()

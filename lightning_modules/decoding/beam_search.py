@@ -53,12 +53,13 @@ class _Search:
         self.options, self.padding = options, padding
         self.rows = torch.arange(batch, device=device)  # index in the batch of each document that is still searched
         self.tokens = torch.zeros(batch, K, 0, dtype=torch.long, device=device)
-        self.sums = torch.full((batch, K), float("-inf"), device=device)
+        # At least float32 in runs of half precision, whose default dtype is bfloat16 or float16.
+        self.sums = torch.full((batch, K), float("-inf"), dtype=torch.float32, device=device)
         self.sums[:, 0] = 0  # one hypothesis at first, since the others would be copies of it
         self.finished = Hypotheses(
             torch.full((batch, K, T), padding, dtype=torch.long, device=device),
             torch.zeros(batch, K, dtype=torch.long, device=device),
-            torch.full((batch, K), float("-inf"), device=device),
+            torch.full_like(self.sums, float("-inf")),
         )
         self.results = self.finished
 
@@ -147,7 +148,7 @@ class _Search:
         if self.results is self.finished:
             return
         self.results = Hypotheses(
-            *(stored.index_copy(0, self.rows, new) for stored, new in zip(self.results, self.finished))
+            *(stored.to(new.dtype).index_copy(0, self.rows, new) for stored, new in zip(self.results, self.finished))
         )
 
     def close(self) -> Hypotheses:

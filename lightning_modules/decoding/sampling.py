@@ -96,7 +96,7 @@ def sample_with(
     state = {name: tensor.unsqueeze(1).expand(-1, K, *tensor.shape[1:]) for name, tensor in state.items()}
     tokens = start.unsqueeze(1).expand(-1, K)
     drawn = torch.full((B, K, T), padding, dtype=torch.long, device=start.device)
-    sums = torch.zeros(B, K, device=start.device)
+    sums = torch.zeros(B, K, dtype=torch.float32, device=start.device)
     lengths = torch.zeros(B, K, dtype=torch.long, device=start.device)
     open_ = torch.ones(B, K, dtype=torch.bool, device=start.device)
     rows = torch.arange(B, device=start.device)  # documents with an open hypothesis, b of them
@@ -118,7 +118,7 @@ def sample_with(
             rows, tokens, open_ = rows[active], tokens[active], open_[active]
             state = {name: tensor[active] for name, tensor in state.items()}
             memory = {name: tensor[active] for name, tensor in memory.items()}
-    penalties = torch.tensor([options.penalty(max(1, n)) for n in range(T + 1)], device=start.device)
+    penalties = sums.new_tensor([options.penalty(max(1, n)) for n in range(T + 1)])
     return Hypotheses(drawn, lengths, sums / penalties[lengths])
 
 

@@ -39,7 +39,7 @@ def rows_at(graph: Tensor, position: Tensor) -> Tensor:
     """
     paragraphs = torch.arange(graph.shape[1], device=graph.device)
     nearness = F.relu(1 - (position.unsqueeze(-1) - paragraphs).abs())                       # [B, N, T, L]
-    return nearness @ graph.unsqueeze(1)
+    return nearness @ graph.unsqueeze(1).to(nearness.dtype)
 
 
 class GraphAttention(nn.Module):
@@ -94,8 +94,7 @@ class GraphAttention(nn.Module):
 
     def forward(self, x: Tensor, memory: GraphMemory, mask: None = None) -> Tensor:
         """Compute d from x, both [B, T, D], with the masks of the memory."""
-        beta = self.beta(x, memory)                                                          # [B, N, T, L]
-        beta = self.dropout(beta)
+        beta = self.dropout(self.beta(x, memory)).to(memory.paragraph_values.dtype)          # [B, N, T, L]
         overall = beta @ memory.paragraph_values                                             # [B, N, T, D / N]
         query = self.tokens.split(self.tokens.query(x))                                      # [B, N, T, D / N]
         token_memory = (memory.token_keys, memory.token_values, memory.token_mask)

@@ -196,7 +196,8 @@ class GraphSumNetwork(nn.Module):
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Return embeddings times sqrt(D) plus positions [..., T, D], for ids [..., T] -> [..., T, D]."""
-        return self.dropout(self.embedding(ids) * self.size**0.5 + positions)
+        vectors = self.embedding(ids) * self.size**0.5
+        return self.dropout(vectors + positions.to(vectors.dtype))
 
     def positions(self, paragraphs: int, tokens: int, device: torch.device) -> Tensor:
         """Return [token position; paragraph position], D / 2 each, or only token positions, [L, n, D]."""
@@ -222,7 +223,8 @@ class GraphSumNetwork(nn.Module):
             return self.tokens(self.embed(ids, sinusoidal(ids.shape[1], self.size, ids.device)), source.row_mask())
         positions = self.positions(*source.ids.shape[1:], source.ids.device)                 # [L, n, D]
         if self.pretrained is not None:
-            return self.dropout(source.in_paragraphs(self._pretrained(source)) + positions)
+            vectors = source.in_paragraphs(self._pretrained(source))
+            return self.dropout(vectors + positions.to(vectors.dtype))
         return self.tokens(self.embed(source.ids, positions), source.visible)
 
     def encode(self, source: Source) -> Memory:

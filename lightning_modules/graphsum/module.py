@@ -229,7 +229,7 @@ class GraphSum(SequenceToSequence):
         return Source(
             ids=batch.source,
             mask=batch.source_mask,
-            graph=batch.graph,
+            graph=batch.graph.to(self.network.embedding.weight.dtype),
             places=batch.places,
             lengths=batch.lengths,
         )

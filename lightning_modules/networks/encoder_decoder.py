@@ -76,8 +76,8 @@ class EncoderDecoder(nn.Module):
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Embed tokens at the positions from `start` on, [B, T] -> [B, T, D]."""
         size = self.embedding.embedding_dim
-        positions = sinusoidal(tokens.shape[1], size, tokens.device, start)
-        return self.dropout(self.embedding(tokens) * size**0.5 + positions)
+        vectors = self.embedding(tokens) * size**0.5
+        return self.dropout(vectors + sinusoidal(tokens.shape[1], size, tokens.device, start).to(vectors.dtype))
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Encode documents: ids [B, S] and a mask that is True at tokens [B, S] -> [B, S, D]."""

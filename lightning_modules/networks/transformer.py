@@ -43,7 +43,9 @@ def sinusoidal(length: int, size: int, device: torch.device | None = None, start
     """
     if size % 2:
         raise ValueError(f"sinusoidal positions need an even size, got {size}")
-    steps = torch.arange(0, size, 2, device=device)                                          # [D / 2]
+    # In runs of bfloat16, which is their default dtype then, positions beyond 256 would be rounded.
+    dtype = torch.promote_types(torch.get_default_dtype(), torch.float32)
+    steps = torch.arange(0, size, 2, dtype=dtype, device=device)                             # [D / 2]
     positions = torch.arange(start, start + length, device=device)                           # [T]
     angles = positions.unsqueeze(1) * 10_000.0 ** (-steps / size)                               # [T, D / 2]
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)                          # [T, D]

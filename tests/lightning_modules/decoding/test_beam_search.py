@@ -40,7 +40,7 @@ def memory_of(table):
 def search(options, table, which=step, forbidden=()):
     memory = memory_of(tables(3)) if table is None else table
     documents = len(memory["table"])
-    state = {"steps": torch.zeros(documents)}
+    state = {"steps": torch.zeros(documents, dtype=torch.float32)}
     return beam_search(which, state, memory, torch.full((documents,), START), STOP, options, forbidden, padding=-1)
 
 
@@ -159,6 +159,25 @@ def test_documents_do_not_see_each_other(beam_size, early_stopping):
         alone = search(options, {name: tensor[row : row + 1] for name, tensor in memory.items()})
         torch.testing.assert_close(together.tokens[row], alone.tokens[0])
         torch.testing.assert_close(together.scores[row], alone.scores[0])
+
+
+@pytest.mark.parametrize("scored", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_the_default_dtype_changes_nothing_where_the_batch_is_narrowed(scored, default_dtype):
+    def rounded(tokens, state, memory, count):
+        ids, log_probs, state = step(tokens, state, memory, count)
+        return ids, log_probs.to(scored), state
+
+    options = DecodingOptions(beam_size=2, min_length=0, max_length=12)
+    torch.set_default_dtype(torch.float32)
+    memory = memory_of(tables(8, seed=3))
+    one_by_one = ({name: tensor[row : row + 1] for name, tensor in memory.items()} for row in range(8))
+    alone = [search(options, document, rounded) for document in one_by_one]
+    torch.set_default_dtype(default_dtype)
+    together = search(options, memory, rounded)
+    assert together.scores.dtype == torch.promote_types(scored, torch.float32)
+    for row in range(8):
+        assert torch.equal(together.tokens[row], alone[row].tokens[0])
+        torch.testing.assert_close(together.scores[row], alone[row].scores[0])
 
 
 def test_beam_one_takes_the_best_word_at_every_step():

@@ -45,6 +45,14 @@ def test_scores_are_the_log_probabilities_of_what_was_drawn():
         assert STOP not in words[: length - 1] and all(word == -1 for word in words[length:])
 
 
+def test_scores_are_summed_in_float32_whatever_the_default_dtype_is(default_dtype):
+    options = DecodingOptions(beam_size=20, min_length=0, max_length=6, sample=True, alpha=0.3)
+    in_half = draw(options)
+    torch.set_default_dtype(torch.float32)
+    expected = draw(options)
+    assert torch.equal(in_half.tokens, expected.tokens) and torch.equal(in_half.scores, expected.scores)
+
+
 def test_the_first_hypothesis_may_be_the_greedy_one():
     options = DecodingOptions(beam_size=40, min_length=0, max_length=5, sample=True, greedy_first=True)
     result = draw(options, documents=3)

@@ -121,13 +121,14 @@ def test_weights_are_those_that_the_output_is_mixed_with(masked, padded):
     torch.testing.assert_close(attention.output(mixed.transpose(1, 2).flatten(2)), attention(x, memory, mask))
 
 
-def test_sinusoidal_positions_equal_the_formula():
-    got = sinusoidal(4, 6, start=9)
+@pytest.mark.parametrize("start", [9, 1001])
+def test_sinusoidal_positions_equal_the_formula(start, default_dtype):
+    got = sinusoidal(4, 6, start=start)
     for row in range(4):
         for i in range(3):
-            angle = (9 + row) / 10_000 ** (2 * i / 6)
-            assert got[row, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
-            assert got[row, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+            angle = (start + row) / 10_000 ** (2 * i / 6)
+            assert got[row, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-7 * start)
+            assert got[row, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-7 * start)
 
 
 def test_errors_say_what_does_not_fit():
