@@ -1,6 +1,8 @@
 """Length budgets of `precis summarize`: words, sentences, shares of the document, lowest score."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
@@ -80,7 +82,9 @@ class LengthBudget:
             room = None if room is None else room - len(words)
         summary.sentences = kept
         if summary.words is not None:
-            count = sum(len(sentence.split()) for sentence in kept)
+            # `words` are tokens, of which detokenized text has all characters: "mill." is one word and two tokens.
+            characters = sum(len(word) for sentence in kept for word in sentence.split())
+            count = bisect_right(list(accumulate(map(len, summary.words))), characters)
             summary.words = summary.words[:count]
             summary.copied = summary.copied and summary.copied[:count]
         return kept != before

@@ -6,6 +6,7 @@ import pytest
 from conftest import write_lines
 from run_folders import write_run
 
+from datamodules.text.words import detokenize, sentences_of
 from experiments.length_budget import LengthBudget
 from lightning_modules.summarizer import Summary
 
@@ -48,7 +49,10 @@ def test_a_generated_summary_is_within_the_budget_and_what_is_cut_is_counted(run
     free = summaries(precis, run_folder, records)
     budgeted = summaries(precis, run_folder, records, "--words", "2")
     assert min(map(words, free)) > 2 and max(map(words, budgeted)) <= 2
-    assert all(len(row["copied"]) == len(row["words"]) == words(row) for row in budgeted)
+    roomy = summaries(precis, run_folder, records, "--words", "99", "--sentences", "99", "--ratio", "1")
+    for row in free + budgeted + roomy:
+        assert len(row["copied"]) == len(row["words"])
+        assert "".join(row["words"]) == "".join(row["summary"]).replace(" ", "")
     done = precis("summarize", "--checkpoint", run_folder, records, "--words", "2")
     assert "summaries exceeded the budget" in done.err or all(words(row) == 2 for row in free)
 
@@ -64,6 +68,17 @@ def test_a_summary_ends_where_the_budget_does():
     assert cut(sentences=1) == ["one two three"]
     assert cut(ratio=0.1, document_words=20) == ["one two"]
     assert cut(ratio=0.1, document_words=3) == ["one"]
+
+
+@pytest.mark.parametrize("budget", [{"words": 9}, {"words": 5}, {"words": 4}, {"words": 2}, {"sentences": 1}], ids=str)
+def test_tokens_are_cut_where_the_text_is(budget):
+    tokens = ["he", "said", '"', "no", '"', ",", "twice", ".", "don't", "!"]
+    copied = [number % 3 == 0 for number in range(len(tokens))]
+    summary = Summary("a", [detokenize(sentence) for sentence in sentences_of(tokens)], [], tokens, copied)
+    LengthBudget(**budget).cut(summary, document_words=0)
+    assert [detokenize(sentence) for sentence in sentences_of(summary.words)] == summary.sentences
+    assert tokens[: len(summary.words)] == summary.words and copied[: len(summary.words)] == summary.copied
+    assert (summary.words == tokens) == (budget in ({"words": 9}, {"words": 5}))
 
 
 @pytest.mark.parametrize(
