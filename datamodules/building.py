@@ -1,33 +1,20 @@
 """Atomic building of caches, with removal of leftovers of killed builders."""
 
 import errno
-import fcntl
+import math
 import os
 import shutil
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 from datamodules.documents import CorpusError
+from datamodules.file_locks import lock_file, open_lock, release_lock
 
 BUILDING = ".building-"  # prefix of the names of incomplete folders
 LOCK = ".builders.lock"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, exceeded quota, or file size limit
-_lock_descriptors: set[int] = set()  # descriptors of locks, which a forked worker must not keep when its parent dies
-
-
-def _in_forked_worker() -> None:
-    """Leave locks and the handling of Ctrl-C to the parent process."""
-    if _lock_descriptors:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for handle in _lock_descriptors:
-        os.close(handle)
-    _lock_descriptors.clear()
-
-
-os.register_at_fork(after_in_child=_in_forked_worker)
 
 
 @contextmanager
@@ -41,21 +28,17 @@ def builders_lock(folder: Path, prefix: str = BUILDING) -> Iterator[None]:
         prefix: prefix of the names of leftovers.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-    _lock_descriptors.add(handle)
+    path = folder / LOCK
+    descriptor = open_lock(path)
     try:
         with suppress(PermissionError):  # all users who may write to a shared cache may lock it
-            os.fchmod(handle, folder.stat().st_mode & 0o666)
-        # Fails if another builder is active; and always on file systems without locks.
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.fchmod(descriptor, folder.stat().st_mode & 0o666)
+        if lock_file(descriptor, path):  # there is no other builder
             _remove_leftovers(folder, prefix)
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_SH)
+        lock_file(descriptor, path, shared=True, wait=math.inf)
         yield
     finally:
-        _lock_descriptors.discard(handle)
-        os.close(handle)
+        release_lock(descriptor)
 
 
 def _remove_leftovers(folder: Path, prefix: str) -> None:

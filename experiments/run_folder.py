@@ -20,6 +20,7 @@
 """
 
 import json
+import math
 import os
 import platform
 import shlex
@@ -33,7 +34,6 @@ from typing import Any, NamedTuple
 
 import torch
 from datasets import Dataset
-from filelock import FileLock
 from jsonargparse import ArgumentParser
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 
@@ -41,6 +41,7 @@ from datamodules.atomic_write import atomic_write
 from datamodules.building import naming_full_disk
 from datamodules.corpora.corpus import Corpus, read_manifest
 from datamodules.documents import CorpusError
+from datamodules.file_locks import release_lock, take_lock
 from datamodules.summarization import SummarizationData
 from datamodules.truncation import from_csv, to_csv
 from experiments.checkpoint_files import adapt_best_models
@@ -261,8 +262,12 @@ class TruncationTable(Callback):
         if not trainer.is_global_zero or not isinstance(data, SummarizationData) or not data.truncation:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.path.with_name(".truncation.lock")):  # two commands may read other splits of this run
+        # two commands may read other splits of this run
+        lock = take_lock(self.path.with_name(".truncation.lock"), wait=math.inf)
+        try:
             rows = from_csv(self.path.read_text(encoding="utf-8")) if self.path.is_file() else []
             rows = [row for row in rows if row.split not in data.truncation]
             rows += [row for split_rows in data.truncation.values() for row in split_rows]
             atomic_write(self.path, to_csv(rows))
+        finally:
+            release_lock(lock)

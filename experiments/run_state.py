@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.atomic_write import atomic_write
-from experiments.sweeping.job import is_locked
+from datamodules.file_locks import is_locked
 
 STATE, LOCK = "state.json", ".fit.lock"
 
@@ -33,6 +33,7 @@ def read_state(run: Path) -> dict[str, Any]:
     recorded: dict[str, Any] = {"state": "unknown", "step": None}
     with suppress(OSError, ValueError):
         recorded |= json.loads((Path(run) / STATE).read_text(encoding="utf-8"))
-    if is_locked(Path(run) / LOCK):
+    locked = is_locked(Path(run) / LOCK)
+    if locked:
         return recorded | {"state": "running"}
-    return recorded | ({"state": "killed"} if recorded["state"] == "running" else {})
+    return recorded | ({"state": "killed"} if recorded["state"] == "running" and locked is False else {})

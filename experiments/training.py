@@ -13,7 +13,6 @@ from typing import Any
 
 import wandb
 import yaml
-from filelock import FileLock
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.callbacks import LearningRateMonitor
@@ -32,6 +31,7 @@ from callbacks import (
 from callbacks.graceful_stop import early_stopping_reason
 from callbacks.monitor_check import check_at_validations
 from datamodules.documents import CorpusError
+from datamodules.file_locks import release_lock
 from experiments.checkpoint_files import check_unused, check_writable, clear_start, has_checkpoint, resumable
 from experiments.cluster_tasks import check_run_dir, check_tasks, trainer_plugins
 from experiments.command_table import TRAINING
@@ -69,12 +69,12 @@ class PrecisCLI(LightningCLI):
     """LightningCLI with a run folder, which is locked during training."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.lock: FileLock | None = None
+        self.lock: int | None = None
         try:
             super().__init__(*arguments, **options)
         finally:
             if self.lock is not None:
-                self.lock.release()
+                release_lock(self.lock)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the options of the run."""

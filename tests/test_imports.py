@@ -17,6 +17,7 @@ SHARED = {
     "datamodules.batch": "Batch, the base class of what a DataModule hands to its model",
     "datamodules.building": "folders that appear whole, and locks of caches",
     "datamodules.documents": "Document, and the errors of a corpus",
+    "datamodules.file_locks": "locks of files between processes",
     "datamodules.lazy_import": "classes that packages import on first use",
     "datamodules.text": "sentences, tokenizers, vocabularies",
     "lightning_modules.metrics": "metrics, usable on their own",
@@ -55,6 +56,7 @@ LAYERS = {
     "datamodules.batch": (),
     "datamodules.building": (),
     "datamodules.documents": (),
+    "datamodules.file_locks": (),
     "datamodules.lazy_import": (),
 }
 # Import nothing of ours but their own layer: usable outside the suite.

@@ -1,7 +1,5 @@
 """A file of answers that a killed command continues: settings on the first line, then one answer per line."""
 
-import errno
-import fcntl
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +8,7 @@ from typing import Any, BinaryIO
 
 from datamodules.building import naming_full_disk
 from datamodules.documents import CorpusError
+from datamodules.file_locks import lock_file
 from datamodules.text.lines import json_line, shorten
 
 
@@ -59,7 +58,8 @@ def open_answers(path: Path, settings: Mapping[str, Any]) -> Iterator[Answers]:
     path.parent.mkdir(parents=True, exist_ok=True)
     settings = json.loads(json.dumps(settings))
     with path.open("a+b") as file:
-        _lock(path, file)
+        if lock_file(file, path) is False:
+            raise CorpusError(f"{path}: another process writes to it; wait for it, or pass another --out")
         rows = _read(path, file)
         if rows:
             check_settings(path, rows[0], settings)
@@ -99,15 +99,6 @@ def check_settings(path: Path, recorded: Mapping[str, Any], settings: Mapping[st
 
 def _short(value: Any) -> str:
     return shorten(json.dumps(value, ensure_ascii=False), 80)
-
-
-def _lock(path: Path, file: BinaryIO) -> None:
-    """Lock an open file until it is closed; where the file system has no locks, do nothing."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise CorpusError(f"{path}: another process writes to it; wait for it, or pass another --out") from None
 
 
 def _read(path: Path, file: BinaryIO) -> list[dict[str, Any]]:

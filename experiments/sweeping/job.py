@@ -1,6 +1,5 @@
 """Jobs of a sweep: a run folder and its sequence of commands. Light to import, for login nodes and cluster tasks."""
 
-import fcntl
 import json
 import os
 import shlex
@@ -16,6 +15,7 @@ from typing import Any, ClassVar
 import yaml
 
 from datamodules.atomic_write import atomic_write
+from datamodules.file_locks import release_lock, take_lock
 from experiments.json_files import read_json
 
 JOURNAL = "search.journal"  # file in a sweep folder with a search
@@ -110,29 +110,6 @@ def is_finished(job: Job) -> bool:
     return {name for name, _ in job.stages()} <= set(read_status(job.folder)["done"])
 
 
-def take_lock(path: Path) -> int | None:
-    """Lock a file and return its descriptor; None if another process holds the lock."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    return lock
-
-
-def is_locked(path: Path) -> bool:
-    """Return whether a process of this machine holds the lock."""
-    if not path.is_file():
-        return False
-    with path.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
 def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which commands use this installation and unbuffered output."""
     root = str(Path(__file__).parents[2])
@@ -225,4 +202,4 @@ class Running:
 
     def _end(self, state: str) -> None:
         self.state = state
-        os.close(self.lock)
+        release_lock(self.lock)

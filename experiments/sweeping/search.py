@@ -18,12 +18,13 @@ from jsonargparse.typing import PositiveInt
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
+from datamodules.file_locks import release_lock, take_lock
 from datamodules.text.hashing import text_digest
 from datamodules.text.printable import printable_line
 from experiments.json_files import read_json
 from experiments.run_state import read_state, write_state
 from experiments.sweeping.grid import Point, Sweep
-from experiments.sweeping.job import Job, Running, take_lock
+from experiments.sweeping.job import Job, Running
 from experiments.sweeping.progress import last_line
 from experiments.sweeping.search_folder import BASE, MODES, is_search, label, read_search, with_metric, write_best
 from experiments.sweeping.search_space import extreme_points
@@ -107,7 +108,7 @@ def work(arguments: list[str]) -> None:
     try:
         _run_trials(search, worker, received)
     finally:
-        os.close(lock)
+        release_lock(lock)
         for number, handler in before.items():
             signal.signal(number, handler)
     if received:

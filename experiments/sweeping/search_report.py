@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.atomic_write import atomic_write
+from datamodules.file_locks import is_locked
 from datamodules.text.printable import printable_line
 from experiments.labels import format_value, short_key
-from experiments.sweeping.job import is_locked
 from experiments.sweeping.progress import STYLES
 from experiments.sweeping.search_folder import BEST, worker_jobs
 from experiments.sweeping.study import Search

@@ -13,10 +13,11 @@ from jsonargparse.typing import PositiveInt
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
+from datamodules.file_locks import release_lock, take_lock
 from datamodules.text.printable import printable_line
 from experiments.shipped import SWEEPS, find_shipped
 from experiments.sweeping.grid import Point, Sweep, flags, read_sweep
-from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite, take_lock
+from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite
 from experiments.sweeping.launch import launch
 from experiments.sweeping.search import compose_search, record_search, work
 from experiments.sweeping.search_folder import is_search, read_search, worker_jobs
@@ -216,7 +217,7 @@ def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:
         write_launch(out, "local", {}, pid=os.getpid())
         launch(jobs, slots)
     finally:
-        os.close(lock)
+        release_lock(lock)
 
 
 def _detach(out: Path, slots: int) -> None:

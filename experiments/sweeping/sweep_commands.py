@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.documents import CorpusError
+from datamodules.file_locks import is_locked
 from datamodules.text.printable import printable, printable_line
 from experiments.sweeping import slurm
-from experiments.sweeping.job import is_locked
 from experiments.sweeping.point import run_point
 from experiments.sweeping.progress import STYLES
 from experiments.sweeping.rendering import render

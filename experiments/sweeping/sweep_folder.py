@@ -25,9 +25,10 @@ from typing import Any
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
+from datamodules.file_locks import is_locked
 from experiments.json_files import folder_beside, read_json
 from experiments.sweeping.grid import Point, Sweep
-from experiments.sweeping.job import Job, is_finished, is_locked, read_status
+from experiments.sweeping.job import Job, is_finished, read_status
 from experiments.sweeping.progress import last_line, last_metrics
 from experiments.sweeping.slurm import Queued, queue
 

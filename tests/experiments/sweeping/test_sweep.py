@@ -14,7 +14,7 @@ import yaml
 from datamodules.documents import CorpusError
 from experiments.sweeping.composition import compose
 from experiments.sweeping.grid import points_of, read_sweep
-from experiments.sweeping.job import Job, is_finished, read_status
+from experiments.sweeping.job import COMMAND, Job, is_finished, read_status
 from experiments.sweeping.launch import launch, run_environment
 from experiments.training import fit_parser
 
@@ -295,6 +295,21 @@ def test_a_real_run_is_trained_tested_and_not_repeated(tmp_path, tiny_config, pr
     assert precis("sweep", path, "--out", out).status == 0
     assert (run / "log.txt").read_text() == log
     assert precis("sweep", path, "--out", out, "--dry-run").out.endswith("1 points: 1 finished, 0 to run\n")
+
+
+def test_a_sweep_runs_on_a_file_system_without_locks(tmp_path, tiny_config):
+    patch = tmp_path / "patch" / "sitecustomize.py"
+    patch.parent.mkdir()
+    patch.write_text("import fcntl\ndef flock(*_):\n    raise OSError(37, 'No locks available')\nfcntl.flock = flock\n")
+    path = write_sweep(tmp_path, tiny_config, set={"trainer.max_steps": 1}, grid={"seed_everything": [1]}, after=[])
+    out, environment = tmp_path / "out", os.environ | {"PYTHONPATH": f"{patch.parent}{os.pathsep}{ROOT}"}
+    command = [*COMMAND, "sweep", str(path), "--out", str(out)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (run,) = (out / point["run"] for point in json.loads((out / "points.json").read_text())["points"])
+    assert (run / "checkpoints" / "last.ckpt").is_file()
+    for output, lock in ((done.stderr, out / ".launcher.lock"), ((run / "log.txt").read_text(), run / ".fit.lock")):
+        assert output.count("without locks") == 1 and f"{lock}: cannot be locked (No locks available)" in output
 
 
 def test_points_that_share_their_parse_are_what_a_parse_of_their_own_makes(tmp_path, tiny_config):

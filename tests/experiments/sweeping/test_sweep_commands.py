@@ -14,7 +14,8 @@ import yaml
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
-from experiments.sweeping.job import Job, take_lock
+from datamodules.file_locks import take_lock
+from experiments.sweeping.job import Job
 from experiments.sweeping.sweep_folder import LOCK, read_launch, read_points, states, write_launch
 
 SQUEUE = (
@@ -237,7 +238,7 @@ def test_a_stopped_launcher_is_signalled_once(tmp_path, precis):
     make_sweep(out, "first")
     script = (
         "import signal, sys, time; from pathlib import Path\n"
-        "from experiments.sweeping.job import take_lock\n"
+        "from datamodules.file_locks import take_lock\n"
         "from experiments.sweeping.sweep_folder import LOCK, write_launch\n"
         "import os; out = Path(sys.argv[1]); lock = take_lock(out / LOCK)\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); write_launch(out, 'local', {}, pid=os.getpid())\n"
