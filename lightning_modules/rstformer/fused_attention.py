@@ -6,12 +6,11 @@ The kernel is compiled once for each shape, so lengths, numbers of EDUs and half
 (`padded_size`). The block mask excludes blocks of padding, which therefore cost nothing.
 """
 
-import math
 from functools import cache, lru_cache
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
 from lightning_modules.rstformer.injection import HeadTable, Operation, View, neutral
 
@@ -75,27 +74,37 @@ def _pad_end(x: Tensor, length: int, value: float | bool, dim: int = 1) -> Tenso
     return torch.nn.functional.pad(x, padding, value=value)
 
 
-def _pad_table(table: HeadTable) -> Tensor:
-    """Pad the values of a table to more EDUs and a wider band: [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1]."""
-    values, value = table.values, neutral(table.operation)
+def _pad_table(values: Tensor, neutral_value: float) -> Tensor:
+    """Surround a table by neutral values: [B, H, E, 2b + 1] -> [B, H, E', 2b' + 1] with E' > E and b' > b.
+
+    Every pair of tokens can then be looked up without a condition, see `_codes`.
+    """
     half, edus = values.shape[-1] // 2, values.shape[2]
-    side, extra_edus = padded_size(max(half, 1), _MIN_HALF_WIDTH) - half, padded_size(max(edus, 1), _MIN_EDUS) - edus
-    # nan would get through where pairs beyond the band, which windows do not reach, are looked up
-    return torch.nn.functional.pad(values, (side, side, 0, extra_edus), value=0.0 if math.isnan(value) else value)
+    side, extra_edus = padded_size(half + 1, _MIN_HALF_WIDTH) - half, padded_size(edus + 1, _MIN_EDUS) - edus
+    return torch.nn.functional.pad(values, (side, side, 0, extra_edus), value=neutral_value)
+
+
+def _codes(token_edu: Tensor, rows: int, width: int) -> tuple[Tensor, Tensor]:
+    """Return the row of each query, and each key's EDU, from which the column follows, two of int32 [B, T].
+
+    Queries in no EDU get the last row and keys in no EDU a column beyond the last one, all of whose values are neutral.
+    Indices have 32 bits since the kernel computes one for each score.
+    """
+    none = token_edu < 0
+    return token_edu.masked_fill(none, rows - 1).int(), token_edu.masked_fill(none, rows + width).int()
 
 
 def _score_mod(token_edu: Tensor, values: Tensor, operation: Operation):
-    """Apply the operation of the table to one score, see `HeadTable`."""
-    width, value = values.shape[-1], neutral(operation)
+    """Apply the operation of a padded table to one score, see `HeadTable`."""
+    rows, width = values.shape[-2:]
+    query_row, key_edu = _codes(token_edu, rows, width)
 
     def modify(score, b, h, i, j):
-        query_edu, key_edu = token_edu[b, i], token_edu[b, j]
-        column = key_edu - query_edu + width // 2
-        in_band = (query_edu >= 0) & (key_edu >= 0) & (column >= 0) & (column < width)
-        looked_up = values[b, h, query_edu.clamp(min=0), column.clamp(0, width - 1)]
+        row = query_row[b, i]
+        column = (key_edu[b, j] - row + width // 2).clamp(0, width - 1)
+        looked_up = values[b, h, row, column].to(score.dtype)
         if operation == "replace":
-            return torch.where(in_band, looked_up.to(score.dtype), score)
-        looked_up = torch.where(in_band, looked_up, value).to(score.dtype)
+            return torch.where(looked_up.isnan(), score, looked_up)
         return score * looked_up if operation == "scale" else score + looked_up
 
     return modify
@@ -104,6 +113,54 @@ def _score_mod(token_edu: Tensor, values: Tensor, operation: Operation):
 @cache
 def _compiled():
     return torch.compile(flex_attention, dynamic=False)
+
+
+# With a table, the default tiles keep too many looked-up values: they do not fit into the shared memory of an H200
+# (`product`) or are half as fast (`log_bias`).
+_TILES = {"fwd_BLOCK_M": 64, "fwd_BLOCK_N": 128, "fwd_num_stages": 1, "bwd_num_stages": 1}
+_LSE = AuxRequest(lse=True)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask, modify, compiled: bool, **arguments):
+    """Run the kernel, see `flex_attention`."""
+    attend = _compiled() if compiled else flex_attention
+    options = _TILES if modify is not None and q.is_cuda else None
+    with torch._dynamo.config.patch(_SHAPES):
+        return attend(q, k, v, score_mod=modify, block_mask=mask, scale=1.0, kernel_options=options, **arguments)
+
+
+class FactorGradient(torch.autograd.Function):
+    """Gradient of the learned factor of a table by a second forward pass, without atomic additions: deterministic.
+
+    With scores S_ij + beta_h s_ij, attention weights P and outputs o_i = sum_j P_ij v_j,
+
+        d o_i / d beta_h = sum_j P_ij s_ij (v_j - o_i).
+
+    A constant added to all s_ij does not change it, so that non-negative weights w can replace sign * s (see
+    `LearnedFactor`). Attention with log w_ij added to its scores has the outputs o'_i = sum_j P_ij w_ij v_j / r_i with
+    r_i = sum_j P_ij w_ij, the ratio of both denominators. Hence d o_i / d beta_h = sign * r_i (o'_i - o_i).
+    """
+
+    @staticmethod
+    def forward(ctx, out, beta, lse, q, k, v, values, log_weights, token_edu, mask, sign, compiled):
+        """Return `out` unchanged; the other arguments are those of its computation."""
+        ctx.save_for_backward(out, lse, q, k, v, values, log_weights, token_edu)
+        ctx.mask, ctx.sign, ctx.compiled = mask, sign, compiled
+        return out.view_as(out)
+
+    @staticmethod
+    def backward(ctx, grad):
+        """Return the gradients of `out` and beta."""
+        out, lse, q, k, v, values, log_weights, token_edu = ctx.saved_tensors
+        with torch.no_grad():
+            modify = _score_mod(token_edu, values + log_weights, "shift")
+            weighted_out, aux = _attend(q, k, v, ctx.mask, modify, ctx.compiled, return_aux=_LSE)
+            # rows of padding see no key: their denominator is 0
+            ratio = (aux.lse - lse).exp().nan_to_num(0.0, 0.0, 0.0).unsqueeze(-1)    # [B, H, T, 1]
+            dtype = ratio.dtype
+            slopes = ctx.sign * ratio * (weighted_out.to(dtype) - out.to(dtype))          # [B, H, T, D]
+            grad_beta = (grad.to(dtype) * slopes).sum((0, 2, 3))
+        return grad, grad_beta, *[None] * 10
 
 
 def fused_attention(
@@ -124,18 +181,26 @@ def fused_attention(
         compiled: False for the slow implementation of PyTorch with T^2 scores, for tests.
 
     Raises:
-        RuntimeError: if gradients are required on a CPU, or there are too many shapes.
+        RuntimeError: if gradients of q, k, v or of the entries of the table are required on a CPU, or there are too
+            many shapes.
     """
-    needs_grad = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *([table.values] if table else [])))
-    if needs_grad and q.device.type == "cpu":
+    factor = None if table is None else table.factor
+    entries = [table.values] if table is not None and factor is None else []
+    if torch.is_grad_enabled() and q.device.type == "cpu" and any(x.requires_grad for x in (q, k, v, *entries)):
         raise RuntimeError("fused attention has no backward pass on a CPU: use the chunked path, or torch.no_grad()")
     mask = block_mask(view, window) if mask is None else mask
     length, full = q.shape[2], mask.seq_lengths[0]
-    modify = None
+    q, k, v = (_pad_end(x, full, 0.0, 2) for x in (q, k, v))
+    token_edu, modify = _pad_end(view.token_edu, full, -1), None
     if table is not None:
-        modify = _score_mod(_pad_end(view.token_edu, full, -1), _pad_table(table), table.operation)
-    with torch._dynamo.config.patch(_SHAPES):
-        attend = _compiled() if compiled else flex_attention
-        q, k, v = (_pad_end(x, full, 0.0, 2) for x in (q, k, v))
-        out = attend(q, k, v, score_mod=modify, block_mask=mask, scale=1.0)
+        values = table.values if factor is None else table.values.detach()
+        values = _pad_table(values, neutral(table.operation))
+        modify = _score_mod(token_edu, values, table.operation)
+    if factor is not None and torch.is_grad_enabled() and factor.beta.requires_grad:
+        out, aux = _attend(q, k, v, mask, modify, compiled, return_aux=_LSE)
+        log_weights = _pad_table(factor.weights, factor.neutral).clamp(min=0).log()
+        inputs = (x.detach() for x in (aux.lse, q, k, v, values, log_weights, token_edu))
+        out = FactorGradient.apply(out, factor.beta, *inputs, mask, factor.sign, compiled)
+    else:
+        out = _attend(q, k, v, mask, modify, compiled)
     return out[:, :, :length].masked_fill(~view.token_mask[:, None, :, None], 0)

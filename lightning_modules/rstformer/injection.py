@@ -32,6 +32,24 @@ INJECTIONS = ("product", "one_plus", "log_bias", "bias")
 ABLATIONS = ("none", "wac", "ria", "permuted", "other", "no_labels", "one_best", "no_discourse")
 
 
+class LearnedFactor(NamedTuple):
+    """The learned factor beta_h of a table of shifts, beta_h s, with fixed slopes s = sign (w - neutral).
+
+    The fused kernel needs non-negative weights w for the gradient of beta, see `fused_attention.FactorGradient`.
+
+    Attributes:
+        beta: [H].
+        weights: w, [B, H, E, 2b' + 1].
+        neutral: w of pairs that keep their score, where s = 0.
+        sign: 1 or -1.
+    """
+
+    beta: Tensor
+    weights: Tensor
+    neutral: float
+    sign: int
+
+
 class HeadTable(NamedTuple):
     """Table by which discourse changes the scores of each head.
 
@@ -39,10 +57,12 @@ class HeadTable(NamedTuple):
         values: entry [n, h, a, b' + d] is for a query in EDU a and a key in EDU a + d of document n,
             [B, H, E, 2b' + 1].
         operation: `scale`, `shift` or `replace`.
+        factor: set if only a factor of the values is learned.
     """
 
     values: Tensor
     operation: Operation
+    factor: LearnedFactor | None = None
 
 
 @dataclass
@@ -276,14 +296,17 @@ class DiscourseInjection(nn.Module):
             return HeadTable(p, "scale")
         if self.injection == "one_plus":
             return HeadTable(1 + p, "scale")
-        beta = self.beta[:, None, None]                                               # [H, 1, 1]
-        if self.injection == "bias":
-            return HeadTable(beta * p, "shift")
-        shift = beta * (self.eps + p.clamp(min=0)).log()
-        if self.own_edu_neutral:
-            own_edu = torch.arange(p.shape[-1], device=p.device) == p.shape[-1] // 2  # [2b + 1]
-            shift = shift.masked_fill(own_edu, 0.0)
-        return HeadTable(shift, "shift")
+        slope, neutral_weight, sign = p, 0.0, 1
+        if self.injection == "log_bias":
+            slope = (self.eps + p.clamp(min=0)).log()
+            if self.own_edu_neutral:
+                own_edu = torch.arange(p.shape[-1], device=p.device) == p.shape[-1] // 2  # [2b + 1]
+                slope = slope.masked_fill(own_edu, 0.0)
+            neutral_weight, sign = math.log1p(self.eps), -1  # the largest slope, as p <= 1: weights are not negative
+        shift = self.beta[:, None, None] * slope                                      # [B, H, E, 2b + 1]
+        if slope.requires_grad:  # weights of relations are learned as well
+            return HeadTable(shift, "shift")
+        return HeadTable(shift, "shift", LearnedFactor(self.beta, sign * slope + neutral_weight, neutral_weight, sign))
 
 
 def neutral(operation: Operation) -> float:

@@ -20,7 +20,7 @@ from lightning_modules.decoding.hugging_face import ForbidTokens, generation_opt
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.long_input import LongInput, check_long_input
 from lightning_modules.networks.output_layer import upcast_half
-from lightning_modules.networks.prepared_masks import prepared_mask
+from lightning_modules.networks.prepared_masks import causal_mask, prepared_mask
 from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.rstformer.from_scratch import led_from_scratch
 from lightning_modules.rstformer.injection import Ablation, DiscourseInjection, Injection, head_relations
@@ -348,10 +348,12 @@ class RSTformer(SequenceToSequence):
             raise CorpusError(f"a summary has {T} tokens, {self._remedy('target', max_positions)}")
         states = self.encode(batch).last_hidden_state.repeat_interleave(K, 0)                # [B K, S, D]
         mask = batch.source_mask.repeat_interleave(K, 0)                                     # [B K, S]
+        config, inputs = self.network.led.config, self.decoder_inputs(tokens).flatten(0, 1)
         return self.network.led(
             encoder_outputs=LEDEncoderBaseModelOutput(last_hidden_state=states),
-            attention_mask=prepared_mask(self.network.led.config, mask, T, states.dtype),
-            decoder_input_ids=self.decoder_inputs(tokens).flatten(0, 1),
+            attention_mask=prepared_mask(config, mask, T, states.dtype),
+            decoder_input_ids=inputs,
+            decoder_attention_mask=causal_mask(config, inputs, states.dtype),
             use_cache=False,
         ).logits.unflatten(0, (B, K))
 

@@ -135,7 +135,7 @@ def test_previews_and_self_critical_training(case, device, corpus_files, tmp_pat
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 @pytest.mark.parametrize("case", ON_CUDA, ids=lambda case: case.name)
 def test_trains_with_one_process_of_a_strategy(case, strategy, corpus_files):
-    *_, trainer = fit(case, corpus_files, "cuda", max_steps=2, strategy=strategy)
+    *_, trainer = fit(case, corpus_files, "cuda", max_steps=2, strategy=strategy, val_check_interval=2)
     assert trainer.callback_metrics["val/loss"].isfinite()
 
 

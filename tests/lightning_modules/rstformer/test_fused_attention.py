@@ -1,11 +1,14 @@
 """The fused path against attention written out pair by pair and against the chunked path, and its blocks."""
 
+from functools import partial
+
 import pytest
 import torch
 from test_discourse_attention import GLOBALS, HEADS, VARIANTS, WINDOW, case, expected, injection_of, usual
 from torch.testing import assert_close
 
 from lightning_modules.rstformer.chunked_attention import chunked_attention
+from lightning_modules.rstformer.dense_attention import dense_attention
 from lightning_modules.rstformer.fused_attention import BLOCK, block_mask, fused_attention, padded_size
 from lightning_modules.rstformer.injection import HeadTable
 
@@ -20,6 +23,20 @@ def test_fused_equals_the_formula(injection, ablation, which):
         table = injection_of(injection, ablation)(c.band)
         out = fused_attention(c.q, c.k, c.v, c.view, table, WINDOW, compiled=False)
         assert_close(usual(c, out), usual(c, expected(c, injection, ablation, c.q, c.k, c.v)))
+
+
+@pytest.mark.parametrize("injection, ablation", [("log_bias", "none"), ("bias", "none"), ("log_bias", "no_labels")])
+@pytest.mark.parametrize("options", [{}, {"own_edu_neutral": False}])
+def test_gradient_of_the_factor_equals_that_of_dense_attention(injection, ablation, options):
+    c = case(which="several")
+    module = injection_of(injection, ablation, **options)
+    direction = torch.randn(c.q.shape, dtype=torch.double, generator=torch.Generator().manual_seed(3))
+    gradients = [
+        torch.autograd.grad((usual(c, attend(c.q, c.k, c.v, c.view, module(c.band), WINDOW)) * usual(c, direction)).sum(), module.beta)[0]
+        for attend in (dense_attention, partial(fused_attention, compiled=False))
+    ]
+    assert gradients[0].abs().min() > 1e-3
+    assert_close(gradients[1], gradients[0], rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("length, window", [(300, 20), (2 * BLOCK, BLOCK), (5 * BLOCK + 3, 150), (90, 400)])

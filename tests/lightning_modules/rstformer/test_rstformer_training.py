@@ -121,7 +121,8 @@ def test_rst_lora_trains_adapters_and_writes(corpus_files, folder, tmp_path):
 @pytest.mark.parametrize("strategy", ["auto", "fsdp"])
 def test_trains_and_writes_on_a_gpu(strategy, corpus_files, folder):
     model = model_of(injection="log_bias", checkpoint_activations=True, heads=3, hidden_size=48)
-    fitting = trainer(max_steps=2, accelerator="gpu", devices=1, strategy=strategy, precision="bf16-mixed")
+    device = {"accelerator": "gpu", "devices": 1, "strategy": strategy, "precision": "bf16-mixed"}
+    fitting = trainer(max_steps=2, val_check_interval=2, **device)
     fitting.fit(model, data_of(corpus_files, folder))
     assert fitting.callback_metrics["val/loss"].isfinite()
 
