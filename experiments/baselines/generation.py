@@ -4,7 +4,7 @@ import difflib
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -171,8 +171,13 @@ def weights_digest(name: str, model: PreTrainedModel) -> str | None:
 
 def context_window(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int | None:
     """Return the maximal number of input tokens that model and tokenizer state; None if they state none."""
-    configs = [model.config, getattr(model.config, "encoder", None)]
-    names = ("max_encoder_position_embeddings", "max_position_embeddings")
+    limits = [limit for limit in (positions(model, "encoder"), tokenizer.model_max_length) if limit]
+    return min((limit for limit in limits if limit < UNLIMITED), default=None)
+
+
+def positions(model: PreTrainedModel, part: Literal["encoder", "decoder"]) -> int | None:
+    """Return the number of positions of a model's encoder or decoder; None without a limit, as of T5."""
+    configs = [model.config, getattr(model.config, part, None)]
+    names = (f"max_{part}_position_embeddings", "max_position_embeddings")
     stated = [getattr(config, name, None) for config in configs for name in names]
-    limits = [limit for limit in (*stated, tokenizer.model_max_length) if isinstance(limit, int) and limit < UNLIMITED]
-    return min(limits, default=None)
+    return min(filter(None, stated), default=None)

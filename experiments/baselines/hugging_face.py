@@ -21,6 +21,7 @@ from experiments.baselines.generation import (
     Generator,
     context_window,
     load_pretrained,
+    positions,
     weights_digest,
 )
 from experiments.baselines.records import name_documents, signature, write_predictions
@@ -138,10 +139,10 @@ def load_summarizer(options: Namespace) -> PretrainedSummarizer:
         raise CorpusError(f"--batch_tokens {options.batch_tokens}: a batch has at least one token")
     other = "precis baseline chat takes models that continue a prompt"
     model, tokenizer = load_pretrained(AutoModelForSeq2SeqLM, options.checkpoint, options.dtype, options.device, other)
-    prefix, task_settings = _task_settings(model)
-    generator = Generator(model, tokenizer, task_settings | options.generation)
+    prefix, settings = _task_settings(model, options.generation)
+    generator = Generator(model, tokenizer, settings)
     max_source = context_window(model, tokenizer) if options.max_source is None else options.max_source
-    _check_window(model, max_source)
+    _check_positions(generator, max_source)
     prefix = prefix if options.source_prefix is None else options.source_prefix
     settings = {
         "system": "hf",
@@ -157,17 +158,20 @@ def load_summarizer(options: Namespace) -> PretrainedSummarizer:
     return PretrainedSummarizer(generator, prefix, max_source, options.long_documents, settings)
 
 
-def _task_settings(model: PreTrainedModel) -> tuple[str, dict[str, Any]]:
+def _task_settings(model: PreTrainedModel, changes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return prefix and generation settings of summarization that older checkpoints, such as T5, keep in their config.
 
-    If a model does not specify the length of its outputs, it is limited to `DEFAULT_LENGTH`.
+    `changes` replace settings. If nothing limits the length of the outputs, `DEFAULT_LENGTH` and the positions do.
     """
     task = (getattr(model.config, "task_specific_params", None) or {}).get("summarization", {})
     prefix = task.get("prefix") or getattr(model.config, "prefix", None) or ""
     settings = {name: value for name, value in task.items() if name in vars(model.generation_config)}
-    limits = (model.generation_config.max_length, model.generation_config.max_new_tokens, settings.get("max_length"))
-    if not any(limits):
-        settings.setdefault("max_new_tokens", DEFAULT_LENGTH)
+    if "max_length" in changes:
+        settings.pop("max_new_tokens", None)  # it would take precedence over `max_length`
+    settings |= changes
+    limits = model.generation_config.to_dict() | settings
+    if not (limits.get("max_length") or limits.get("max_new_tokens")):
+        settings["max_new_tokens"] = min(DEFAULT_LENGTH, positions(model, "decoder") or DEFAULT_LENGTH)
     return prefix, settings
 
 
@@ -177,18 +181,22 @@ def _own_settings(config: GenerationConfig) -> dict[str, Any]:
     return {name: settings[name] for name in settings if not name.startswith(("_", "transformers_"))}
 
 
-def _check_window(model: PreTrainedModel, max_source: int | None) -> None:
-    """Check that the model has enough positions for the input window.
+def _check_positions(generator: Generator, max_source: int | None) -> None:
+    """Check that the model has enough positions for its inputs and outputs.
 
     Raises:
         CorpusError: if the model has too few positions.
     """
-    positions = getattr(model.config, "max_encoder_position_embeddings", None)
-    positions = positions or getattr(model.config, "max_position_embeddings", None)
+    read, written = (positions(generator.model, part) for part in ("encoder", "decoder"))
     if max_source is not None and max_source < 4:
         raise CorpusError(f"--max_source {max_source}: no room for a document beside the special tokens; give more")
-    if positions and max_source is not None and max_source > positions:
-        raise CorpusError(f"--max_source {max_source}: the model has {positions} positions; give at most as many")
+    if read and max_source is not None and max_source > read:
+        raise CorpusError(f"--max_source {max_source}: the model has {read} positions; give at most as many")
+    if written and generator.max_new_tokens > written:
+        raise CorpusError(
+            f"summaries of {generator.max_new_tokens} tokens: the model has {written} positions; "
+            f"give --generation.max_new_tokens {written} or less"
+        )
 
 
 def _summarize(system: PretrainedSummarizer, documents: Dataset, answers: Answers, batch_tokens: int) -> None:

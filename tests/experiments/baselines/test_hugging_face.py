@@ -75,6 +75,25 @@ def test_a_setting_of_the_command_line_replaces_that_of_the_model(tmp_path, prec
     assert record["split"] == "test" and record["documents"] == len(documents)
 
 
+@pytest.mark.parametrize(
+    ("kind", "flags", "length"),
+    [
+        ("bart", [], 24),
+        ("led", [], 32),
+        ("bart", ["--generation.max_length", "7"], 6),  # with the first symbol of the decoder
+        ("bart", ["--generation.max_new_tokens", "9"], 9),
+    ],
+)
+def test_a_model_that_states_no_length_writes_up_to_its_positions(
+    tmp_path, precis, source, texts, kind, flags, length
+):
+    folder = make_summarizer(kind, tmp_path / "model", texts, window=24, eos_token_id=None, forced_eos_token_id=None)
+    out = tmp_path / "out.jsonl"
+    done = precis("baseline", "hf", "--checkpoint", folder, *source, "--out", out, *flags)
+    assert done.status == 0, done.err
+    assert {row["summary_tokens"] for row in read(tmp_path / "out.answers.jsonl")[1:]} == {length}
+
+
 def test_led_attends_from_the_first_token_to_all(tmp_path, precis, documents, source, texts):
     folder = make_summarizer("led", tmp_path / "model", texts, **GENERATION)
     out = tmp_path / "out.jsonl"
@@ -176,6 +195,7 @@ def test_predictions_are_evaluated_and_compared_like_any_others(tmp_path, precis
         (["--checkpoint", "BART", "--generation.max_length", "long"], ["--generation.max_length long", "whole number"]),
         (["--checkpoint", "BART", "--generation.do_sample", "true"], ["--generation.do_sample True", "random"]),
         (["--checkpoint", "BART", "--max_source", "99"], ["--max_source 99", "40 positions"]),
+        (["--checkpoint", "BART", "--generation.max_length", "99"], ["98 tokens", "40 positions", "max_new_tokens 40"]),
         (["--checkpoint", "BART", "--out", "OUT.csv"], ["ends in .jsonl"]),
         (["--checkpoint", "BART", "--batch_tokens", "0"], ["--batch_tokens 0"]),
     ],
