@@ -99,6 +99,7 @@ bench: $(SETUP) ## measure speed and memory: a table for each script
 	$(BIN)/python -m benchmarks.sweep_validation
 	$(BIN)/python -m benchmarks.docstring_corpus
 	$(BIN)/python -m benchmarks.gradient_variance --rounds 20
+	$(BIN)/python -m benchmarks.evidence
 	$(BIN)/python -m benchmarks.data_parallel
 	$(BIN)/python -m benchmarks.startup
 

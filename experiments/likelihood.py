@@ -6,8 +6,9 @@
 A system is a run folder, or a pattern of run folders that differ in their seed. Each document is scored alone, with the
 weights of a run's best checkpoint in single precision, so that the result does not depend on padding. The value is the
 loss term `nll`: -log P(y_t), mean over the tokens of the first reference. `--change` changes an argument of each
-system, for example to read the discourse of another document. Differences are to the first system; intervals are
-bootstrap intervals over documents, and over seeds where there are several.
+system, for example to read the discourse of another document. Differences are to the first system, with intervals
+and tests over documents, and over seeds where there are several; `*` marks those that are significant after Holm's
+correction, which takes at least two seeds.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from rich.progress import track
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
-from experiments.evaluation.significance import paired_differences
+from experiments.evaluation.significance import format_p, paired_difference, significant
 from experiments.linked_arguments import LINKED
 from experiments.run_config import read_config
 from experiments.run_folder import Run, load_run
@@ -109,7 +110,8 @@ def runs_of(system: str) -> dict[int, Path]:
 def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str]) -> list[str]:
     """Return a line for each system: mean, and difference to the first system.
 
-    A difference has a 95 % interval and a p-value, over documents and seeds, and the smallest detectable difference.
+    A difference has a 95 % interval and a p-value, over documents and seeds, and the smallest detectable difference; a
+    star marks those that are significant after Holm's correction.
 
     Args:
         systems: values by id of each run of each system, with the same seeds in the same order.
@@ -124,14 +126,13 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
             raise CorpusError(f"{name}: scored on other documents than {names[0]}; give both the same corpus")
     scores = np.array([[[run[id] for id in ids] for run in runs] for runs in systems])   # [systems, R, N]
     counts = f"{len(ids)} documents" + (f", {scores.shape[1]} seeds" if scores.shape[1] > 1 else "")
-    lines = []
-    for number, name in enumerate(names):
-        line = f"{name}: {scores[number].mean():.4f} nats per token, {counts}"
-        if number:
-            (row,) = paired_differences(scores[number, ..., None], scores[0, ..., None])
-            line += f"; difference {row.mean:+.4f} [{row.low:+.4f}, {row.high:+.4f}], p {row.p:.4f}"
-            line += f", detectable {row.detectable:.4f}"
-        lines.append(line)
+    lines = [f"{name}: {values.mean():.4f} nats per token, {counts}" for name, values in zip(names, scores)]
+    scores = np.moveaxis(scores, 0, -1)  # [R, N, systems]
+    differences = paired_difference(scores[..., 1:], scores[..., :1])
+    stars = significant(differences.p) & (len(scores) > 1)
+    for number, (mean, low, high, p, detectable, star) in enumerate(zip(*differences, stars), start=1):
+        lines[number] += f"; difference {mean:+.4f} [{low:+.4f}, {high:+.4f}], p {format_p(p)}{' *' if star else ''}"
+        lines[number] += f", detectable {detectable:.4f}"
     return lines
 
 

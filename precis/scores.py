@@ -14,7 +14,6 @@ from experiments.evaluation.comparison import how_computed
 from experiments.evaluation.prediction_fields import SentenceCutter
 from experiments.evaluation.predictions import Prediction
 from experiments.evaluation.scorers import ScoreOptions, score
-from experiments.evaluation.statistics import RESAMPLES
 
 
 def rouge(
@@ -61,8 +60,6 @@ def compare(
     baseline: str | Path | None = None,
     metrics: str | Sequence[str] | None = None,
     split: str | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> pd.DataFrame:
     """Compare systems as `precis compare` does; runs that only differ in their seed are one system.
 
@@ -71,12 +68,10 @@ def compare(
         baseline: the run, or the name of the system, that others are compared with; by default the first.
         metrics: measures, as a list or comma-separated; by default ROUGE, length and repetition.
         split: `test`, `val` or `predict`; by default the first that all runs have.
-        resamples: number of resamples of the bootstrap.
-        seed: seed of the bootstrap.
 
     Returns:
-        A row for each system and measure: `mean`, `low`, `high`, `spread` (over seeds), `difference` to the baseline,
-        `p_bootstrap`, `p_seeds`, `corrected`, `significant`. `attrs["how"]` describes the computation.
+        A row for each system and measure: `mean`, `low`, `high`, `spread` (over seeds), `difference` to the baseline
+        with `difference_low` and `difference_high`, `p`, `significant`. `attrs["how"]` describes the computation.
 
     Raises:
         CorpusError: if the runs cannot be compared.
@@ -85,13 +80,13 @@ def compare(
         raise CorpusError("there is no run to compare; give run folders, sweep folders or files of predictions")
     names = metrics if metrics is None or isinstance(metrics, str) else ",".join(metrics)
     paths, base = [Path(run) for run in runs], Path(baseline) if baseline is not None else None
-    comparison = compare_runs(paths, base, names, split, resamples, seed)
+    comparison = compare_runs(paths, base, names, split)
     rows = []
     for system, cells in zip(comparison.systems, comparison.cells):
         for measure, cell in zip(comparison.measures, cells):
             rows.append({"system": system.name, "measure": measure, **asdict(cell)})
     frame = pd.DataFrame(rows).set_index(["system", "measure"])
-    numbers = ["spread", "difference", "p_bootstrap", "p_seeds"]
+    numbers = frame.columns.drop("significant")
     frame[numbers] = frame[numbers].astype(float)  # nan where there is none
-    frame.attrs["how"] = how_computed(comparison, resamples, seed)
+    frame.attrs["how"] = how_computed(comparison)
     return frame

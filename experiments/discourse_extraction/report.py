@@ -1,7 +1,9 @@
-"""Table of the arms: means, and differences with intervals over seeds and documents."""
+"""Table of the arms: means, and differences with intervals and tests over seeds and documents."""
+
+import numpy as np
 
 from experiments.discourse_extraction.training import MEASURES
-from experiments.evaluation.significance import PairedDifference, paired_differences
+from experiments.evaluation.significance import format_p, paired_difference, significant
 from experiments.evaluation.statistics import Array
 
 # pairs of arms; the first ones have no information about the document, so that they say what noise there is
@@ -35,6 +37,8 @@ DIGITS = (3, 2, 2)  # decimals of each measure
 def table(scores: dict[tuple[str, str], Array]) -> str:
     """Return a Markdown page: the means of all arms, and the differences of `PAIRS` whose arms both have scores.
 
+    `*` marks differences that are significant after Holm's correction for all of the page.
+
     Args:
         scores: scores of R runs on N documents by the measures, [R, N, M], by inputs and arm.
     """
@@ -42,18 +46,23 @@ def table(scores: dict[tuple[str, str], Array]) -> str:
     for (inputs, arm), values in scores.items():
         rho, rouge1, rouge2 = values.mean((0, 1))
         lines.append(f"| {inputs} | {arm} | {len(values)} | {rho:.3f} | {rouge1:.2f} | {rouge2:.2f} |")
-    head = "| inputs | difference | measure | mean | over seeds and documents | over documents | detectable | p |"
-    lines += ["", head, "|---|---|---|--:|---|---|--:|--:|"]
-    for inputs in dict.fromkeys(key[0] for key in scores):
-        for first, second in PAIRS:
-            if (inputs, first) in scores and (inputs, second) in scores:
-                rows = paired_differences(scores[inputs, first], scores[inputs, second])
-                for name, digits, row in zip(MEASURES, DIGITS, rows):
-                    lines.append(f"| {inputs} | {first} - {second} | {name} | {_format(row, digits)} |")
+    head = "| inputs | difference | measure | mean | 95 % interval | detectable | p |"
+    lines += ["", head, "|---|---|---|--:|---|--:|--:|"]
+    pairs = [
+        (inputs, *pair)
+        for inputs in dict.fromkeys(key[0] for key in scores)
+        for pair in PAIRS
+        if all((inputs, arm) in scores for arm in pair)
+    ]
+    differences = [paired_difference(scores[inputs, first], scores[inputs, second]) for inputs, first, second in pairs]
+    stars = significant(np.array([difference.p for difference in differences]))  # [pairs, M]
+    for (inputs, first, second), difference, marks in zip(pairs, differences, stars):
+        marks = marks & (len(scores[inputs, first]) > 1)
+        for name, digits, mark, *row in zip(MEASURES, DIGITS, marks, *difference):
+            lines.append(f"| {inputs} | {first} - {second} | {name} | {_format(*row, digits)}{' *' if mark else ''} |")
     return "\n".join(lines) + "\n"
 
 
-def _format(row: PairedDifference, digits: int) -> str:
-    both = f"[{row.low:+.{digits}f}, {row.high:+.{digits}f}]"
-    documents = f"[{row.documents_low:+.{digits}f}, {row.documents_high:+.{digits}f}]"
-    return f"{row.mean:+.{digits}f} | {both} | {documents} | {row.detectable:.{digits}f} | {row.p:.4f}"
+def _format(mean: float, low: float, high: float, p: float, detectable: float, digits: int) -> str:
+    interval = f"[{low:+.{digits}f}, {high:+.{digits}f}]"
+    return f"{mean:+.{digits}f} | {interval} | {detectable:.{digits}f} | {format_p(p)}"

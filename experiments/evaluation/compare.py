@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
-from jsonargparse.typing import NonNegativeInt, PositiveInt
+from jsonargparse.typing import PositiveInt
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -31,7 +31,6 @@ from experiments.evaluation.comparison import (
     compare_systems,
     how_computed,
 )
-from experiments.evaluation.statistics import RESAMPLES
 from experiments.evaluation.systems import config_differences, read_all, systems_of
 from experiments.prediction_files import SPLITS
 
@@ -59,15 +58,11 @@ def compare(arguments: list[str]) -> None:
     parser.add_argument(
         "--sources", type=bool, default=True, help="show source texts in the page, from the corpus of a run"
     )
-    parser.add_argument("--resamples", type=PositiveInt, default=RESAMPLES, help="number of resamples of the bootstrap")
-    parser.add_argument("--seed", type=NonNegativeInt, default=0, help="seed of the bootstrap")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args(arguments)
     _check_outputs(options)
-    paths = options.runs
-    baseline = options.baseline
-    comparison = compare_runs(paths, baseline, options.metric, options.split, options.resamples, options.seed)
-    notes = how_computed(comparison, options.resamples, options.seed)
+    comparison = compare_runs(options.runs, options.baseline, options.metric, options.split)
+    notes = how_computed(comparison)
     if options.html:
         sources, missing = source_texts(comparison) if options.sources else ({}, None)
         write_page(options.html, comparison, notes, options.documents, sources)
@@ -111,8 +106,6 @@ def compare_runs(
     baseline: Path | None = None,
     metrics: str | None = None,
     split: str | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> Comparison:
     """Return the comparison of systems, which are read from their folders or files.
 
@@ -121,15 +114,13 @@ def compare_runs(
         baseline: a run, or the name of a system; by default the first system.
         metrics: comma-separated measures; by default those of `DEFAULT`.
         split: `test`, `val` or `predict`; by default the first that all runs have.
-        resamples: number of resamples of the bootstrap.
-        seed: seed of the resamples.
 
     Raises:
         CorpusError: if the runs cannot be compared.
     """
     systems = systems_of(read_all(paths, split))
     index = choose_baseline(systems, baseline)
-    return compare_systems(systems, choose_measures(systems, metrics), index, resamples, seed)
+    return compare_systems(systems, choose_measures(systems, metrics), index)
 
 
 def source_texts(comparison: Comparison) -> tuple[dict[str, str], str | None]:
@@ -193,7 +184,7 @@ def show(comparison: Comparison, notes: list[str], console: Console) -> None:
 
 def _show_turned(comparison: Comparison, console: Console) -> None:
     """Print a block of lines for each system, a line for each measure, in columns that all blocks share."""
-    headers = ["", "mean", "95 % interval", "difference", "p", "seeds"]
+    headers = ["", "mean", "95 % interval", "difference", "p"]
     rows = [
         [[name, *cell_columns(cell)] for name, cell in zip(comparison.measures, row)] for row in comparison.cells
     ]
@@ -206,6 +197,6 @@ def _show_turned(comparison: Comparison, console: Console) -> None:
         for row in [headers, *block]:
             name, *numbers = (text.ljust(width) if not number else text.rjust(width)
                               for number, (text, width) in enumerate(zip(row, widths)))  # fmt: skip
-            line = Text("  ".join([name, *numbers]).rstrip(), style="dim" if row is headers else "")
+            line = Text(" ".join([name, *numbers]).rstrip(), style="dim" if row is headers else "")
             console.print(line, soft_wrap=True)
         console.print()

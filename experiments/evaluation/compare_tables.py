@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def group_table(comparison: Comparison) -> GroupedTable:
 
 def to_csv(table: GroupedTable) -> str:
     """Return a line for each system, with every number of every measure in a column of its own."""
-    keys = ["mean", "low", "high", "spread", "difference", "p_bootstrap", "p_seeds", "significant"]
+    keys = [field.name for field in fields(Cell)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     axes = [axis for axis in table.axes if axis != "system"]

@@ -8,15 +8,21 @@ from typing import Any
 import numpy as np
 
 from datamodules.documents import CorpusError
-from experiments.evaluation.significance import hierarchical_bootstrap, keep_shared, seed_test, system_interval
-from experiments.evaluation.statistics import LEVEL, RESAMPLES, Array, column_means, holm, number_or_none
+from experiments.evaluation.significance import (
+    SIGNIFICANT,
+    format_p,
+    keep_shared,
+    mean_difference,
+    significant,
+    system_interval,
+)
+from experiments.evaluation.statistics import Array, number_or_none
 from experiments.evaluation.systems import System
 
 DESCRIPTIVE = ("length", "repeated_trigrams")  # describe outputs; neither direction is an improvement
 DEFAULT = ("rouge1", "rouge2", "rougeLsum", *DESCRIPTIVE)
-SIGNIFICANT = 0.05
 ENOUGH_SEEDS = 3
-MIN_DOCUMENTS = 20  # of 20 documents without a difference, the bootstrap rejects 7 % instead of 5 %; of fewer, more
+MIN_DOCUMENTS = 20  # for a test without seeds: of fewer documents, means of skewed differences are far from normal
 
 
 @dataclass(frozen=True)
@@ -25,25 +31,24 @@ class Cell:
 
     Attributes:
         mean: mean over documents and seeds.
-        low, high: bootstrap interval over seeds and documents.
+        low, high: its 95 % interval over seeds and documents; None for a single document.
         spread: standard deviation of the means of runs; None for a single run.
         difference: difference to the baseline over documents with both scores; None for the baseline itself.
-        p_bootstrap: p-value over seeds and documents; over documents only if both systems have one run.
-        p_seeds: p-value over seeds; None if it cannot be tested (see `seed_test`).
-        corrected: whether the p-values are corrected for all comparisons of the table (Holm); those of descriptive
-            measures are not.
-        significant: whether the difference is significant in both tests; never for descriptive measures. Outputs that
-            do not depend on a seed have the test over documents alone, which needs at least `MIN_DOCUMENTS`.
+        difference_low, difference_high, p: its 95 % interval and p-value over seeds and documents, see
+            `mean_difference`; over documents only if both systems have one run.
+        significant: whether the difference is significant after Holm's correction for all comparisons of the table;
+            never for descriptive measures, or if a trained system has a single run. Between outputs that do not depend
+            on a seed, it takes at least `MIN_DOCUMENTS`.
     """
 
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     spread: float | None
     difference: float | None = None
-    p_bootstrap: float | None = None
-    p_seeds: float | None = None
-    corrected: bool = False
+    difference_low: float | None = None
+    difference_high: float | None = None
+    p: float | None = None
     significant: bool = False
 
 
@@ -76,24 +81,22 @@ class Comparison:
         return len(self.systems[0].runs[0].rows)
 
 
-def compare_systems(
-    systems: Sequence[System], measures: Sequence[str], baseline: int = 0, resamples: int = RESAMPLES, seed: int = 0
-) -> Comparison:
+def compare_systems(systems: Sequence[System], measures: Sequence[str], baseline: int = 0) -> Comparison:
     """Return means, intervals and tests of systems over the same documents.
 
-    A difference is called significant if both tests of `experiments.evaluation.significance` find it, after Holm's
-    correction for all differences of the table. Between two sets of outputs that come from no training, such as two
-    baselines, there is no seed to test.
+    The tests are those of `experiments.evaluation.significance`.
     """
     scores = [system.scores_by_run(measures) for system in systems]  # [R, N, M] each
-    tests = _test_differences(systems, scores, measures, baseline, resamples, seed)
+    tests = _test_differences(systems, scores, measures, baseline)
     cells = []
     for index, system in enumerate(systems):
         row = []
-        for column, interval in enumerate(zip(*system_interval(scores[index], LEVEL, resamples, seed))):
+        for column, interval in enumerate(zip(*system_interval(scores[index]))):
             means = system.means(measures[column])
             spread = float(np.std(means, ddof=1)) if len(means) > 1 else None
-            row.append(Cell(*map(float, interval), spread, **tests.get((index, column), {})))
+            mean, low, high = interval
+            bounds = (number_or_none(low), number_or_none(high))
+            row.append(Cell(float(mean), *bounds, spread, **tests.get((index, column), {})))
         cells.append(row)
     return Comparison(
         systems=list(systems),
@@ -105,49 +108,28 @@ def compare_systems(
 
 
 def _test_differences(
-    systems: Sequence[System],
-    scores: Sequence[Array],
-    measures: Sequence[str],
-    baseline: int,
-    resamples: int,
-    seed: int,
+    systems: Sequence[System], scores: Sequence[Array], measures: Sequence[str], baseline: int
 ) -> dict[tuple[int, int], dict[str, Any]]:
     """Return the fields of `Cell` that compare a system with the baseline, by the indices of system and measure."""
     others = [index for index in range(len(systems)) if index != baseline]
-    differences, p_bootstrap, p_seeds = (np.full((len(others), len(measures)), np.nan) for _ in range(3))
-    documents_suffice = np.full((len(others), len(measures)), False)  # for systems without seeds
-    for row, index in enumerate(others):
-        fixed = (systems[index].is_fixed, systems[baseline].is_fixed)
-        differences[row] = column_means(scores[index].mean(0) - scores[baseline].mean(0))
-        p_bootstrap[row] = hierarchical_bootstrap(scores[index], scores[baseline], resamples, seed)
-        p_seeds[row] = seed_test(scores[index], scores[baseline], fixed)
-        shared = keep_shared(scores[index], scores[baseline])[0]
-        documents_suffice[row] = all(fixed) & ((~np.isnan(shared[0])).sum(0) >= MIN_DOCUMENTS)
-
     tested = np.array([name not in DESCRIPTIVE for name in measures])
-    for p_values in (p_bootstrap, p_seeds):
-        p_values[:, tested] = _corrected(p_values[:, tested])
-    # nan < SIGNIFICANT is False: what cannot be tested over seeds is not significant, unless neither system has seeds.
-    significant = tested & (p_bootstrap < SIGNIFICANT) & ((p_seeds < SIGNIFICANT) | documents_suffice)
-    return {
-        (index, column): {
-            "difference": number_or_none(differences[row, column]),
-            "p_bootstrap": number_or_none(p_bootstrap[row, column]),
-            "p_seeds": number_or_none(p_seeds[row, column]),
-            "corrected": bool(tested[column]),
-            "significant": bool(significant[row, column]),
-        }
-        for row, index in enumerate(others)
-        for column in range(len(measures))
-    }
+    differences, testable = [], np.full((len(others), len(measures)), False)
+    for row, index in enumerate(others):
+        pair, fixed = (index, baseline), (systems[index].is_fixed, systems[baseline].is_fixed)
+        differences.append(mean_difference(scores[index], scores[baseline], fixed))
+        shared = keep_shared(scores[index], scores[baseline])[0]
+        documents_suffice = not all(fixed) or ((~np.isnan(shared[0])).sum(0) >= MIN_DOCUMENTS)
+        testable[row] = documents_suffice & all(systems[one].is_fixed or len(systems[one].runs) > 1 for one in pair)
 
-
-def _corrected(p_values: Array) -> Array:
-    """Return a table of p-values after Holm's correction, with nan where nothing could be tested."""
-    tested = ~np.isnan(p_values)
-    adjusted = np.full(p_values.shape, np.nan)
-    adjusted[tested] = holm(p_values[tested].tolist())
-    return adjusted
+    p_values = np.array([difference.p for difference in differences]).reshape(testable.shape)
+    stars = significant(np.where(tested, p_values, np.nan)) & testable
+    tests = {}
+    for row, index in enumerate(others):
+        for column in range(len(measures)):
+            *numbers, _ = (number_or_none(values[column]) for values in differences[row])
+            names = ("difference", "difference_low", "difference_high", "p")
+            tests[index, column] = dict(zip(names, numbers)) | {"significant": bool(stars[row, column])}
+    return tests
 
 
 def notes_on(systems: Sequence[System], measures: Sequence[str], documents: int) -> list[str]:
@@ -248,47 +230,44 @@ def choose_baseline(systems: Sequence[System], requested: Path | None) -> int:
 
 
 def cell_lines(cell: Cell) -> list[str]:
-    """Return the lines of a cell: mean, interval, difference and p-values."""
+    """Return the lines of a cell: mean, interval, difference with its interval, and p."""
     spread = f" ± {cell.spread:.2f}" if cell.spread is not None else ""
-    lines = [f"{cell.mean:.2f}{spread}", f"[{cell.low:.2f}, {cell.high:.2f}]"]
+    lines = [f"{cell.mean:.2f}{spread}", _interval(cell.low, cell.high, "")]
     if cell.difference is not None:
-        lines.append(f"{cell.difference:+.2f}{' *' if cell.significant else ''}")
-    if cell.p_bootstrap is not None:
-        seeds = f", seeds {cell.p_seeds:.4f}" if cell.p_seeds is not None else ""
-        text = f"p {cell.p_bootstrap:.4f}{seeds}"
-        lines.append(text if cell.corrected else f"({text})")
-    return lines
+        bounds = _interval(cell.difference_low, cell.difference_high, "+")
+        lines.append(f"{cell.difference:+.2f} {bounds}{' *' if cell.significant else ''}".rstrip())
+    return lines + ([f"p {format_p(cell.p)}"] if cell.p is not None else [])
+
+
+def _interval(low: float | None, high: float | None, sign: str) -> str:
+    return "" if low is None else f"[{low:{sign}.2f}, {high:{sign}.2f}]"
 
 
 def cell_columns(cell: Cell) -> list[str]:
-    """Return a cell as texts for five columns: mean, interval, difference, p over seeds and documents, p over seeds."""
-    mean, interval, *_ = cell_lines(cell)
-    p_values = [f"{p:.4f}" if p is not None else "" for p in (cell.p_bootstrap, cell.p_seeds)]
-    if not cell.corrected:
-        p_values = [f"({p})" if p else "" for p in p_values]
-    difference = "" if cell.difference is None else f"{cell.difference:+.2f}{' *' if cell.significant else ''}"
-    return [mean, interval, difference, *p_values]
+    """Return a cell as texts for four columns: mean, interval, difference with its interval, and p."""
+    mean, interval, *difference = cell_lines(cell)
+    return [mean, interval, difference[0] if difference else "", "" if cell.p is None else format_p(cell.p)]
 
 
 def _split_name(split: str | None) -> str:
     return "a split that was not recorded" if split is None else f"the {split} split"
 
 
-def how_computed(comparison: Comparison, resamples: int, seed: int) -> list[str]:
+def how_computed(comparison: Comparison) -> list[str]:
     """Return the lines below the table."""
     lines = [
-        f"{comparison.documents:,} documents of {_split_name(comparison.split)}; in brackets 95 % bootstrap intervals "
-        f"over seeds and documents, {resamples:,} resamples, seed {seed}; ± the standard deviation over seeds"
+        f"{comparison.documents:,} documents of {_split_name(comparison.split)}; in brackets 95 % intervals over "
+        "seeds and documents (Student's t); ± the standard deviation over seeds"
     ]
     tested = [name for name in comparison.measures if name not in DESCRIPTIVE]
     untested = [name for name in comparison.measures if name in DESCRIPTIVE]
     comparisons = len(comparison.systems) - 1
     if comparisons and tested:
         lines.append(
-            f"differences to {comparison.systems[comparison.baseline].name!r}; p of a bootstrap over seeds and "
-            "documents, and of Welch's t-test over seeds (where there are at least two), each corrected for "
-            f"{comparisons * len(tested)} comparisons (Holm); * where both are below {SIGNIFICANT}"
+            f"differences to {comparison.systems[comparison.baseline].name!r}; p is the larger one of t-tests over "
+            "seeds and documents and over seeds alone (where each trained system has two); * where it is below "
+            f"{SIGNIFICANT:.2f} after Holm's correction for {comparisons * len(tested)} comparisons"
         )
     if comparisons and untested:
-        lines.append(f"{' and '.join(untested)}: p in parentheses, not corrected and without *")
+        lines.append(f"{' and '.join(untested)}: no direction is better, so there is no *")
     return lines + [f"note: {note}" for note in comparison.notes]

@@ -1,175 +1,154 @@
-"""Tests of differences between systems that were trained with several seeds and scored on the same documents.
+"""One rule of evidence for systems that were trained with several seeds and scored on the same documents.
 
 A system's mean score varies for two reasons: other documents would have other scores, and another seed would give
 another model. A test over documents alone answers whether two sets of outputs differ, not whether one system is better:
-with the seed noise of small models it rejects far too often. Both factors are therefore treated as random (Clark 1973,
-"The language-as-fixed-effect fallacy"): a bootstrap that draws seeds and documents together, and Welch's t-test over
-seeds.
+with the seed noise of small models it rejects far too often. Both factors are therefore treated as random. The variance
+of a difference is the sum of its variance over seeds and its variance over documents, with degrees of freedom after
+Satterthwaite (1946), which makes t² the min F' of Clark (1973, "The language-as-fixed-effect fallacy"). What is
+peculiar to one run on one document is counted in both variances, so that the test errs on the safe side (Owen 2007).
+
+With very few seeds that test still trusts their spread too much, so a difference must also pass a t-test over seeds
+alone. Its p-value is the larger one of the two, and its interval the wider one, so that they agree.
 """
 
-import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.evaluation.statistics import (
-    LEVEL,
-    RESAMPLES,
-    Array,
-    Interval,
-    bootstrap_interval,
-    column_means,
-    quantiles,
-    resampled_means,
-)
+from experiments.evaluation.statistics import LEVEL, Array, Interval, column_means, holm
 
-_POWER = 2.8  # standard errors: a difference that a two-sided test at 5 % detects in four of five repetitions
+SIGNIFICANT = 1 - LEVEL
+_POWER = 0.8
 
 
-def system_interval(scores: Array, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
-    """Return the means of a system and their percentile bootstrap intervals over seeds and documents.
+class Difference(NamedTuple):
+    """Difference in the means of two systems by M measures, [M] each; nan for a single document.
+
+    Attributes:
+        mean: mean difference over seeds and documents.
+        low, high: its 95 % interval, the wider one of the two tests.
+        p: two-sided p-value, the larger one of the two tests; below 0.05 where the interval excludes 0.
+        detectable: smallest true difference that both tests find in four of five repetitions, before correction.
+    """
+
+    mean: Array
+    low: Array
+    high: Array
+    p: Array
+    detectable: Array
+
+
+class _Error(NamedTuple):
+    """Squared standard errors of means, and their degrees of freedom, [M] each."""
+
+    variance: Array
+    freedom: Array
+
+    def quantile(self, share: float) -> Array:
+        """Return quantiles of the error of the mean, by Student's t."""
+        from scipy import special  # slow to import, and every command imports this module
+
+        return np.sqrt(self.variance) * special.stdtrit(self.freedom, share)
+
+    def p_value(self, mean: Array) -> Array:
+        """Return two-sided p-values of the hypothesis that the true mean is 0."""
+        from scipy import special
+
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.where(mean == 0, 0, np.abs(mean)) / np.sqrt(self.variance)
+        equal = (mean == 0) & (self.variance == 0)  # scores that all agree
+        return np.where(equal, 1.0, 2 * special.stdtr(self.freedom, -t))
+
+
+def system_interval(scores: Array) -> Interval:
+    """Return the means of a system and their 95 % intervals over seeds and documents, as of a difference to 0.
 
     Args:
-        scores: scores of R runs on N documents under M measures, [R, N, M]; a document that lacks a score (nan) in one
-            run is left out of that measure.
-        level: level of confidence.
-        resamples, seed: number of resamples and seed of the bootstrap.
+        scores: scores of R runs on N documents under M measures, [R, N, M]; nan as in `mean_difference`.
 
     Returns:
         Mean, lower and upper bound, [M] each.
     """
-    (scores,) = keep_shared(scores)
-    draws = resampled_system_means(scores, resamples, seed)  # [resamples, M]
-    low, high = (quantiles(draws, share) for share in ((1 - level) / 2, (1 + level) / 2))
-    return Interval(column_means(scores.mean(0)), low, high)
+    return Interval(*paired_difference(scores, np.zeros_like(scores))[:3])
 
 
-def hierarchical_bootstrap(scores: Array, baseline: Array, resamples: int = RESAMPLES, seed: int = 0) -> Array:
-    """Return two-sided p-values of differences in means, by a bootstrap over seeds and documents.
+def mean_difference(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (False, False)) -> Difference:
+    """Return the differences in means of two systems whose runs were trained independently, with tests.
 
-    Each resample draws the same documents for both systems, and runs of one system independently of the other's. Under
-    the null hypothesis the resampled differences d*, shifted to mean zero, are distributed as the observed one:
-    p = (1 + #{|d* - d| >= |d|}) / (1 + resamples) (Efron and Tibshirani 1993, chapter 16; the +1 counts the observed
-    sample). Where both systems have one run, this is the paired bootstrap over documents.
-
-    Drawing both factors of a crossed design ("pigeonhole bootstrap") gives a variance that is too large rather than too
-    small (Owen 2007), because what is peculiar to one run on one document is counted at each level. The test therefore
-    errs on the safe side.
+    The test over seeds is Welch's: with three seeds a permutation has twenty arrangements and cannot reach 0.05, and
+    two systems seldom have the same spread (Welch 1947; recommended for comparing learners over few seeds by Colas,
+    Sigaud and Oudeyer 2019). Outputs that come from no training, such as a baseline's, have no seed: the other system's
+    means are then tested against theirs by a one-sample t-test. Where a trained system has a single run, or both
+    systems are fixed, there is no test over seeds.
 
     Args:
         scores, baseline: scores of R and Q runs on the same N documents under M measures, [R, N, M] and [Q, N, M]; a
             document that lacks a score (nan) in any of the runs is left out of that measure.
-        resamples, seed: number of resamples and seed of the bootstrap.
-
-    Returns:
-        p-values, [M]; nan for a measure for which no document has all scores.
+        fixed: for each of the two, whether its outputs are fixed, so that they do not vary with a seed.
     """
-    scores, baseline = keep_shared(scores, baseline)
-    observed = column_means(scores.mean(0) - baseline.mean(0))  # [M]
-    draws = resampled_system_means(scores, resamples, seed, stream=1)
-    draws = draws - resampled_system_means(baseline, resamples, seed, stream=2)  # [resamples, M]
-    # Draws that equal the observed difference but for rounding count: with few documents there are many of them.
-    # So do draws without a document that has all scores (nan): they say nothing against the null hypothesis.
-    as_far = ~(np.abs(draws - observed) < np.abs(observed) * (1 - 1e-10))
-    return np.where(np.isnan(observed), np.nan, (1 + as_far.sum(0)) / (1 + resamples))
+    systems = keep_shared(scores, baseline)
+    by_document = systems[0].mean(0) - systems[1].mean(0)  # [N, M]
+    mean = column_means(by_document)
+    trained = [system for system, is_fixed in zip(systems, fixed) if not is_fixed]
+    over_seeds = [error for system in trained for error in _seed_errors(system)]
+    tests = [_total([*over_seeds, _error(by_document)])]
+    if trained and len(over_seeds) == len(trained):
+        tests.append(_total(over_seeds))
+
+    half_width = np.max([test.quantile((1 + LEVEL) / 2) for test in tests], axis=0)
+    p = np.max([test.p_value(mean) for test in tests], axis=0)
+    detectable = np.max([test.quantile((1 + LEVEL) / 2) + test.quantile(_POWER) for test in tests], axis=0)
+    return Difference(mean, mean - half_width, mean + half_width, p, detectable)
 
 
-def resampled_system_means(scores: Array, resamples: int = RESAMPLES, seed: int = 0, stream: int = 0) -> Array:
-    """Return means over bootstrap samples of documents and of runs, [R, N, M] -> [resamples, M].
+def paired_difference(scores: Array, baseline: Array) -> Difference:
+    """Return the differences in means of two systems whose runs are paired by seed, with tests.
 
-    Of R runs, R - 1 are drawn with replacement: the variance of their mean is then the unbiased estimate S² / R. With R
-    draws it would be (R - 1) / R of that, two thirds with three seeds (Rao and Wu 1988). A single run is kept as it is.
-
-    Args:
-        scores: scores of R runs on N documents under M measures, [R, N, M].
-        resamples: number of samples.
-        seed: seed of the draws; the same N and seed draw the same documents.
-        stream: number of an independent stream of draws of runs.
-    """
-    runs, documents, measures = scores.shape
-    columns = scores.transpose(1, 0, 2).reshape(documents, runs * measures)
-    by_run = resampled_means(columns, resamples, seed).reshape(resamples, runs, measures)
-    if runs == 1:
-        return by_run[:, 0]
-    rng = np.random.default_rng([seed, stream])
-    times_drawn = rng.multinomial(runs - 1, np.full(runs, 1 / runs), size=resamples)  # [resamples, R]
-    return np.einsum("br,brm->bm", times_drawn / (runs - 1), by_run)
-
-
-class PairedDifference(NamedTuple):
-    """Difference of two systems by one measure, paired by seed and document.
-
-    Attributes:
-        mean: mean difference over seeds and documents.
-        low, high: 95 % interval over seeds and documents.
-        documents_low, documents_high: 95 % interval over documents, with the seeds as they are.
-        detectable: smallest true difference that is detected in four of five repetitions.
-        p: p-value of the hypothesis that there is no difference, over seeds and documents.
-    """
-
-    mean: float
-    low: float
-    high: float
-    documents_low: float
-    documents_high: float
-    detectable: float
-    p: float
-
-
-def paired_differences(scores: Array, baseline: Array) -> list[PairedDifference]:
-    """Return the difference of two systems by each measure, for runs that are paired by seed.
-
-    Runs with the same seed have the same initial weights and order of documents, so that seeds are paired like
-    documents.
+    Runs with the same seed have the same initial weights and order of documents, or are one model that reads something
+    else, so that seeds are paired like documents.
 
     Args:
         scores, baseline: scores of R runs with the same seeds on the same N documents by M measures, [R, N, M].
     """
-    paired = scores - baseline
-    draws = resampled_system_means(paired)  # [resamples, M]
-    low, high = np.quantile(draws, (0.025, 0.975), axis=0)
-    means, documents_low, documents_high = bootstrap_interval(paired.mean(0))
-    p_values = hierarchical_bootstrap(paired, np.zeros_like(paired[:1]))
-    columns = (means, low, high, documents_low, documents_high, _POWER * draws.std(0), p_values)
-    return [PairedDifference(*map(float, row)) for row in zip(*columns)]
+    return mean_difference(scores - baseline, np.zeros_like(scores[:1]), fixed=(False, True))
 
 
-def seed_test(scores: Array, baseline: Array, fixed: tuple[bool, bool] = (False, False)) -> Array:
-    """Return two-sided p-values of differences in means over seeds, with the documents as they are.
+def significant(p_values: Array) -> Array:
+    """Return which differences of a table are significant after Holm's correction; nan, of those not tested, is not."""
+    tested = ~np.isnan(p_values)
+    adjusted = np.full(p_values.shape, np.nan)
+    adjusted[tested] = holm(p_values[tested].tolist())
+    return adjusted < SIGNIFICANT
 
-    Welch's t-test of the runs' means: with three seeds a permutation has twenty arrangements and cannot reach 0.05, and
-    two systems seldom have the same spread (Welch 1947; recommended for comparing learners over few seeds by Colas,
-    Sigaud and Oudeyer 2019). Outputs that come from no training, such as a baseline's, have no seed: the other system's
-    means are then tested against theirs by a one-sample t-test.
 
-    Args:
-        scores, baseline: scores of R and Q runs on the same N documents under M measures, [R, N, M] and [Q, N, M];
-            nan as in `hierarchical_bootstrap`.
-        fixed: for each of the two, whether its outputs are fixed, so that they do not vary with a seed.
-
-    Returns:
-        p-values, [M]; nan where a system that is not fixed has a single run, or where both are fixed.
-    """
-    from scipy import stats  # slow to import, and every command imports this module
-
-    scores, baseline = keep_shared(scores, baseline)
-    means = np.stack([column_means(run) for run in scores])  # [R, M]
-    baseline_means = np.stack([column_means(run) for run in baseline])  # [Q, M]
-    trained = [system for system, is_fixed in zip((means, baseline_means), fixed) if not is_fixed]
-    if not trained or any(len(system) < 2 for system in trained):
-        return np.full(means.shape[1], np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # runs that are all equal have no variance
-        if fixed[0] or fixed[1]:
-            (varying,), constant = trained, (means if fixed[0] else baseline_means).mean(0)
-            p_values = stats.ttest_1samp(varying, constant, axis=0).pvalue
-        else:
-            p_values = stats.ttest_ind(means, baseline_means, axis=0, equal_var=False).pvalue
-    equal = means.mean(0) == baseline_means.mean(0)
-    return np.where(equal & np.isnan(p_values), 1.0, p_values)
+def format_p(p: float) -> str:
+    """Return a p-value with four decimals."""
+    return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
 
 
 def keep_shared(*systems: Array) -> list[Array]:
     """Return the scores with nan in every run, of every system, where one run lacks a document's score."""
     lacking = np.any([np.isnan(scores).any(0) for scores in systems], axis=0)  # [N, M]
     return [np.where(lacking, np.nan, scores) for scores in systems]
+
+
+def _seed_errors(scores: Array) -> list[_Error]:
+    """Return the errors of a system's means over its runs; none for a single run."""
+    return [_error(np.stack([column_means(run) for run in scores]))] if len(scores) > 1 else []
+
+
+def _error(values: Array) -> _Error:
+    """Return the errors of the means of independent values, [K, M] -> [M]; nan values are left out."""
+    counts = (~np.isnan(values)).sum(0)
+    squares = np.nansum((values - column_means(values)) ** 2, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _Error(squares / (counts - 1) / counts, counts - 1)
+
+
+def _total(errors: Sequence[_Error]) -> _Error:
+    """Return the error of a sum of independent means, with Satterthwaite's degrees of freedom."""
+    variance = sum(error.variance for error in errors)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = variance**2 / sum(error.variance**2 / error.freedom for error in errors)
+    return _Error(variance, np.where(variance == 0, 1.0, freedom))

@@ -53,7 +53,7 @@ EXECUTED = (
     "precis evaluate annotations.jsonl --metrics rouge,length --against rouge1 --html leaderboard.html",
     "precis corpus --corpus Files --corpus.train train.jsonl --corpus.test test.jsonl",
     "precis compare runs/pointer_generator_rows --baseline attention --html rows.html",
-    "precis compare runs/cluster_check --resamples 200",
+    "precis compare runs/cluster_check",
     "precis sweep status runs/cluster_check",
     "precis sync runs/cluster_check --dry-run",
     "precis workspaces --paper PointerGenerator --dry-run",

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from datamodules.documents import CorpusError
 from experiments.likelihood import compare, main, runs_of
@@ -42,7 +43,7 @@ def test_a_difference_and_its_interval():
     one = {str(n): float(n % 7) for n in range(50)}
     two = {id: value + 0.5 for id, value in one.items()}
     line = compare([[one], [two]], ["one", "two"])[1]
-    assert line.endswith("50 documents; difference +0.5000 [+0.5000, +0.5000], p 0.0001, detectable 0.0000")
+    assert line.endswith("50 documents; difference +0.5000 [+0.5000, +0.5000], p <0.0001, detectable 0.0000")
 
 
 def test_an_interval_covers_seeds_that_are_paired():
@@ -52,12 +53,25 @@ def test_an_interval_covers_seeds_that_are_paired():
     pairs = [base, base + 1 + noise[:, None]]
     systems = [[{str(n): value for n, value in enumerate(run)} for run in runs] for runs in pairs]
     line = compare(systems, ["one", "two"])[1]
-    numbers = re.search(r"difference (.*) \[(.*), (.*)\], p (.*), detectable (.*)", line).groups()
+    numbers = re.search(r"difference (.*) \[(.*), (.*)\], p (\S*)(?: \*)?, detectable (.*)", line).groups()
     mean, low, high, p, detectable = map(float, numbers)
-    assert "400 documents, 3 seeds" in line and mean == pytest.approx(1) and p < 0.001
-    # means of two of the three values of noise: the widest have 2.5 % of the draws or more
-    assert low == pytest.approx(1 - 0.3, abs=1e-4) and high == pytest.approx(1 + 0.2, abs=1e-4)
-    assert detectable == pytest.approx(2.8 * noise.std(ddof=1) / 3**0.5, rel=0.03)
+    assert "400 documents, 3 seeds" in line and mean == pytest.approx(1)
+    test = stats.ttest_1samp(1 + noise, 0)
+    assert (low, high) == pytest.approx(tuple(test.confidence_interval()), abs=1e-4)
+    assert p == pytest.approx(test.pvalue, abs=1e-4)
+    quantiles = stats.t.ppf(0.975, 2) + stats.t.ppf(0.8, 2)
+    assert detectable == pytest.approx(quantiles * noise.std(ddof=1) / 3**0.5, abs=1e-4)
+
+
+def test_the_star_is_after_holms_correction_and_takes_two_seeds():
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(5, 100))
+    pairs = [base, base + rng.normal(0, 0.1, size=(5, 100)) + 1, base + np.array([[0.1], [0.9], [0.5], [0.2], [-0.1]])]
+    systems = [[{str(n): value for n, value in enumerate(run)} for run in runs] for runs in pairs]
+    p = stats.ttest_1samp([0.1, 0.9, 0.5, 0.2, -0.1], 0).pvalue
+    lines = compare(systems, ["one", "two", "three"])
+    assert "p <0.0001 *, detectable" in lines[1] and f"p {p:.4f}, detectable" in lines[2] and p > 0.05
+    assert " *" not in compare([runs[:1] for runs in systems[:2]], ["one", "two"])[1]
 
 
 def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):

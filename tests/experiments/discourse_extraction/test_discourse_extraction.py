@@ -45,7 +45,6 @@ from experiments.discourse_extraction.training import (
     measure,
     train_fold,
 )
-from experiments.evaluation.significance import paired_differences
 from lightning_modules.discourse_parser.parser import DiscourseParser
 
 RELATIONS = ("cause", "joint")
@@ -245,18 +244,22 @@ def test_a_stack_is_clipped_model_by_model():
     assert torch.allclose(parameters[1].grad, torch.tensor([0.8, 0.4]))
 
 
-def test_differences_have_intervals_at_both_levels():
+def test_differences_have_intervals_and_stars_after_holms_correction():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(5, 60, 3))
     better, worse = noise + np.array([1.0, 1.0, 0.0]), noise + rng.normal(size=(5, 1, 3)) / 10
     worse += rng.normal(size=(60, 3)) / 20
-    rows = paired_differences(better, worse)
-    assert all(row.low < row.mean < row.high and row.documents_low < row.mean < row.documents_high for row in rows)
-    # the noise of the seeds is 0.1, which the interval over documents does not see
-    assert all(row.high - row.low > row.documents_high - row.documents_low for row in rows)
-    assert rows[0].p < 0.01 < rows[2].p and rows[0].mean == pytest.approx((better - worse).mean((0, 1))[0])
-    page = table({("vectors", "gold"): better, ("vectors", "none"): worse})
-    assert "| vectors | gold - none | ROUGE-1 | " in page
+    scores = {("vectors", "gold"): better, ("vectors", "none"): worse}
+    rows = [row for row in table(scores).splitlines() if row.startswith("| vectors | gold - none | ")]
+    cells = [[cell.strip() for cell in row.split("|")[3:-1]] for row in rows]
+    assert [row[0] for row in cells] == ["rank correlation", "ROUGE-1", "ROUGE-2"]
+    difference = better - worse
+    for column, (digits, (_, mean, interval, _, p)) in enumerate(zip((3, 2, 2), cells)):
+        assert mean == f"{difference[..., column].mean():+.{digits}f}"
+        low, high = map(float, interval.strip("[]").split(","))
+        assert low < float(mean) < high and (low > 0) == (column < 2) == p.endswith(" *")
+    one_seed = table({key: values[:1] for key, values in scores.items()})
+    assert "| vectors | gold - none | ROUGE-1 | " in one_seed and "*" not in one_seed
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,7 @@ import yaml
 from run_folders import SIGNATURES, make_run, prediction, write_sweep_folder
 from scipy import stats
 
-from experiments.evaluation.significance import hierarchical_bootstrap, system_interval
-from experiments.evaluation.statistics import holm
+from experiments.evaluation.significance import mean_difference, system_interval
 
 SCORES = np.random.default_rng(0).uniform(10, 60, size=(4, 12, 2))  # runs, documents, measures
 ROUGE = "--metric=rouge1,rouge2"
@@ -50,7 +49,7 @@ def test_seeds_are_averaged_and_statistics_equal_those_of_direct_calls(runs, pre
     assert found["differences"] == {"model.init_args.coverage": [False, True]}
 
     averaged, by_hand = SCORES[:3].mean(0), system_interval(SCORES[:3])
-    p_values = holm(hierarchical_bootstrap(SCORES[3:], SCORES[:3]).tolist())
+    difference = mean_difference(SCORES[3:], SCORES[:3])
     for column, name in enumerate(("rouge1", "rouge2")):
         cell = first["scores"][name]
         assert cell["mean"] == pytest.approx(averaged[:, column].mean())
@@ -58,11 +57,12 @@ def test_seeds_are_averaged_and_statistics_equal_those_of_direct_calls(runs, pre
         by_run = [SCORES[run, :, column].mean() for run in range(3)]
         variance = sum((value - sum(by_run) / 3) ** 2 for value in by_run) / 2
         assert cell["spread"] == pytest.approx(variance**0.5)
-        assert cell["difference"] is cell["p_bootstrap"] is None and second["scores"][name]["spread"] is None
+        assert cell["difference"] is cell["p"] is None and second["scores"][name]["spread"] is None
         other = second["scores"][name]
         assert other["difference"] == pytest.approx((SCORES[3] - averaged).mean(0)[column])
-        assert other["p_bootstrap"] == pytest.approx(p_values[column])
-        assert other["p_seeds"] is None and not other["significant"]  # a single seed on one side
+        assert other["difference_low"] == pytest.approx(difference.low[column])
+        assert other["difference_high"] == pytest.approx(difference.high[column])
+        assert other["p"] == pytest.approx(difference.p[column]) and not other["significant"]  # a single seed
 
 
 def shifted(rows: list[dict], gain: float) -> list[dict]:
@@ -86,19 +86,21 @@ def test_a_difference_is_significant_if_seeds_and_documents_agree(tmp_path, prec
     found = compared(precis, *base, *better, *uneven, ROUGE)
     _, steady, unsteady = (system["scores"]["rouge1"] for system in found["systems"])
     assert steady["difference"] == pytest.approx(unsteady["difference"]) == 3.0
-    assert steady["significant"] and steady["p_bootstrap"] < 0.05 and steady["p_seeds"] < 0.05
-    assert not unsteady["significant"] and unsteady["p_seeds"] > 0.05
+    assert steady["significant"] and steady["p"] < 0.05 and steady["difference_low"] > 0
+    assert not unsteady["significant"] and unsteady["p"] > 0.05 and unsteady["difference_low"] < 0
 
 
-def test_seed_level_p_values_are_welchs_after_holms_correction(tmp_path, precis):
-    gains = {"base": [0.0, 0.4, -0.7], "a": [1.0, 1.2, 1.9], "b": [0.3, 0.1, 0.9]}
+def test_seed_level_p_values_are_welchs_and_stars_are_after_holms_correction(tmp_path, precis):
+    gains = {"base": [0.0, 0.4, -0.7], "a": [1.0, 1.2, 1.9], "b": [0.4, 0.6, 1.1]}
     runs = []
     for size, name in enumerate(gains):
         runs += seeds_of(tmp_path, name, gains[name], vocab_size=40 + size)
-    found = compared(precis, *runs, "--metric=rouge1")
-    raw = [stats.ttest_ind(gains[name], gains["base"], equal_var=False).pvalue for name in ("a", "b")]
-    expected = [min(1, 2 * raw[0]), max(min(1, 2 * raw[0]), raw[1])]
-    assert [system["scores"]["rouge1"]["p_seeds"] for system in found["systems"][1:]] == pytest.approx(expected)
+    found = compared(precis, *runs, "--metric=rouge1")["systems"][1:]
+    p_values = [stats.ttest_ind(gains[name], gains["base"], equal_var=False).pvalue for name in ("a", "b")]
+    assert [system["scores"]["rouge1"]["p"] for system in found] == pytest.approx(p_values)
+    assert p_values[0] < 0.05 < 2 * p_values[0]  # significant alone, and not as one of two
+    alone = compared(precis, *runs[:6], "--metric=rouge1")["systems"][1]["scores"]["rouge1"]
+    assert alone["significant"] and not found[0]["scores"]["rouge1"]["significant"]
 
 
 def test_fewer_than_three_seeds_are_warned_of(tmp_path, precis):
@@ -119,8 +121,8 @@ def test_files_of_outputs_have_no_seeds(tmp_path, precis):
     seeds = seeds_of(tmp_path, "model", [2.9, 3.0, 3.2])
     found = compared(precis, tmp_path / "lead.jsonl", tmp_path / "other.jsonl", *seeds, "--metric=rouge1")
     _, other, model = (system["scores"]["rouge1"] for system in found["systems"])
-    assert other["p_seeds"] is None
-    assert model["p_seeds"] == pytest.approx(stats.ttest_1samp([2.9, 3.0, 3.2], 0).pvalue) and model["significant"]
+    assert other["p"] == 0.0  # each document gains as much
+    assert model["p"] == pytest.approx(stats.ttest_1samp([2.9, 3.0, 3.2], 0).pvalue) and model["significant"]
     assert any("do not depend on a seed: lead, other" in note for note in found["notes"])
 
 
@@ -138,16 +140,17 @@ def test_without_seeds_it_takes_twenty_documents(documents, tmp_path, precis):
 def test_holm_counts_the_comparisons_that_can_be_improvements(tmp_path, precis):
     base = seeds_of(tmp_path, "base", [0.0, 0.1, 0.2])
     one = seeds_of(tmp_path, "one", [1.0, 1.1, 1.2], vocab_size=41)
-    two = seeds_of(tmp_path, "two", [2.0, 2.1, 2.2], vocab_size=42)
-    scores = np.stack([SCORES[0, :, :1] + gain for gain in (0.0, 0.1, 0.2)])
-    raw = hierarchical_bootstrap(scores + 2, scores)[0]
+    two = seeds_of(tmp_path, "two", [0.3, 0.4, 0.5], vocab_size=42)
     found = compared(precis, *base, *one, *two, ROUGE + ",length,repeated_trigrams")
     cell = found["systems"][2]["scores"]
     # four comparisons; the two of rouge2 are between equal scores
-    assert cell["rouge1"]["p_bootstrap"] == pytest.approx(4 * raw) and cell["rouge2"]["p_bootstrap"] == 1.0
-    assert cell["rouge1"]["corrected"] and not cell["length"]["corrected"]
+    p = stats.ttest_ind([0.3, 0.4, 0.5], [0.0, 0.1, 0.2], equal_var=False).pvalue
+    assert cell["rouge1"]["p"] == pytest.approx(p) and cell["rouge2"]["p"] == 1.0
+    assert 0.05 / 3 < p < 0.05 and not cell["rouge1"]["significant"]  # the second smallest of four
+    alone = compared(precis, *base, *two, "--metric=rouge1,length,repeated_trigrams")["systems"][1]["scores"]
+    assert alone["rouge1"]["significant"]
     out = " ".join(precis("compare", *base, *one, *two, ROUGE + ",length").out.split())
-    assert "each corrected for 4 comparisons (Holm)" in out
+    assert "after Holm's correction for 4 comparisons" in out
 
 
 def test_descriptive_measures_carry_no_star(tmp_path, precis, monkeypatch):
@@ -157,9 +160,9 @@ def test_descriptive_measures_carry_no_star(tmp_path, precis, monkeypatch):
         rows = [prediction(number, text, {"rouge1": 1.0}) for number in range(12)]
         runs += [make_run(tmp_path / f"{size}-{seed}", rows, seed=seed, vocab_size=40 + size) for seed in (1, 2, 3)]
     cell = compared(precis, *runs, "--metric=rouge1,length")["systems"][1]["scores"]["length"]
-    assert cell["difference"] == 3.0 and cell["p_bootstrap"] < 0.05 and not cell["significant"]
+    assert cell["difference"] == 3.0 and cell["p"] < 0.05 and not cell["significant"]
     out = precis("compare", *runs, "--metric=rouge1,length").out
-    assert "(p 0.0001, seeds 0.0000)" in out and "length: p in parentheses, not corrected" in out
+    assert "p <0.0001" in out and "length: no direction is better, so there is no *" in out and "] *" not in out
 
 
 def test_the_baseline_can_be_any_run_and_scores_change_their_sign(runs, precis):
@@ -175,7 +178,7 @@ def test_the_table_shows_means_marks_and_how_they_were_made(runs, precis, monkey
     out = precis("compare", *runs, ROUGE).out
     assert f"{SCORES[:3, :, 0].mean():.2f} ± " in out and "coverage=true" in out and "(baseline)" in out
     out = " ".join(out.split())
-    assert "corrected for 2 comparisons (Holm)" in out and "systems have different numbers of seeds" in out
+    assert "after Holm's correction for 2 comparisons" in out and "systems have different numbers of seeds" in out
 
 
 def test_a_terminal_of_80_columns_cuts_and_breaks_nothing(runs, precis, monkeypatch):
@@ -186,10 +189,11 @@ def test_a_terminal_of_80_columns_cuts_and_breaks_nothing(runs, precis, monkeypa
     assert max(map(len, lines)) <= 80 and "…" not in done.out
     at = lines.index("coverage=true (1 seed)")
     header, rouge1 = lines[at + 1 : at + 3]
-    assert header.split() == ["mean", "95", "%", "interval", "difference", "p", "seeds"]
+    assert header.split() == ["mean", "95", "%", "interval", "difference", "p"]
     cell = found["systems"][1]["scores"]["rouge1"]
     interval = f"[{cell['low']:.2f}, {cell['high']:.2f}]"
-    numbers = [f"{cell['mean']:.2f}", *interval.split(), f"{cell['difference']:+.2f}", f"{cell['p_bootstrap']:.4f}"]
+    difference = f"{cell['difference']:+.2f} [{cell['difference_low']:+.2f}, {cell['difference_high']:+.2f}]"
+    numbers = [f"{cell['mean']:.2f}", *interval.split(), *difference.split(), f"{cell['p']:.4f}"]
     assert rouge1.split() == ["rouge1", *numbers]
     assert "coverage=false (3 seeds, baseline)" in lines
 
@@ -442,7 +446,6 @@ def test_strings_integer_ids_and_names_of_systems_are_read_as_evaluate_reads_the
     [
         (["x.csv"], "x.csv: compare reads JSON Lines; give a .jsonl file"),
         (["x.jsonl", "--metric=,"], "--metric ',' names no measure; all runs have length, repeated_trigrams"),
-        (["x.jsonl", "--seed=-1"], "seed: must be at least 0, got -1"),
     ],
 )
 def test_what_it_cannot_compare_is_one_line(arguments, message, tmp_path, precis, monkeypatch):

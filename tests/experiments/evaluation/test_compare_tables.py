@@ -67,7 +67,7 @@ def test_the_best_mean_is_bold_and_lengths_have_no_best(grid, tmp_path, precis):
     assert all("**" not in line[4] for line in body)
     mean, spread = SCORES.mean((2, 3)).flat[0], SCORES.mean(3).std(2, ddof=1).flat[0]
     assert f"{mean:.2f} ± {spread:.2f}" in body[0][3]
-    assert any("bootstrap" in line for line in lines[6:])
+    assert any("95 % intervals" in line for line in lines[6:])
 
 
 def test_latex_repeats_no_value_and_separates_groups(grid, tmp_path, precis):
