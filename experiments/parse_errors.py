@@ -6,7 +6,7 @@ from pathlib import Path
 
 from datamodules.documents import CorpusError
 from experiments.shipped import named_configs
-from experiments.trust import explain_forbidden_name
+from experiments.trust import explain_forbidden_name, hidden_in_working_folder
 from experiments.yaml_files import read_yaml
 
 _DATA_FILES = (".jsonl", ".csv", ".parquet", ".gz", ".txt")
@@ -72,7 +72,7 @@ def _no_option(name: str, help_hint: str) -> str:
 def _suggest_class(class_path: str) -> str:
     from experiments.similar_names import suggest_class  # imports Lightning if no class of the suite is similar
 
-    return suggest_class(class_path)
+    return hidden_in_working_folder(class_path) or suggest_class(class_path)
 
 
 def _suggest_option(name: str, owner: str) -> str:

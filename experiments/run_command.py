@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from contextlib import suppress
+from importlib import import_module
 from types import FrameType
 
 from jsonargparse import ArgumentError
@@ -18,7 +19,7 @@ from jsonargparse import ArgumentError
 from datamodules.text.printable import printable, printable_line
 from experiments.command_table import COMMANDS, load_command
 from experiments.parse_errors import explain
-from experiments.trust import FLAG, VARIABLE, import_policy, with_absolute_files
+from experiments.trust import FLAG, SUITE, VARIABLE, import_policy, with_absolute_files
 
 
 def _quiet() -> None:
@@ -44,6 +45,8 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 def run(arguments: list[str]) -> None:
     """Run a command of the command table; errors are raised."""
+    for package in SUITE:  # before folders of the working folder with these names can be found
+        import_module(package)
     with suppress(OSError):  # a folder that was deleted meanwhile
         sys.path.append(os.getcwd())  # finds `--trainer.callbacks+=my_code.Hello`; installed code comes first
     command, *options = arguments

@@ -31,7 +31,7 @@ REMEDY = f"name it on the command line, or pass {FLAG} if you trust whoever wrot
 # Modules that are imported because a config names them.
 _MODULES = ("callbacks", "datamodules", "lightning_modules", "experiments.run_scorer", "experiments.discourse.parsers")
 _MODULES += ("torch.optim", "pytorch_lightning", "lightning_fabric")
-_SUITE = ("callbacks", "datamodules", "lightning_modules", "experiments")
+SUITE = ("callbacks", "datamodules", "lightning_modules", "experiments")
 _CLASS_OPTIONS = ("--model", "--data", "--trainer", "--optimizer", "--lr_scheduler", "--checkpoint", "--corpus")
 _OPTIONS_WITH_FILES = (*_CLASS_OPTIONS, "--profile", "--paragraphs", "--fields")
 _COMMANDS_OF_SWEEPS = ("validate", "test", "predict", "evaluate", "report")
@@ -191,7 +191,21 @@ def _forbidden_names(config: Any, names: frozenset[str]) -> Iterator[tuple[str, 
 
 def explain_forbidden_name(name: str) -> str:
     """Return the message on a class or function that a config may not name, with a remedy."""
+    if hidden := hidden_in_working_folder(name):
+        return f"there is no class {name}; {hidden}"
     return f"a config may not name {name}, which is not a class of the suite, optimizer, or part of a Trainer; {REMEDY}"
+
+
+def hidden_in_working_folder(name: str) -> str:
+    """Return the message that a module of the working folder is hidden by a package of the suite; empty if none is."""
+    package, *_ = parts = name.split(".")[:-1] or [""]
+    if package not in SUITE or object_named(name) is not None:
+        return ""
+    suite = Path(import_module(package).__file__).parent
+    for path in (Path(*parts, "__init__.py"), Path(*parts).with_suffix(".py")):
+        if path.is_file() and suite not in path.resolve().parents:
+            return f"{path} is not imported, because {package} is a package of the suite; rename yours"
+    return ""
 
 
 def is_permitted_class(thing: Any) -> bool:
@@ -199,7 +213,7 @@ def is_permitted_class(thing: Any) -> bool:
     if not inspect.isclass(thing):
         return False
     package = thing.__module__.partition(".")[0]
-    if package in _SUITE:
+    if package in SUITE:
         return thing.__module__.startswith(_MODULES) and not thing.__name__.startswith("_")
     return issubclass(thing, _base_classes().get(package, ()))
 

@@ -111,10 +111,14 @@ def is_finished(job: Job) -> bool:
 
 
 def same_suite(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which commands use this installation and unbuffered output."""
+    """Return an environment in which commands use this installation and unbuffered output.
+
+    With PYTHONSAFEPATH, no folder of the working folder comes before those of the suite.
+    """
     root = str(Path(__file__).parents[2])
-    paths = [root, *filter(None, [environment.get("PYTHONPATH")])]
-    return {**environment, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
+    paths = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
+    changes = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "COLUMNS": "120"}
+    return {**environment, **changes}
 
 
 # One run ---------------------------------------------------------------------------------------------------------

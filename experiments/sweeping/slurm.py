@@ -136,7 +136,7 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
 def _parameters(profile: Profile, name: str) -> dict[str, Any]:
     """Return the parameters with the names of submitit."""
     root = Path(__file__).parents[2]
-    path = f"export PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
+    path = f"export PYTHONSAFEPATH=1 PYTHONPATH={shlex.quote(str(root))}${{PYTHONPATH:+:$PYTHONPATH}}"
     # `signal` sends SIGUSR1 to all tasks; `requeue` permits requeueing of the job.
     more = {"signal": f"USR1@{profile.save_seconds}", "requeue": True} | profile.directives
     return {

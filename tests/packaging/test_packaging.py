@@ -17,6 +17,7 @@ from datamodules.documents import CorpusError
 from experiments import run_folder
 from experiments.shipped import CONFIGS, SWEEPS, find_shipped, resolve_configs, short_names
 from experiments.sweeping.grid import read_sweep
+from experiments.sweeping.job import COMMAND, same_suite
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ("configs", "sweeps", "segmenters", "evaluation/page")  # data of the package `experiments`
@@ -75,6 +76,53 @@ def test_the_commit_of_a_repository_around_the_installed_suite_is_not_recorded(t
     installed.mkdir(parents=True)
     monkeypatch.setattr(run_folder, "__file__", str(installed / "run_folder.py"))
     assert run_folder._git("rev-parse", "--show-toplevel") is None
+
+
+INSTALLED_AS = """
+import sys
+from importlib.util import spec_from_file_location
+way, root, *arguments = sys.argv[1:]
+sys.path = [path for path in sys.path if path not in ("", root)]  # the console script has no working folder there
+class Finder:  # that of an editable installation, which comes after all folders of sys.path
+    def find_spec(name, path=None, target=None):
+        folder = f"{root}/{name}"
+        if name in ("callbacks", "datamodules", "experiments", "lightning_modules", "precis"):
+            return spec_from_file_location(name, f"{folder}/__init__.py", submodule_search_locations=[folder])
+sys.path.append(root) if way == "ordinary" else sys.meta_path.append(Finder)
+from experiments.cli import main
+statuses = []
+for options in (["--print_config"], ["--trainer.callbacks+=callbacks.mine.Hello"], ["--data=datamodules.Hello"]):
+    try:
+        statuses.append(main(["fit", "--config=pointer_generator/docstrings", *options]))
+    except SystemExit as end:
+        statuses.append(end.code)
+sys.exit(statuses != [0, 2, 2])
+"""
+
+
+@pytest.fixture
+def clashing_folder(tmp_path) -> Path:
+    """A working folder whose folders have the names of the packages of the suite."""
+    for package in ("callbacks", "datamodules", "experiments", "lightning_modules"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
+    (tmp_path / "callbacks" / "mine.py").write_text("class Hello: ...\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("way", ["ordinary", "editable"])
+def test_folders_with_the_names_of_packages_are_not_imported_but_named(way, clashing_folder):
+    command = [sys.executable, "-c", INSTALLED_AS, way, str(ROOT)]
+    done = subprocess.run(command, cwd=clashing_folder, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    for path, package in (("callbacks/mine.py", "callbacks"), ("datamodules/__init__.py", "datamodules")):
+        assert f"{path} is not imported, because {package} is a package of the suite; rename" in done.stderr
+
+
+def test_runs_of_a_sweep_use_the_suite_in_such_a_folder(clashing_folder):
+    options = {"cwd": clashing_folder, "env": same_suite(os.environ), "capture_output": True, "text": True}
+    done = subprocess.run([*COMMAND, "--version"], **options, timeout=60)
+    assert done.returncode == 0 and done.stdout.startswith("precis "), done.stderr
 
 
 def test_the_container_image_is_linted():

@@ -2,6 +2,7 @@
 {#- Values, by --values '{processes: 4}': processes for each training, which must be trainer.devices of the sweep.
     The -- keeps torchrun from reading the options of precis as its own. #}
 # {{ comment(sweep) }}: {{ points | length }} points, one after another, by torchrun; the same script continues what is missing
+export PYTHONSAFEPATH=1  # folders of the working folder do not come before the suite
 failed=0
 {%- for point in points %}
 
