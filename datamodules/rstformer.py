@@ -306,9 +306,10 @@ class RSTformerData(NeedsParser, TokenizerData):
                 continue
             parse = self.cache.get(row["parse"], row["id"])
             edus = parse.align(torch.tensor([row["starts"], row["ends"]]).T)
-            token_edu[n, : len(edus)] = edus
-            bands[n] = self.codes(parse, int(edus.max()) + 1)
-            gammas[n] = self.edu_gamma(parse, int(edus.max()) + 1)
+            size = int(edus.max()) + 1  # EDUs that are read; none if the text is cut before the first one
+            if size:
+                token_edu[n, : len(edus)] = edus
+                bands[n], gammas[n] = self.codes(parse, size), self.edu_gamma(parse, size)
         if len({band.shape[2] for band in bands.values()}) > 1:
             relations_of = {rows[n]["id"]: band.shape[2] for n, band in bands.items()}
             problem = f"parses with different numbers of relations: {relations_of}"

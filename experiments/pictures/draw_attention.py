@@ -50,7 +50,7 @@ def write(model: RSTformer, data, out: Path) -> None:
     """Pictures and page of the only document of a DataModule's test split.
 
     Raises:
-        CorpusError: if it has no EDU.
+        CorpusError: if the model reads no EDU.
     """
     (batch,) = data.test_dataloader()
     (row,) = data.features("test")
@@ -58,6 +58,8 @@ def write(model: RSTformer, data, out: Path) -> None:
         raise CorpusError(f"document {row['id']!r} is empty; give a text")
     parse, text = data.cache.get(row["parse"], row["id"]), as_document(data.documents("test")[0]).text
     edus = int(batch.token_edu.max()) + 1  # those that the model reads
+    if not edus:
+        raise CorpusError(f"document {row['id']!r}: no EDU begins within data.max_source; choose another text")
     maps = edu_attention(
         model.network, edus, input_ids=batch.source, attention_mask=batch.source_mask,
         global_attention_mask=batch.global_mask, discourse=model.discourse(batch),

@@ -14,6 +14,7 @@ from small_rstformer import (
 )
 from transformers import AutoTokenizer, LEDForConditionalGeneration
 
+from datamodules.discourse.parses import DiscourseParse
 from datamodules.documents import CorpusError
 from lightning_modules.decoding.hugging_face import generation_options
 from lightning_modules.decoding.options import DecodingOptions
@@ -21,6 +22,8 @@ from lightning_modules.discourse_parser.right_branching import RightBranchingPar
 from lightning_modules.rstformer.injection import ABLATIONS, INJECTIONS
 from lightning_modules.rstformer.module import RSTformer
 from lightning_modules.summarizer import Samples
+from tests.datamodules.test_rstformer_data import MadeUpParser
+from tests.made_up_parses import RELATIONS
 
 DRAWING = DecodingOptions(beam_size=3, min_length=0, max_length=9, sample=True, greedy_first=True)
 
@@ -69,6 +72,39 @@ def test_the_ablations_differ_and_no_discourse_is_the_led(corpus_files, folder, 
         ).logits  # fmt: skip
         nll = -plain.log_softmax(-1).gather(2, batch.target.unsqueeze(-1)).squeeze(-1) * batch.target_mask
     assert (nll.sum(1) / batch.target_mask.sum(1)).mean().item() == pytest.approx(losses["no_discourse"], abs=1e-5)
+
+
+class LateParser(MadeUpParser):
+    """A parser whose only EDU is the last sentence."""
+
+    fingerprint = "late"
+
+    def predict_step(self, batch, batch_idx):
+        tree, band, gamma = torch.empty(0, 5), torch.zeros(1, 1, len(RELATIONS)), torch.ones(1)
+        edus = [request.sentences[-1:] for request in batch]
+        return [DiscourseParse.of(*pair, RELATIONS, tree, band, gamma=gamma) for pair in zip(batch, edus)]
+
+
+@pytest.mark.parametrize("changes", [{"attention": "dense"}, {"attention": "chunked"}, {"lora_rank": 2}], ids=str)
+def test_documents_whose_edus_are_all_cut_off_have_plain_attention(changes, corpus_files, folder):
+    if "lora_rank" in changes:
+        pytest.importorskip("peft", reason="needs the extra lora")
+    data = ready(corpus_files, folder, parser=LateParser(), max_source=8)
+    model = randomized(model_of(injection="product", **changes), data.tokenizer)
+    batch = next(iter(data.test_dataloader()))
+    assert batch.token_edu.eq(-1).all() and batch.ldd.eq(0).all()
+
+    def logits(discourse):
+        masks = (batch.source, batch.source_mask, batch.global_mask)
+        return model.network(*masks, discourse, decoder_input_ids=batch.target_input).logits
+
+    with torch.no_grad():
+        ours = logits(model.discourse(batch))
+        if model.network.adapters is not None:
+            assert model.network.adapters.gamma.eq(0).all()
+        else:
+            model.network.injections = torch.nn.ModuleList()
+            torch.testing.assert_close(ours, logits(None))
 
 
 @pytest.mark.parametrize("ablation", ["ria", "permuted", "other"])
