@@ -51,7 +51,7 @@ def read_effects(page: str) -> list[Effect]:
     effects = []
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
-        match = _DIFFERENCE.search(cells[3]) if len(cells) == 6 else None
+        match = _DIFFERENCE.search(cells[3]) if len(cells) >= 6 else None
         detectable = re.match(r"\d+\.\d+", cells[4]) if match else None
         if match and detectable:
             name = re.sub(r"`", "", f"{cells[0]} against {cells[1]}: {cells[2].split(',')[0]}")
