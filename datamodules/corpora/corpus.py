@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OnBadRecord = Literal["raise", "skip"]
 
 # Part of the cache key: increase it when the same records give other documents.
-VERSION = 2
+VERSION = 3
 
 _SCHEMA = pa.schema(
     [

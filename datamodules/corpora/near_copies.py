@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _NGRAM = 5
 _PERMUTATIONS = 128
+_BUCKET = 100  # texts of a bucket that later ones are compared with; thousands of copies of a page would take hours
 
 
 def shingles(text: str) -> set[str]:
@@ -48,17 +49,25 @@ def clusters(
 
 
 def _similar(texts: Sequence[str], threshold: float, num_proc: int) -> Iterable[tuple[int, int]]:
-    """Yield pairs whose signatures agree in at least a fraction `threshold` of their values."""
+    """Yield pairs whose signatures agree in at least a fraction `threshold` of their values.
+
+    Pairs are searched among the texts that share a bucket of locality-sensitive hashing; a text is compared with the
+    first 100 of a bucket, so that time is linear in the number of texts.
+    """
     from datasketch import MinHashLSH
 
     with mapper(num_proc, chunksize=256) as mapped:
         signatures = list(mapped(_signature, texts))
-    index = MinHashLSH(threshold, _PERMUTATIONS)
+    bands = MinHashLSH(threshold, _PERMUTATIONS).hashranges
+    buckets: dict[tuple[int, bytes], list[int]] = defaultdict(list)
     for number, signature in enumerate(signatures):
-        for candidate in index.query(signature):
+        own = [buckets[start, signature.hashvalues[start:end].tobytes()] for start, end in bands]
+        for candidate in sorted(set().union(*own)):
             if signature.jaccard(signatures[candidate]) >= threshold:
                 yield candidate, number
-        index.insert(number, signature)
+        for bucket in own:
+            if len(bucket) < _BUCKET:
+                bucket.append(number)
 
 
 def _signature(text: str) -> "LeanMinHash":

@@ -42,11 +42,11 @@ def find_overlaps(splits: Mapping[str, "Dataset"], duplicates: Duplicates, num_p
         groups = _equal(texts)
     overlaps = []
     for group in groups:
-        for position, index in enumerate(group):
-            earlier = [candidate for candidate in group[:position] if sources[candidate][0] != sources[index][0]]
-            if earlier:
-                equal = next((candidate for candidate in earlier if texts[candidate] == texts[index]), None)
-                partner, kind = (earlier[0], "near") if equal is None else (equal, "exact")
+        first_equal: dict[str, int] = {}
+        for index in group:  # ascending, so that the first of an earlier split comes first of all
+            equal = first_equal.setdefault(texts[index], index)
+            partner, kind = (equal, "exact") if sources[equal][0] != sources[index][0] else (group[0], "near")
+            if sources[partner][0] != sources[index][0]:
                 overlaps.append(Overlap(*sources[index], *sources[partner], kind))
     return overlaps
 

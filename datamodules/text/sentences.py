@@ -1,15 +1,20 @@
 """Sentence splitting."""
 
 import re
-from collections.abc import Iterable
+from itertools import accumulate
 from typing import Literal
 
 Splitter = Literal["auto", "sentencex", "tokenized"]
 
 # A stop that is a separate token, and closing marks after it.
-_TOKEN_END = re.compile(r"(?:^|(?<= ))[.?!]+(?: (?:''|'|\"|”|’|\)|\]|-rrb-|-RRB-)(?= |$))* ")
+_TOKEN_END = re.compile(r"(?:^|(?<= ))[.?!]+(?: (?:''|'|\"|”|’|\)|\]|-rrb-|-RRB-)(?= |$))*(?: |$)")
 _STOP_ALONE = re.compile(r"(?:^|(?<= ))[.?!]+(?= |$)")
 _STOP_ATTACHED = re.compile(r"(?<=\w)[.?!]+(?= |$)")
+
+# For each of these marks, sentencex may search the rest of the text for a closing one, or back for a space.
+_SEARCHED = re.compile(r"[^\w\s\x00-\x7f]|[`!?]|(?<!\w)'")
+_LONGEST_SEARCH = 200_000_000  # characters times marks, about one second; ten times those of long articles and stories
+_WINDOW = 2_000  # characters of a window of longer searches
 
 
 def split_sentences(text: str, splitter: Splitter = "auto") -> list[str]:
@@ -32,9 +37,7 @@ def split_sentences(text: str, splitter: Splitter = "auto") -> list[str]:
     if splitter == "tokenized":
         pieces = _split_at(text, [match.end() for match in _TOKEN_END.finditer(text)])
     elif splitter == "sentencex":
-        import sentencex  # only where texts are split
-
-        pieces = _rejoined(sentencex.segment("en", text))
+        pieces = _split_at(text, _ends(text))
     else:
         raise ValueError(f"no sentence splitter {splitter!r}; choose auto, sentencex or tokenized")
     return [piece.strip() for piece in pieces if piece.strip()]
@@ -46,15 +49,24 @@ def _is_tokenized(text: str) -> bool:
     return separate_stops > 0 and separate_stops >= len(_STOP_ATTACHED.findall(text))
 
 
-def _rejoined(pieces: Iterable[str]) -> list[str]:
-    """Join pieces that are not separated by a space: "torch.Tensor" contains no end of a sentence."""
-    sentences: list[str] = []
-    for piece in pieces:
-        if sentences and not sentences[-1].endswith(" ") and not piece.startswith(" "):
-            sentences[-1] += piece
-        else:
-            sentences.append(piece)
-    return sentences
+def _ends(text: str) -> list[int]:
+    """Return the ends of sentences by sentencex, in overlapping windows where the whole text would take it too long.
+
+    A window that ends within a quote shows wrong sentences in the quote, so only its first half counts, up to the end
+    of a sentence. An end that no space surrounds is none: "torch.Tensor" is a name.
+    """
+    import sentencex  # only where texts are split
+
+    size = _WINDOW if len(text) * len(_SEARCHED.findall(text)) > _LONGEST_SEARCH else len(text)
+    ends: list[int] = []
+    start = 0
+    while start < len(text):
+        stop = min(start + size, len(text))
+        found = list(accumulate(map(len, sentencex.segment("en", text[start:stop])), initial=start))
+        sure = stop if stop == len(text) else next((end for end in found if end >= start + size / 2), stop)
+        ends += [end for end in found if start < end <= sure and end < stop]
+        start = sure
+    return [end for end in ends if " " in text[max(end - 1, 0) : end + 1]]
 
 
 def _split_at(text: str, ends: list[int]) -> list[str]:

@@ -7,7 +7,6 @@ dictionary from documents to `ref_summ` and `system_summaries`; each output come
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ Row = dict[str, Any]
 PICKLES = (".pkl", ".pickle", ".p")
 PYRAMID = "litepyramid_recall"
 _HEAD = 1 << 16  # bytes in which a file of RealSumm has the name of a field
-_SENTENCE = re.compile(r"<t>(.*?)</t>", re.DOTALL)
 
 
 def refuse_pickle(path: Path) -> None:
@@ -74,10 +72,11 @@ def realsumm_rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _sentences(text: Any) -> Any:
-    """Return the sentences between `<t>` and `</t>`; a text without these marks as it is."""
+    """Return the sentences from each `<t>` to the next `</t>` or `<t>`; a text without these marks as it is."""
     if not isinstance(text, str) or "<t>" not in text:
         return text
-    return [sentence.strip() for sentence in _SENTENCE.findall(text) if sentence.strip()]
+    pieces = [piece.partition("</t>")[0].strip() for piece in text.split("<t>")[1:]]
+    return [piece for piece in pieces if piece]
 
 
 def is_summeval(row: Row) -> bool:

@@ -1,6 +1,7 @@
 import random
 
 import pytest
+from datasketch import LeanMinHash
 
 from datamodules.corpora.near_copies import clusters, shingles
 
@@ -47,3 +48,16 @@ def test_equal_keys_join_groups_in_chains(num_proc):
 
 def test_no_texts_no_groups():
     assert clusters([]) == []
+
+
+def test_copies_of_one_page_are_compared_in_linear_time(monkeypatch):
+    page, compared = [f"w{number}" for number in range(100)], []
+
+    def jaccard(self, other, whole=LeanMinHash.jaccard):
+        compared.append(1)
+        return whole(self, other)
+
+    monkeypatch.setattr(LeanMinHash, "jaccard", jaccard)
+    texts = [" ".join([*page, f"copy {number}"]) for number in range(300)]
+    assert clusters([*texts, texts[0], "a page of its own"]) == [list(range(301)), [301]]
+    assert len(compared) <= 100 * 301

@@ -1,5 +1,7 @@
 from itertools import product
 
+from datasets import Dataset
+
 from datamodules.corpora import Files
 from datamodules.corpora.corpus import build_documents
 from datamodules.corpora.near_copies import shingles
@@ -45,3 +47,19 @@ def test_the_command_counts_them(tmp_path, precis):
     done = precis("corpus", "--corpus=Files", *files, "--examples=0", f"--cache_dir={tmp_path / 'cache'}")
     assert done.status == 0, done.err
     assert "val c equals train b" in done.out
+
+
+def test_the_partner_is_the_first_equal_document_of_an_earlier_split():
+    texts = {"train": [TEXT + " today", TEXT, TEXT], "val": [TEXT, TEXT.upper(), TEXT + " today"], "test": [TEXT] * 2}
+    rows = {
+        split: [{"id": f"{split}-{number}", "parts": [[text]], "references": []} for number, text in enumerate(splits)]
+        for split, splits in texts.items()
+    }
+    found = find_overlaps({split: Dataset.from_list(table) for split, table in rows.items()}, "near")
+    assert [(overlap.id, overlap.other_id, overlap.kind) for overlap in found] == [
+        ("val-0", "train-1", "exact"),
+        ("val-1", "train-1", "exact"),
+        ("val-2", "train-0", "exact"),
+        ("test-0", "train-1", "exact"),
+        ("test-1", "train-1", "exact"),
+    ]

@@ -3,6 +3,7 @@ import json
 from pathlib import Path
 
 import pytest
+import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,35 @@ def test_tokenized_text_splits_at_stops_that_are_tokens():
     assert split_sentences(text) == expected
     assert split_sentences(text, "tokenized") == expected
     assert split_sentences(text, "sentencex") != expected
+
+
+@pytest.mark.parametrize("end", [". ''", ". )", "! '' -rrb-", "?"])
+def test_closing_marks_at_the_end_of_tokenized_text_are_no_sentence(end):
+    assert split_sentences(f"`` it rained {end} we stayed {end}") == [f"`` it rained {end}", f"we stayed {end}"]
+
+
+@pytest.mark.parametrize(
+    "unit, sentences",
+    [
+        ("'\"“‘(", 1),  # quotes that nothing closes
+        ("今天天气很好。", 1),  # stops without a space
+        ("“It rained,” she said of `it`. ", 20_000),
+    ],
+)
+def test_texts_that_sentencex_reads_in_quadratic_time_are_split_in_windows(unit, sentences, monkeypatch):
+    lengths = []
+
+    def segment(language, text, whole=sentencex.segment):
+        lengths.append(len(text))
+        return whole(language, text)
+
+    monkeypatch.setattr(sentencex, "segment", segment)
+    text = (unit * 20_000).strip()
+    assert split_sentences(text) == ([text] if sentences == 1 else [unit.strip()] * sentences)
+    assert max(lengths) <= 2_000 and sum(lengths) <= 3 * len(text)
+    lengths.clear()
+    split_sentences("It rained, and we didn't go out; she said “no”. " * 1_000)
+    assert len(lengths) == 1
 
 
 def test_a_stray_stop_does_not_make_text_tokenized():

@@ -8,6 +8,7 @@ import pytest
 from conftest import write_lines
 
 from experiments.evaluation.folders import system_files
+from experiments.evaluation.layouts import realsumm_rows
 
 WORDS = ["the", "heron", "visits", "an", "old", "mill", "before", "rain", "and", "guards", "it", "at", "night"]
 DIMENSIONS = ("coherence", "consistency", "fluency", "relevance")
@@ -218,3 +219,11 @@ def test_the_page_shows_every_number_and_escapes_names(tmp_path, evaluated, brow
     page.write_text(page.read_text().replace("</body>", script + "</body>"))
     body = browse(page, "--dump-dom").stdout.partition("<tbody>")[2].partition("</tbody>")[0]
     assert [body.find(f"M{system}") for system in range(4)] == sorted(body.find(f"M{system}") for system in range(4))
+
+
+def test_sentences_of_realsumm_without_a_closing_mark_are_kept(tmp_path):
+    output = {"system_summary": "<t> it rains . <t> we stay . </t> <t> a heron ."}
+    documents = {"0": {"doc_id": "a", "ref_summ": "no marks", "system_summaries": {"bart": output}}}
+    (tmp_path / "all.json").write_text(json.dumps(documents))
+    ((_, row),) = realsumm_rows(tmp_path / "all.json")
+    assert row["summary"] == ["it rains .", "we stay .", "a heron ."] and row["references"] == "no marks"
