@@ -171,7 +171,7 @@ class ExtractiveData(SentenceData):
 
     def feature_settings(self) -> dict[str, Any]:
         names = ("oracle_sentences", "oracle_stem", "oracle_counts", "min_words", "max_words")
-        return super().feature_settings() | {name: getattr(self, name) for name in names}
+        return super().feature_settings() | {"version": 2} | {name: getattr(self, name) for name in names}
 
     def encode(self, document: Document) -> dict[str, Any]:
         features = super().encode(document)

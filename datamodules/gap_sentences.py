@@ -109,7 +109,7 @@ class GapSentenceData(PegasusData):
 
     def feature_settings(self) -> dict[str, Any]:
         names = ("ratio", "max_ratio", "selection", "unchanged", "noise", "draw_seed")
-        return super().feature_settings() | {"version": 2} | {name: getattr(self, name) for name in names}
+        return super().feature_settings() | {"version": 3} | {name: getattr(self, name) for name in names}
 
     # Features ----------------------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ class OracleParser:
     def fingerprint(self) -> str:
         """Digest of everything that parses depend on."""
         corpora = [self.corpus.fingerprint(split) for split in self.corpus.splits()]
-        return f"oracle 1 of {corpora}"
+        return f"oracle 2 of {corpora}"
 
     @cached_property
     def _central(self) -> dict[str, int]:

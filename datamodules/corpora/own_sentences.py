@@ -43,7 +43,7 @@ class OwnSentences(Corpus):
             yield record if isinstance(document, BadRecord) else self._with_reference(record, document.parts)
 
     def fingerprint(self, split: str) -> str:
-        return f"own sentences 1 {self.selection} {self.number} of {self.corpus.fingerprint(split)}"
+        return f"own sentences 2 {self.selection} {self.number} of {self.corpus.fingerprint(split)}"
 
     def _with_reference(self, record: Record, parts: list[list[str]]) -> Record:
         sentences = [sentence for part in parts for sentence in part]

@@ -64,7 +64,7 @@ def greedy_oracle(
             gains = [_gains(target, grams, index, borders) for target, grams in zip(targets, selected)]
             total = size + len(encoded[index])
             score = max(
-                _f1(hits1 + gain1, total, target.size, 1) + _f1(hits2 + gain2, total, target.size, 2)
+                _f1_sum(hits1 + gain1, total + target.size, hits2 + gain2, total + target.size - 2)
                 for target, (hits1, hits2), (gain1, gain2) in zip(targets, hits, gains)
             )
             if score > best:
@@ -98,7 +98,7 @@ def _distinct_oracle(
             if index in chosen:
                 continue
             union = [before | added for before, added in zip(selected, grams)]
-            score = max(sum(map(_set_f1, union, target)) for target in targets)
+            score = max(_set_score(union, target) for target in targets)
             if score > best:
                 best, leader = score, index
         if leader is None:
@@ -118,8 +118,10 @@ def _gram_sets(tokens: Sequence[int]) -> tuple[set, set]:
     return set(tokens), set(pairwise(tokens))
 
 
-def _set_f1(predicted: set, reference: set) -> float:
-    return 2 * len(predicted & reference) / max(len(predicted) + len(reference), 1)
+def _set_score(predicted: Sequence[set], reference: Sequence[set]) -> float:
+    """Return the score of sets of words and bigrams."""
+    counts = [(len(ours & theirs), len(ours) + len(theirs)) for ours, theirs in zip(predicted, reference)]
+    return _f1_sum(*counts[0], *counts[1])
 
 
 def sentence_scores(
@@ -221,6 +223,10 @@ def _add_sentence(target: _Target, selected: tuple[Grams, Grams], index: int, bo
             selected[1][gram] = selected[1].get(gram, 0) + change
 
 
-def _f1(hits: int, predicted: int, reference: int, n: int) -> float:
-    """Return F1 from hits and the sizes of both texts."""
-    return 2 * hits / max(predicted + reference - 2 * (n - 1), 1)
+def _f1_sum(hits1: int, size1: int, hits2: int, size2: int) -> float:
+    """Return F1 of words plus F1 of bigrams, from hits and sizes of both texts together.
+
+    It is rounded once, so that equal sums of fractions are equal numbers.
+    """
+    size1, size2 = max(size1, 1), max(size2, 1)
+    return 2 * (hits1 * size2 + hits2 * size1) / (size1 * size2)

@@ -36,7 +36,8 @@ def rouge(chosen: list[str], rest: list[str], unique: bool) -> float:
 def brute(sentences: list[str], number: int, greedy: bool, unique: bool) -> list[int]:
     def value(candidates: list[int]) -> float:
         rest = [text for i, text in enumerate(sentences) if i not in candidates]
-        return rouge([sentences[i] for i in candidates], rest, unique)
+        # `rouge-score` rounds equal scores differently in their last bit
+        return round(rouge([sentences[i] for i in candidates], rest, unique), 12)
 
     if not greedy:
         scores = [value([i]) for i in range(len(sentences))]
@@ -52,7 +53,7 @@ def brute(sentences: list[str], number: int, greedy: bool, unique: bool) -> list
 def test_equals_a_brute_force_with_rouge_score(selection):
     kind, counting = selection.split("-")
     different = 0
-    for seed in range(12):
+    for seed in range(40):
         sentences = made_up(seed)
         for number in {1, 2, len(sentences) // 2, len(sentences) - 1, len(sentences)}:
             expected = brute(sentences, number, kind == "seq", counting == "uniq")
