@@ -84,24 +84,10 @@ audit: $(SETUP) ## list the licences of all dependencies in THIRD_PARTY.md and l
 	.venv/audit/bin/pip-licenses --python $(BIN)/python --ignore-packages precis-suite --format markdown --with-urls >> THIRD_PARTY.md
 	.venv/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
+BENCHMARKS := pointer_generator rouge parsing discourse_attention self_critical graphsum evidence
+
 bench: $(SETUP) ## measure speed and memory: a table for each script
-	$(BIN)/python -m benchmarks.pointer_generator
-	$(BIN)/python -m benchmarks.recurrent
-	$(BIN)/python -m benchmarks.rouge
-	$(BIN)/python -m benchmarks.parsing
-	$(BIN)/python -m benchmarks.attention_dropout
-	$(BIN)/python -m benchmarks.discourse_attention
-	$(BIN)/python -m benchmarks.communicating_agents
-	$(BIN)/python -m benchmarks.self_critical
-	$(BIN)/python -m benchmarks.extractive
-	$(BIN)/python -m benchmarks.gap_sentences
-	$(BIN)/python -m benchmarks.graphsum
-	$(BIN)/python -m benchmarks.sweep_validation
-	$(BIN)/python -m benchmarks.docstring_corpus
-	$(BIN)/python -m benchmarks.gradient_variance --rounds 20
-	$(BIN)/python -m benchmarks.evidence
-	$(BIN)/python -m benchmarks.data_parallel
-	$(BIN)/python -m benchmarks.startup
+	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 clean: ## remove what was built: the environment and all runs
 	rm -rf .venv runs site *.egg-info .pytest_cache .ruff_cache

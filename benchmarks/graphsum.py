@@ -7,7 +7,6 @@ one document and one paragraph at a time: tokens are encoded and pooled paragrap
 attends to the tokens of one paragraph after the other, as in the formulas; the loss is that of PyTorch over all logits.
 
 Training is loss, gradients, clipping and Adam at 24 paragraphs of 60 tokens and 200 target tokens, two documents, fp32.
-Decoding is beam search with and without cached keys and values: without, every step decodes the whole prefix again.
 Times are medians over repetitions that alternate between implementations, so that a busy machine slows both; processor
 time is more reliable on a busy machine.
 """
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.measuring import Seconds, alternate, machine, options, print_table, training_step
+from benchmarks.measuring import alternate, machine, options, print_table, training_step
 from datamodules.graphsum import GraphSumBatch
 from lightning_modules.decoding.beam_search import Hypotheses, State, beam_search
 from lightning_modules.decoding.options import DecodingOptions
@@ -137,8 +136,9 @@ class FixedText:
         return V
 
 
-def made_up_batch(paragraphs: int = L, documents: int = B) -> GraphSumBatch:
+def made_up_batch() -> GraphSumBatch:
     """Return documents of random ids, with paragraphs and targets of full length."""
+    paragraphs, documents = L, B
     generator = torch.Generator().manual_seed(1)
     graph = torch.rand(documents, paragraphs, paragraphs, generator=generator)
     graph = ((graph + graph.transpose(1, 2)) / 2).masked_fill(torch.eye(paragraphs, dtype=torch.bool), 1)
@@ -174,67 +174,24 @@ def trainer(batch: GraphSumBatch, loss: Callable[[GraphSum, GraphSumBatch], Tens
     return training_step(model, lambda: loss(model, batch), optimizer)
 
 
-def compare(seconds: dict[str, Seconds], rates: dict[str, int]) -> None:
-    """Print a table of ways, the slowest first.
-
-    Args:
-        seconds: times of each implementation.
-        rates: amount of work in one repetition, by unit.
-    """
-    first_wall, first_cpu = next(iter(seconds.values())).medians()
-    rows = []
-    for name, times in seconds.items():
-        wall, cpu = times.medians()
-        speeds = [f"{amount / wall:.3g}" for amount in rates.values()]
-        ratios = f"x {first_wall / wall:.2f}", f"{cpu:.2f}", f"x {first_cpu / cpu:.2f}"
-        rows.append([name, f"{wall:.2f}", *speeds, *ratios])
-    print_table(["way", "s", *(f"{unit}/s" for unit in rates), "", "CPU s", ""], rows)
-
-
 def training(repetitions: int) -> None:
-    """Print target tokens per second, batched and in a loop."""
+    """Print seconds and target tokens per second, batched and in a loop."""
     batch = made_up_batch()
     ways = {"plain loop over documents and paragraphs": trainer(batch, naive_loss), "batched": trainer(batch, our_loss)}
+    medians = {name: seconds.medians() for name, seconds in alternate(ways, repetitions).items()}
     print(f"\nTraining, {B} documents of {L} x {N} tokens, {T} target tokens, fp32\n")
-    compare(alternate(ways, repetitions), {"target tokens": B * T, "source tokens": B * L * N})
-
-
-def by_paragraphs(repetitions: int) -> None:
-    """Print the seconds of a training step for different numbers of paragraphs."""
-    print(f"Training step against the number of paragraphs of {N} tokens, batched\n")
-    rows = []
-    for count in (8, 16, 32, 64):
-        wall, cpu = alternate({"": trainer(made_up_batch(count), our_loss)}, repetitions)[""].medians()
-        rows.append([str(count), f"{wall:.2f}", f"{cpu:.2f}", f"{1000 * cpu / count / B:.0f}"])
-    print_table(["paragraphs", "s per step", "CPU s", "CPU ms per paragraph"], rows)
-
-
-def decoding(documents: int, length: int) -> None:
-    """Print documents per second of beam search with and without cache."""
-    settings = DecodingOptions(beam_size=BEAM, min_length=length - 1, max_length=length, no_repeat_ngram=3)
-    model, batch = made_model(), made_up_batch(documents=documents)
-    ways = {
-        "whole prefix at every step": lambda: uncached_search(model, batch, settings),
-        "cached keys and values": lambda: model.generate(batch, settings),
-    }
-    print(f"Beam {BEAM}, {documents} documents of {L} x {N} tokens, {length} tokens written\n")
-    compare(alternate(ways, 1), {"documents": documents})
+    rows = [[name, f"{wall:.2f}", f"{cpu:.2f}", f"{B * T / wall:.3g}"] for name, (wall, cpu) in medians.items()]
+    print_table(["implementation", "s", "CPU s", "target tokens/s"], rows)
 
 
 def main() -> None:
-    """Print the tables."""
+    """Print the table."""
     parser = options(__doc__, repetitions=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="number of threads of PyTorch")
-    parser.add_argument("--part", choices=["training", "paragraphs", "decoding"], help="print only one table")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(machine())
-    if arguments.part in (None, "training"):
-        training(arguments.repetitions)
-    if arguments.part in (None, "paragraphs"):
-        by_paragraphs(max(1, arguments.repetitions // 2))
-    if arguments.part in (None, "decoding"):
-        decoding(documents=B, length=T // 2)
+    training(arguments.repetitions)
 
 
 if __name__ == "__main__":

@@ -90,17 +90,6 @@ def training_step(
     return step
 
 
-def model_and_data(arguments: list[str]) -> tuple[dict[str, Any], Any, Any]:
-    """Return the config, the model and the DataModule of arguments of `precis fit`."""
-    from experiments.run_folder import build  # needs the full environment
-    from experiments.shipped import resolve_configs
-    from experiments.training import fit_parser
-
-    parser = fit_parser()
-    config = json.loads(parser.dump(parser.parse_args(resolve_configs(arguments)), skip_none=False, format="json"))
-    return config, *build(config)
-
-
 # Documents -------------------------------------------------------------------------------------------------------
 
 

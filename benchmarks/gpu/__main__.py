@@ -1,13 +1,11 @@
 """All measurements that need a GPU, the most important first, with one command.
 
-    python -m benchmarks.gpu --minutes 30 --out runs/gpu [--part tests attention models training] [--dry-run]
+    python -m benchmarks.gpu --minutes 30 --out runs/gpu [--part attention models] [--dry-run]
 
 Parts:
 
-    tests      the tests marked `cuda`: equality of implementations, every model, callbacks, strategies
     attention  time and memory of encoder attention and layers, against transformers' LED and the released recipe
     models     training step and decoding of every model, against eager fp32 and settings of public implementations
-    training   RSTformer with and without discourse, pointer-generator and BertSum on packed data (`--data`)
 
 Each part gets its share of the minutes; what one does not use goes to the next. Each measurement is a cell with a JSON
 file of its own. A second call skips finished cells and repeats failed ones. A part runs in processes of its own: a cell
@@ -34,7 +32,7 @@ from benchmarks.gpu.cells import Cell, is_due, read_record, record_interrupted, 
 from benchmarks.measuring import machine, options
 
 # share of the remaining time that each part may use
-SHARES = {"tests": 0.35, "attention": 0.35, "models": 0.4, "training": 1.0}
+SHARES = {"attention": 0.5, "models": 1.0}
 
 
 def cells_of(part: str, arguments: argparse.Namespace) -> list[Cell]:
@@ -48,7 +46,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--part", nargs="+", choices=SHARES, default=list(SHARES))
     parser.add_argument("--minutes", type=float, default=30.0, help="time for all parts")
     parser.add_argument("--out", type=Path, default=Path("runs/gpu"), help="folder of records and plots")
-    parser.add_argument("--data", type=Path, help="folder of packed files, see benchmarks/gpu/pack.py")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes, to test this command")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and end")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -76,7 +73,6 @@ def run_part(part: str, arguments: argparse.Namespace, started: float, until: fl
     command = [sys.executable, "-m", "benchmarks.gpu", "--part", part, "--out", str(arguments.out)]
     command += ["--device", arguments.device, "--minutes", str(arguments.minutes)]
     command += ["--tiny"] if arguments.tiny else []
-    command += ["--data", str(arguments.data)] if arguments.data else []
     while time.time() < until:
         records = set(folder.glob("*.json"))
         status = run_worker([*command, "--worker", str(started), str(until)], until - time.time())

@@ -25,8 +25,8 @@ def attention(
     size of the weights for the backward pass, and draws its mask from a slow generator. Here the weights are computed
     for some heads at a time, and again in the backward pass, with the mask drawn again from its seed. A training step
     of BertSum over MiniLM (8 documents of 500 tokens, one thread) is 1.46 times as fast in 0.38 of the memory
-    (`benchmarks/attention_dropout.py`). The probability of dropout is rounded to a multiple of 1/65,536 (0.1 becomes
-    0.100006), and the weights that stay are scaled accordingly.
+    (`experiments/results/attention_dropout.md`). The probability of dropout is rounded to a multiple of 1/65,536
+    (0.1 becomes 0.100006), and the weights that stay are scaled accordingly.
 
     Args:
         query: [B, N, T, d].
