@@ -15,7 +15,8 @@ from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 from datamodules.batch import Batch
 from datamodules.building import appearing_folder, building_folder
 from datamodules.cache_folder import default_cache
-from datamodules.corpora.corpus import Corpus, as_document, build_documents, read_manifest
+from datamodules.corpora.corpus import Corpus, as_document, build_documents, no_split, read_manifest
+from datamodules.corpora.files import Files
 from datamodules.documents import CorpusError, Document
 from datamodules.loading import BatchSampler, ResumableLoader, order_seed
 from datamodules.text.hashing import text_digest
@@ -233,8 +234,21 @@ class SummarizationData(LightningDataModule, ABC):
         return self.cache_dir / "text" / _digest(self.digest(TRAIN), self.tokenizer_settings())
 
     def prepare_data(self) -> None:
-        """Build documents, tokenizer and features into the cache, in one process."""
-        self.prepare_splits(self._splits(self.trainer.state.fn.value if self.trainer is not None else None))
+        """Build documents, tokenizer and features into the cache, in one process.
+
+        Raises:
+            CorpusError: if the corpus lacks a split that this command reads.
+        """
+        splits = self._splits(self.trainer.state.fn.value if self.trainer is not None else None)
+        for split in splits:
+            if split not in self.corpus.splits():
+                remedy = f"name a source for it with --data.corpus.{split}"
+                if split == VAL and isinstance(self.corpus, Files):
+                    remedy += ", or take a share of the training documents with --data.corpus.split"
+                if split == TEST:
+                    remedy += ", or score the validation split with precis validate --run"
+                raise CorpusError(f"{no_split(self.corpus, split)}; {remedy}")
+        self.prepare_splits(splits)
 
     def prepare_splits(self, splits: list[str]) -> None:
         """Build documents, tokenizer and features of some splits; the tokenizer is built from the training split."""

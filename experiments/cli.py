@@ -10,7 +10,7 @@ import signal
 import sys
 from importlib.metadata import version
 
-from experiments.command_table import COMMANDS, list_commands
+from experiments.command_table import COMMANDS, OTHER_NAMES, list_commands
 
 HELP = """usage: precis COMMAND ...   (precis COMMAND --help describes its options)
 {commands}
@@ -44,8 +44,8 @@ def _run(arguments: list[str]) -> int:
         return 0
     command = next((argument for argument in arguments if argument != "--trust"), "")
     if command not in COMMANDS:
-        similar = difflib.get_close_matches(command, COMMANDS, n=1)
-        hint = f"did you mean {similar[0]}? " if similar else ""
+        similar = difflib.get_close_matches(command, [*OTHER_NAMES, *COMMANDS], n=1)
+        hint = f"did you mean {OTHER_NAMES.get(similar[0], similar[0])}? " if similar else ""
         print(f"precis: error: precis has no command {command!r}; {hint}it has {', '.join(COMMANDS)}", file=sys.stderr)
         return 1
 

@@ -178,6 +178,9 @@ COMMANDS = {
 }
 
 
+OTHER_NAMES = {"train": "fit", "score": "evaluate", "generate": "predict"}  # in other tools, for suggestions
+
+
 def load_command(name: str) -> Callable[[list[str]], None]:
     """Import the function that runs a command.
 

@@ -1,6 +1,7 @@
 """One-line explanations of argument errors of jsonargparse: where, what, and what to do."""
 
 import re
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -46,14 +47,17 @@ def explain(message: str, command: str) -> str:
         name = classes[-1] if classes else match[1] or match[2]
         return f"{where}there is no class {name}; {_suggest_class(name) or help_hint}"
     is_number = re.search(r"Expected an? <class '(float|int|bool)'>", message)  # or a class, as PyTorch's rates
-    if not is_number and (match := re.search(r"Expected a dot import path string: (.*)", message)):
+    literals = ", ".join(re.findall(r"typing\.Literal\[([^]]*)\]", message))
+    meant = get_close_matches(value[1], re.findall(r"'([^']+)'", literals), n=1) if value else []
+    if not is_number and not meant and (match := re.search(r"Expected a dot import path string: (.*)", message)):
         remedy = _suggest_class(match[1]) or "give its whole path, such as package.Class"
         return f"{where}no class {match[1]!r} is known; {remedy}"
     expected = re.findall(r"Expected an? (<class '[^']+'>|typing\.Literal\[[^]]*\])", message)
     if expected and value:
         kinds = [expected[0]] if value[0].startswith("Got") else expected
         quote = "; put it in quotes: YAML reads on and off as true and false" if value[1] in ("True", "False") else ""
-        return f"{where}expected {' or '.join(map(_readable_type, kinds))}, got {value[1]!r}{quote}"
+        hint = f"; did you mean {meant[0]}?" if meant else quote
+        return f"{where}expected {' or '.join(map(_readable_type, kinds))}, got {value[1]!r}{hint}"
     if match := re.search(r"(\S+) does not conform to restriction v([<>]=?)([-.\d]+)", message):
         return f"{where}must be {_RELATIONS[match[2]]} {match[3]}, got {match[1]}"
     if match := re.search(r"arguments are required: (.*)", message):

@@ -1,6 +1,8 @@
 """Where training starts: the weights of `--start_from`, and runs that `EarlyStopping` has ended."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import Namespace
 from pytorch_lightning.utilities import rank_zero_info
@@ -19,17 +21,25 @@ def source_checkpoint(config: Namespace) -> Path:
         CorpusError: if it does not exist, unless the run is resumed from its own checkpoint.
     """
     path = Path(config.start_from.replace("{seed}", str(config.seed_everything)))
-    is_file = path.suffix == ".ckpt"
-    run = path.parent.parent if is_file else path
+    run = _run_of(path)
     if config.data.init_args.get("tokenizer_dir", "") is None and (run / "text").is_dir():
         config.data.init_args.tokenizer_dir = run / "text"
     if config.resume is True or (config.resume and has_checkpoint(config.run_dir)):
         return path  # not read
-    if (run / "config.yaml").is_file():
-        check_same_model(run, config.model.class_path)
-    if not (path.is_file() if is_file else path.is_dir()):
+    return find_start(config)
+
+
+def find_start(config: Mapping[str, Any] | Namespace) -> Path:
+    """Return the checkpoint that `--start_from` names.
+
+    Raises:
+        CorpusError: if it does not exist, or is of another model.
+    """
+    path = Path(config["start_from"].replace("{seed}", str(config["seed_everything"])))
+    check_same_model("--start_from", path, config["model"]["class_path"])
+    if not (path.is_file() if path.suffix == ".ckpt" else path.is_dir()):
         raise CorpusError(f"{path}: no such checkpoint; --start_from takes one, or the folder of a run")
-    return path if is_file else best_checkpoint(path)
+    return path if path.suffix == ".ckpt" else best_checkpoint(path)
 
 
 def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
@@ -43,14 +53,27 @@ def end_if_stopped_early(folder: Path, checkpoint: Path) -> None:
         raise SystemExit(0)
 
 
-def check_same_model(run: Path, class_path: str) -> None:
-    """Check that the run whose weights training starts from has a model of the same class.
+def _run_of(path: Path) -> Path:
+    """Return the run folder of a checkpoint, or the run folder itself."""
+    return path.parent.parent if path.suffix == ".ckpt" else path
+
+
+def check_same_model(option: str, path: Path, class_path: str) -> None:
+    """Check that a run, or the run of a checkpoint, has a model of the same class, where its config is there.
+
+    Args:
+        option: option that names it, for the message.
+        path: run folder or checkpoint.
+        class_path: class of the model that is to have the weights.
 
     Raises:
         CorpusError: if its model has another class.
     """
+    run = _run_of(path)
+    if not (run / "config.yaml").is_file():
+        return
     trained_class = (read_config(run).get("model") or {}).get("class_path", "")
     name, trained_name = (path.rpartition(".")[2] for path in (class_path, trained_class))
     if trained_name and trained_name != name:
         problem = f"has the weights of {trained_name}, but this run trains {name}"
-        raise CorpusError(f"--start_from {run}: {problem}; give a run of {name}")
+        raise CorpusError(f"{option} {path}: {problem}; give a run of {name}")

@@ -49,7 +49,7 @@ from experiments.run_config import read_config
 from experiments.run_folder import RunRecord, TruncationTable, read_checkpoint
 from experiments.run_lock import lock_run
 from experiments.run_state import write_state
-from experiments.starting_point import end_if_stopped_early, source_checkpoint
+from experiments.starting_point import check_same_model, end_if_stopped_early, source_checkpoint
 from experiments.sweeping.trial_report import TrialReport, is_trial
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
 from experiments.tracking import WandbRecord, wandb_logger
@@ -103,6 +103,7 @@ class PrecisCLI(LightningCLI):
         check_linked(sys.argv[1:] if args is None else args, config)
         path = config.ckpt_path
         if path and Path(path).is_file():
+            check_same_model("--ckpt_path", Path(path), config.model.class_path)
             read_checkpoint(Path(path))
 
     def before_instantiate_classes(self) -> None:

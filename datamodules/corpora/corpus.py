@@ -97,7 +97,7 @@ def build_documents(
     from datasets import Dataset
 
     if split not in corpus.splits():
-        raise CorpusError(_no_split(corpus, split))
+        raise CorpusError(f"{no_split(corpus, split)}; name a source for it or choose another")
     fingerprint = corpus.fingerprint(split)
 
     def folder_of(with_references: bool) -> Path:
@@ -261,10 +261,9 @@ def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_b
     warnings.warn(f"{name}: left out {len(skipped)} bad records: {'; '.join(first)}{more}", stacklevel=3)
 
 
-def _no_split(corpus: Corpus, split: str) -> str:
-    available = ", ".join(corpus.splits()) or "none"
-    name = type(corpus).__name__
-    return f"{name} has no split {split!r} (it has: {available}); name a source for it or choose another"
+def no_split(corpus: Corpus, split: str) -> str:
+    """Return the message that a corpus has no such split, without a remedy."""
+    return f"{type(corpus).__name__} has no split {split!r} (it has: {', '.join(corpus.splits()) or 'none'})"
 
 
 def _no_document(corpus: Corpus, split: str, skipped: list[dict[str, str]]) -> str:

@@ -22,7 +22,10 @@ def demo(arguments: list[str]) -> None:
     """
     parser = ArgumentParser(prog="precis demo", description=demo.__doc__, exit_on_error=False)
     parser.add_argument("runs", nargs="+", type=str, help="run folders, exported models, or names of the hub")
-    parser.add_argument("--split", type=str, default="test", help="split of the first run's corpus to pick from")
+    parser.add_argument(
+        "--split", type=str | None, default=None,
+        help="split of the first run's corpus to pick from; test by default, or val where there is none",
+    )  # fmt: skip
     parser.add_argument(
         "--host", type=str, default="127.0.0.1", help="address to listen on; 0.0.0.0 for access from other machines"
     )

@@ -29,14 +29,14 @@ class Playground:
 
     Args:
         paths: run folders, folders of `precis export`, or names of the hub.
-        split: split of the corpus.
+        split: split of the corpus; by default test, or val where there is none.
         max_characters: maximal number of characters of a text.
 
     Raises:
         CorpusError: if a path is not a run of a summarizer.
     """
 
-    def __init__(self, paths: Sequence[str], split: str = "test", max_characters: int = 20_000) -> None:
+    def __init__(self, paths: Sequence[str], split: str | None = None, max_characters: int = 20_000) -> None:
         self.max_characters = max_characters
         self._folder = TemporaryDirectory(prefix="precis-")
         self._lock = Lock()  # because options of a model are changed during a summary
@@ -48,11 +48,13 @@ class Playground:
             self.runs[name] = load_run(folder, cache_dir=self._folder.name, max_eval=None)
         self.documents = self._documents(folders[0], split)
 
-    def _documents(self, folder: Path, split: str) -> dict[str, dict[str, Any]]:
+    def _documents(self, folder: Path, split: str | None) -> dict[str, dict[str, Any]]:
         """Return documents of a run's corpus by id; print the reason to stderr if it cannot be read."""
-        # minutes, where the corpus has to be built first
-        print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)
+        corpus = next(iter(self.runs.values())).data.corpus
         try:
+            split = split or ("test" if "test" in corpus.splits() else "val")
+            # minutes, where the corpus has to be built first
+            print(f"{folder}: reading the documents of its {split} split", file=sys.stderr, flush=True)
             with quiet_progress():
                 table = run_documents(folder, split)
         except (CorpusError, ArgumentError, OSError) as error:

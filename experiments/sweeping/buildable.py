@@ -15,6 +15,7 @@ from pytorch_lightning import Callback
 from datamodules.documents import CorpusError
 from datamodules.text.subwords import MINILM, encoder_path
 from experiments.run_folder import build
+from experiments.starting_point import find_start
 from experiments.value_checks import (
     PRETRAINED,
     REFUSALS,
@@ -43,6 +44,8 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
         try:
             check_ranges(config)
             check_no_keys(config)
+            if config.get("start_from"):
+                find_start(config)
         except CorpusError as error:
             raise CorpusError(f"point {label!r}: {error}") from None
         config = copy.deepcopy(config)  # parsing changes its argument

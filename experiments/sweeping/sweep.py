@@ -4,6 +4,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.file_locks import release_lock, take_lock
 from datamodules.text.printable import printable_line
-from experiments.shipped import SWEEPS, find_shipped
+from experiments.shipped import SWEEPS, find_shipped, short_names
 from experiments.sweeping.grid import Point, Sweep, flags, read_sweep
 from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite
 from experiments.sweeping.launch import launch
@@ -51,6 +52,9 @@ def sweep(arguments: list[str]) -> None:
     elif name in (own := {"retry": retry, "work": work, "best": best}):
         own[name](arguments[1:])
     else:
+        similar = get_close_matches(name, [*COMMANDS, *own], n=1, cutoff=0.7) if name.isalpha() else []
+        if similar and not Path(name).exists() and name not in short_names(SWEEPS):
+            raise CorpusError(f"precis sweep {name}: neither a command nor a sweep file; did you mean {similar[0]}?")
         start(arguments)
 
 

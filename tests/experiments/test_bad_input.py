@@ -124,8 +124,17 @@ def test_a_missing_split_is_named(tiny_config, tmp_path, precis):
     without = tmp_path / "without.yaml"
     without.write_text("\n".join(line for line in lines if not line.strip().startswith("val:")), encoding="utf-8")
     done = precis("fit", "--config", without, "--run_dir", tmp_path / "other")
-    refused(done, "Files has no split 'val' (it has: train, test); name a source for it")
+    remedy = "name a source for it with --data.corpus.val, or take a share of the training documents with --data.corpus"
+    refused(done, f"Files has no split 'val' (it has: train, test); {remedy}.split")
     assert not (tmp_path / "other").exists()
+    done = precis("fit", "--config", without, "--run_dir", tmp_path / "other", "--data.corpus.split=0.5", "--dry-run")
+    assert done.status == 0, done.err
+
+
+def test_a_missing_test_split_names_what_can_be_scored(run_folder, precis):
+    done = precis("test", "--run", run_folder, "--data.corpus.test=null")
+    remedy = "name a source for it with --data.corpus.test, or score the validation split with precis validate --run"
+    refused(done, f"Files has no split 'test' (it has: train, val); {remedy}")
 
 
 # Values

@@ -103,6 +103,11 @@ def test_evaluate_imports_torch_for_a_metric_that_needs_it(folder):
     assert done.returncode == 3, done.stderr
 
 
-def test_an_unknown_command_is_an_error_with_the_nearest_name(precis):
-    done = precis("evaluat")
-    assert done.status == 1 and "did you mean evaluate?" in done.err
+@pytest.mark.parametrize(
+    "command, meant",
+    [("evaluat", "evaluate"), ("train", "fit"), ("trian", "fit"), ("score", "evaluate"), ("sweep staus", "status"),
+     ("sweep retri FOLDER", "retry"), ("baseline leed --out x.jsonl", "lead")],
+)  # fmt: skip
+def test_an_unknown_command_is_an_error_with_the_nearest_name(command, meant, precis):
+    done = precis(*command.split())
+    assert done.status in (1, 2) and f"did you mean {meant}?" in done.err and done.err.count("\n") == 1

@@ -140,6 +140,8 @@ def test_a_share_of_gap_sentences(corpus_files, tmp_path, precis):
         ("--model=PointerGeneratr", "did you mean lightning_modules.PointerGenerator?"),
         ("--optimizer=torch.optim.Adamm", "did you mean torch.optim.Adam"),
         ("--lr_scheduler=LinarLR", "did you mean torch.optim.lr_scheduler.LinearLR"),
+        ("--data.tokenizer=wrds", "data.tokenizer: expected one of 'words', "),
+        ("--data.tokenizer=wrds", "got 'wrds'; did you mean words?"),
         ("--data.corpus=datamodules.corpora.File", "did you mean datamodules.corpora.Files?"),
     ],
 )
@@ -182,6 +184,9 @@ def test_weights_of_another_model_are_refused(run_folder, corpus_files, tmp_path
     config = config_of(tmp_path, corpus_files, "Pegasus", "PegasusData")
     done = precis("fit", "--config", config, "--run_dir", tmp_path / "new", "--start_from", run_folder)
     refused(done, f"--start_from {run_folder}: has the weights of PointerGenerator, but this run trains Pegasus")
+    checkpoint = run_folder / "checkpoints" / "best.ckpt"
+    done = precis("validate", "--config", config, "--run_dir", tmp_path / "new", "--ckpt_path", checkpoint)
+    refused(done, f"--ckpt_path {checkpoint}: has the weights of PointerGenerator, but this run trains Pegasus")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
+from conftest import SIZES
 from run_folders import write_run
 
 import precis as api
@@ -34,6 +36,16 @@ def playground(folders):
 def test_the_page_tells_what_it_waits_for(folders, capsys):
     Playground(folders[:1])
     assert f"{folders[0]}: reading the documents of its test split\n" in capsys.readouterr().err
+
+
+def test_documents_are_those_for_validation_where_there_are_no_others(folders, corpus_files, tmp_path, capsys):
+    run = Path(shutil.copytree(folders[0], tmp_path / "run"))
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    config["data"]["init_args"]["corpus"]["init_args"]["test"] = None
+    (run / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    assert len(Playground([str(run)]).documents) == SIZES["val"]
+    assert "its val split" in capsys.readouterr().err
+    assert Playground([str(run)], split="test").documents == {}
 
 
 def text_of(page: str) -> str:

@@ -165,6 +165,23 @@ def test_a_wrong_file_is_named_with_its_point_and_nothing_is_written(parts, said
     assert not out.exists()
 
 
+def test_weights_to_start_from_are_there_and_of_the_same_model(tmp_path, tiny_config, run_folder, precis):
+    other = tmp_path / "other_model"
+    other.mkdir()
+    (other / "config.yaml").write_text("model: {class_path: lightning_modules.Pegasus}", encoding="utf-8")
+    run_folder.rename(tmp_path / "run_1")
+    for source, said in (
+        ("nowhere", "nowhere: no such checkpoint"),
+        ("run_{seed}", "run_2: no such checkpoint"),
+        ("other_model", "has the weights of Pegasus"),
+    ):
+        path = write_sweep(tmp_path, tiny_config, set={"start_from": f"{tmp_path}/{source}"}, seeds=[1, 2])
+        done = precis("sweep", path, "--dry-run")
+        assert done.status == 1 and said in done.err and done.err.count("\n") == 1
+    path = write_sweep(tmp_path, tiny_config, set={"start_from": f"{tmp_path}/run_{{seed}}"}, seeds=[1])
+    assert precis("sweep", path, "--dry-run").status == 0
+
+
 @pytest.mark.parametrize("text", ["[", "- a", "grid: {model.dropout: [1]}", "base: nowhere.yaml"])
 def test_a_file_that_is_no_sweep_is_named(text, tmp_path, precis):
     path = tmp_path / "broken.yaml"
