@@ -1,5 +1,6 @@
 """Checks early in training that monitored values are logged."""
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from pytorch_lightning import Callback, LightningModule, Trainer
@@ -43,14 +44,20 @@ class MonitorCheck(Callback):
     def _check(trainer: Trainer, names: list[str]) -> None:
         logged = sorted(trainer.callback_metrics)
         for name in names:
-            if name in logged:
-                continue
-            close = get_close_matches(name, logged, n=1)
-            hint = f"did you mean {close[0]}?" if close else "name one of those"
-            raise CorpusError(
-                f"{_monitors(trainer)[name]} is {name!r}, which this run does not log; it logs "
-                f"{', '.join(logged) or 'nothing'}; {hint}"
-            )
+            check_monitor(_monitors(trainer)[name], name, logged)
+
+
+def check_monitor(argument: str, name: str, logged: Sequence[str]) -> None:
+    """Check that a monitored value is among those that are logged.
+
+    Raises:
+        CorpusError: if it is not; the message has the argument that names it.
+    """
+    if name not in logged:
+        close = get_close_matches(name, logged, n=1)
+        hint = f"did you mean {close[0]}?" if close else "name one of those"
+        known = ", ".join(logged) or "nothing"
+        raise CorpusError(f"{argument} is {name!r}, which this run does not log; it logs {known}; {hint}")
 
 
 def check_at_validations(trainer: Trainer) -> None:

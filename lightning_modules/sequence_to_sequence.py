@@ -37,6 +37,7 @@ class SequenceToSequence(Summarizer):
 
     decoder: EncoderDecoder | PretrainedEncoderDecoder
     label_smoothing: float = 0.0
+    validation_names = ("nll", "smoothing")
 
     def set_label_smoothing(self, epsilon: float) -> None:
         """Set the share of the target distribution that is uniform over the vocabulary (Szegedy et al. 2016).

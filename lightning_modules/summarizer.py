@@ -19,6 +19,7 @@ from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.metrics.rouge_metric import Rouge
 
 ROUGE_VARIANTS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+SCORES = ("loss", *ROUGE_VARIANTS, "length", "repeated_trigrams")  # what a validation of every model logs
 
 
 @dataclass
@@ -149,6 +150,8 @@ class Summarizer(LightningModule, ABC):
     """
 
     batch_type: ClassVar[type[Batch]] = Batch  # argument of `loss_terms` and `summarize`
+    # what a validation logs besides `SCORES`: terms of the loss; if it is empty, monitors are not checked before a run
+    validation_names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, vocab_size: int, decoding: DecodingOptions, val_summaries: int = 256) -> None:
         super().__init__()

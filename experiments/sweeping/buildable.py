@@ -12,10 +12,12 @@ from huggingface_hub import try_to_load_from_cache
 from jsonargparse import ArgumentParser
 from pytorch_lightning import Callback
 
+from callbacks.monitor_check import check_monitor
 from datamodules.documents import CorpusError
 from datamodules.text.subwords import MINILM, encoder_path
 from experiments.run_folder import build
 from experiments.starting_point import find_start
+from experiments.trust import object_named
 from experiments.value_checks import (
     PRETRAINED,
     REFUSALS,
@@ -24,6 +26,7 @@ from experiments.value_checks import (
     explain_refusal,
     missing_model_message,
 )
+from lightning_modules.summarizer import SCORES
 
 _FROM_SCRATCH = ("small", "graph", "hierarchical", "flat")  # encoders without pretrained weights
 
@@ -46,6 +49,7 @@ def check_buildable(configs: Iterable[tuple[str, dict[str, Any]]]) -> None:
             check_no_keys(config)
             if config.get("start_from"):
                 find_start(config)
+            _check_monitors(config)
         except CorpusError as error:
             raise CorpusError(f"point {label!r}: {error}") from None
         config = copy.deepcopy(config)  # parsing changes its argument
@@ -77,6 +81,23 @@ def _check_callbacks(callbacks: Any) -> None:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("--callbacks", type=list[Callback] | Callback | None)
     parser.instantiate_classes(parser.parse_object({"callbacks": callbacks}))
+
+
+def _check_monitors(config: dict[str, Any]) -> None:
+    """Check that a model of the suite logs what is monitored; the models and callbacks of users may log anything."""
+    model = object_named(config["model"]["class_path"])
+    callbacks = (config.get("trainer") or {}).get("callbacks") or []
+    callbacks = callbacks if isinstance(callbacks, list) else [callbacks]
+    classes = [config["model"]["class_path"], *(callback["class_path"] for callback in callbacks)]
+    known = all(name.startswith(("callbacks.", "lightning_modules.", "pytorch_lightning.")) for name in classes)
+    if not known or not getattr(model, "validation_names", ()):
+        return
+    monitors = {"checkpoint.monitor (metric of a search)": (config.get("checkpoint") or {}).get("monitor")}
+    for callback in callbacks:
+        monitors[f"monitor of {callback['class_path']}"] = (callback.get("init_args") or {}).get("monitor")
+    for argument, name in monitors.items():
+        if str(name).startswith("val/"):
+            check_monitor(argument, name, [f"val/{each}" for each in (*SCORES, *model.validation_names)])
 
 
 def _is_pretrained(model: dict[str, Any]) -> bool:

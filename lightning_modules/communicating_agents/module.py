@@ -61,6 +61,7 @@ class CommunicatingAgents(CopyingSummarizer):
     """
 
     batch_type = CommunicatingAgentsBatch
+    validation_names = ("nll", "cohesion")
 
     def __init__(
         self,

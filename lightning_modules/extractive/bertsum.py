@@ -77,6 +77,7 @@ class BertSum(EncoderSummarizer):
     """
 
     batch_type = ExtractiveBatch
+    validation_names = ("extraction",)
 
     def __init__(
         self,

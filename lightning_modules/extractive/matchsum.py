@@ -64,6 +64,7 @@ class MatchSum(EncoderSummarizer):
     """
 
     batch_type = MatchSumBatch
+    validation_names = ("candidates", "gold")
 
     def __init__(
         self,

@@ -37,6 +37,7 @@ class PointerGenerator(CopyingSummarizer):
     """
 
     batch_type = PointerGeneratorBatch
+    validation_names = ("nll", "coverage", "p_gen")
 
     def __init__(
         self,

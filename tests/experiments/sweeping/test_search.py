@@ -191,6 +191,13 @@ def test_a_metric_that_is_not_computed_is_one_line(tmp_path, tiny_config, precis
     path = write_search(tmp_path, tiny_config, KEYS, {"set": {"model.val_summaries": 0}})
     done = precis("sweep", path, "--dry-run")
     assert done.status == 1 and "search: val/rouge1 needs model.val_summaries; or give metric: val/loss" in done.err
+    path = write_search(tmp_path, tiny_config, KEYS, metric="val/rouge9")
+    done = precis("sweep", path, "--dry-run")
+    assert done.status == 1 and "metric of a search) is 'val/rouge9', which this run does not log; it" in done.err
+    stopping = {"class_path": "pytorch_lightning.callbacks.EarlyStopping", "init_args": {"monitor": "val/nlll"}}
+    path = write_search(tmp_path, tiny_config, KEYS, {"set": {"trainer.callbacks": [stopping]}}, metric="val/p_gen")
+    done = precis("sweep", path, "--dry-run")
+    assert done.status == 1 and "EarlyStopping is 'val/nlll'" in done.err and "did you mean val/nll?" in done.err
 
 
 @pytest.mark.parametrize(
