@@ -20,7 +20,7 @@ def read_json(path: Path, *keys: str) -> dict[str, Any]:
         CorpusError: if the file has no JSON object with these keys; the message has its name.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         raise CorpusError(f"{path}: cannot be read ({reason}); {REMEDY}") from None

@@ -89,7 +89,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         CorpusError: if the file is not UTF-8 or has no records, a line is not a record, or an id occurs twice.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path}: not UTF-8 (byte {error.start}); write it again with `precis test`") from None
     rows: dict[str, dict[str, Any]] = {}

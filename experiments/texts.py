@@ -6,6 +6,7 @@ from pathlib import Path
 from datamodules.corpora.readers import file_type
 from datamodules.documents import CorpusError
 from datamodules.text.html_text import article_text, is_html
+from datamodules.text.lines import is_blank, readable_name
 
 
 def is_records(path: Path) -> bool:
@@ -26,7 +27,7 @@ def read_text(path: Path) -> str:
     if is_html(path):
         return article_text(path)
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path}: not UTF-8 text (byte {error.start}); convert it, e.g. with iconv") from None
 
@@ -48,7 +49,7 @@ def collect_texts(inputs: list[str], empty: bool = False) -> list[tuple[str, str
 def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
     if not inputs:
         try:
-            return [("standard input", sys.stdin.buffer.read().decode("utf-8"))]
+            return [("standard input", sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n"))]
         except UnicodeDecodeError as error:
             raise CorpusError(f"standard input: not UTF-8 text (byte {error.start}); convert it") from None
     single_input = len(inputs) == 1
@@ -59,14 +60,14 @@ def _read_texts(inputs: list[str]) -> list[tuple[str, str]]:
             files = sorted(file for file in path.iterdir() if file.suffix == ".txt" or is_html(file))
             if not files:
                 raise CorpusError(f"{path}: no .txt or .html file in this folder")
-            texts += [(file.name if single_input else str(file), read_text(file)) for file in files]
+            texts += [(readable_name(file.name if single_input else str(file)), read_text(file)) for file in files]
         elif path.is_file():
             if is_records(path):
                 raise CorpusError(
                     f"{path}: holds records, not a text; `precis summarize` takes one such file, by itself, and other "
                     "commands a text"
                 )
-            texts.append((path.name if single_input else str(path), read_text(path)))
+            texts.append((readable_name(path.name if single_input else str(path)), read_text(path)))
         else:
             raise CorpusError(f"{path}: no such file or folder")
     return texts
@@ -79,6 +80,6 @@ def _with_words(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:
         CorpusError: if one of them is blank.
     """
     for name, text in texts:
-        if not text.strip():
+        if is_blank(text):
             raise CorpusError(f"{name}: there is no text in it; leave it out, or give one with words")
     return texts

@@ -18,6 +18,7 @@ from datamodules.building import appearing_folder
 from datamodules.corpora.parallel import mapper, progress_bar
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Document, Record
 from datamodules.text.hashing import text_digest
+from datamodules.text.lines import is_blank, lone_surrogate
 from datamodules.text.sentences import Splitter, split_sentences
 
 if TYPE_CHECKING:
@@ -141,10 +142,11 @@ def make_document(
     """Convert a record to a document, or to a `BadRecord` if that is impossible."""
     if isinstance(record, BadRecord):
         return record
-    if not record.id.strip():
+    if is_blank(record.id):
         return BadRecord(record.where, "its id is empty", FIX_OR_SKIP)
-    if (character := _lone_surrogate(record)) is not None:
-        return BadRecord(record.where, f"half of a surrogate pair, U+{ord(character):X}, is not text", FIX_OR_SKIP)
+    texts = [text if isinstance(text, str) else "".join(text) for text in (*record.parts, *record.references)]
+    if half := lone_surrogate("".join([record.id, *texts])):
+        return BadRecord(record.where, f"half of a surrogate pair, {half}, is not text", FIX_OR_SKIP)
     parts = [sentences for part in record.parts if (sentences := _sentences(part, splitter))]
     references = [sentences for text in record.references if (sentences := _sentences(text, splitter))]
     if not parts:
@@ -155,20 +157,9 @@ def make_document(
     return Document(record.id, parts, references)
 
 
-def _lone_surrogate(record: Record) -> str | None:
-    """Return the first character that UTF-8 cannot encode, such as `"\\ud800"` in JSON, or None."""
-    texts = [text if isinstance(text, str) else "".join(text) for text in (*record.parts, *record.references)]
-    try:
-        "".join([record.id, *texts]).encode("utf-8")
-    except UnicodeEncodeError as error:
-        return error.object[error.start]
-    return None
-
-
 def _sentences(text: str | list[str], splitter: Splitter) -> list[str]:
-    if isinstance(text, str):
-        return split_sentences(text, splitter)
-    return [sentence for piece in text if (sentence := " ".join(piece.split()))]
+    sentences = split_sentences(text, splitter) if isinstance(text, str) else [" ".join(line.split()) for line in text]
+    return [sentence for sentence in sentences if not is_blank(sentence)]
 
 
 def _write(

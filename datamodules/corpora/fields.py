@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Record
-from datamodules.text.lines import split_lines
+from datamodules.text.lines import is_blank, split_lines
 
 Paragraphs = Literal["blank_line", "line", "none"]
 Sentences = Literal["split", "line"]
@@ -70,6 +70,7 @@ class Fields:
             number: id of the record if no field holds one.
         """
         name = row.get(self.id or "id", number if self.id is None else None)
+        name = int(name) if isinstance(name, float) and name.is_integer() else name  # pandas writes 1 as 1.0
         if not isinstance(name, str | int):
             return _bad(row, where, self.id or "id", "a string or a number", "id")
         where = f"{where} (id {name!r})" if name != number else where
@@ -124,7 +125,7 @@ def _paragraphs(text: str, paragraphs: Paragraphs) -> list[str]:
         return lines
     blocks: list[list[str]] = [[]]
     for line in lines:
-        if line.strip():
+        if not is_blank(line):
             blocks[-1].append(line)
         else:
             blocks.append([])

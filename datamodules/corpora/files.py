@@ -11,6 +11,7 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import DocumentList, Fields, Paragraphs, Sentences, SummaryList
 from datamodules.corpora.readers import file_type, read_rows
 from datamodules.documents import BadRecord, CorpusError, Record
+from datamodules.text.lines import readable_name
 
 # None comes first because the command line takes the first type that fits, and "null" is also a valid string
 NameOrNone = None | str
@@ -92,7 +93,7 @@ class Files(Corpus):
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         for path in self._files(split):
-            stem = path.name.split(".")[0]
+            stem = readable_name(path.name.split(".")[0])
             for number, row in read_rows(path, self.fields.names):
                 record = row
                 if not isinstance(row, BadRecord):

@@ -9,6 +9,7 @@ from pathlib import Path
 from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import Fields, Sentences
 from datamodules.documents import FIX_OR_SKIP, BadRecord, CorpusError, Record
+from datamodules.text.lines import readable_name
 
 
 class ParallelText(Corpus):
@@ -53,7 +54,7 @@ class ParallelText(Corpus):
 
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         source, *targets = self._files(split)
-        stem = Path(self.prefixes[split]).name
+        stem = readable_name(Path(self.prefixes[split]).name)
         with source.open("rb") as documents:
             references = targets[0].open("rb") if targets else None
             try:

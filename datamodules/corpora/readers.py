@@ -95,10 +95,11 @@ def _lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
 
 def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
     for number, line in enumerate(_lines(stream, path), start=1):
+        line = line.removeprefix(codecs.BOM_UTF8)  # also within files that were concatenated
         if not line.strip():
             continue
         try:
-            row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            row = json.loads(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             yield number, _not_utf8(f"{path}:{number}", line[error.start])
         except (ValueError, RecursionError) as error:  # invalid JSON, or a number with more digits than Python reads

@@ -1,6 +1,7 @@
 """Folders of text files or HTML pages, with references in a folder beside them."""
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from datamodules.corpora.corpus import Corpus
 from datamodules.corpora.fields import Fields, Paragraphs, Sentences
 from datamodules.documents import FIX_OR_SKIP, BadRecord, CorpusError, Record
 from datamodules.text.html_text import SUFFIXES, article_text, is_html
+from datamodules.text.lines import readable_name
 
 
 class TextFolders(Corpus):
@@ -57,13 +59,13 @@ class TextFolders(Corpus):
             except UnicodeDecodeError as error:
                 yield BadRecord(str(path), f"it, or a reference, is not UTF-8 (byte {error.start})", FIX_OR_SKIP)
                 continue
-            yield self.fields.record(row, str(path), path.stem)
+            yield self.fields.record(row, str(path), readable_name(path.stem))
 
     def fingerprint(self, split: str) -> str:
         digest = hashlib.sha256()
         for path, references in self._files(split).items():
             for file in (path, *references):
-                digest.update(f"{file.name}\n".encode() + hashlib.sha256(file.read_bytes()).digest())
+                digest.update(os.fsencode(f"{file.name}\n") + hashlib.sha256(file.read_bytes()).digest())
         return f"text folders {digest.hexdigest()} {self.fields.paragraphs} {self.fields.summary_sentences}"
 
     def _files(self, split: str) -> dict[Path, list[Path]]:

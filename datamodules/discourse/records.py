@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from datamodules.discourse.trees import Tree
 from datamodules.documents import CorpusError
+from datamodules.text.lines import lone_surrogate
 
 Offsets = tuple[int, int]
 
@@ -55,9 +56,12 @@ def validate_document(document: TreebankDocument, where: str) -> TreebankDocumen
         The same document.
 
     Raises:
-        TreebankError: if there is no EDU; if EDUs, sentences or paragraphs are empty, overlap or lie outside the text;
-            if there is text that belongs to no EDU; if the tree has another number of EDUs.
+        TreebankError: if id or text is not valid Unicode; if there is no EDU; if EDUs, sentences or paragraphs are
+            empty, overlap or lie outside the text; if there is text that belongs to no EDU; if the tree has another
+            number of EDUs.
     """
+    if half := lone_surrogate(document.id + document.text):
+        raise TreebankError(f"{where}: half of a surrogate pair, {half}, is not text; fix or leave out this document")
     location = f"{where}: {document.id}"
     if not document.edus:
         raise TreebankError(f"{location}: there is no EDU; leave out documents without text")

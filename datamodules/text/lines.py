@@ -1,11 +1,15 @@
 """Single-line texts for figures and terminals, and records on one line for files."""
 
 import json
+import os
 import re
+import unicodedata
 from typing import Any
 
 # Allowed in JSON strings, but line separators for `str.splitlines` and many editors.
 _SEPARATORS = {ord(letter): f"\\u{ord(letter):04x}" for letter in "\x85\u2028\u2029"}
+
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def json_line(record: Any) -> str:
@@ -20,6 +24,22 @@ def split_lines(text: str) -> list[str]:
     """
     lines = re.split(r"\r\n|\r|\n", text)
     return lines if lines[-1] else lines[:-1]
+
+
+def is_blank(text: str) -> bool:
+    """Return whether a text has no visible character, but only white space, controls and zero-width characters."""
+    return all(letter.isspace() or unicodedata.category(letter) in ("Cc", "Cf") for letter in text)
+
+
+def lone_surrogate(text: str) -> str | None:
+    """Return the code of the first character that UTF-8 cannot encode, such as `"\\ud800"` in JSON, or None."""
+    half = SURROGATE.search(text)
+    return f"U+{ord(half[0]):X}" if half else None
+
+
+def readable_name(name: str) -> str:
+    """Return the name of a file with bytes that are not UTF-8 as escapes, such as `caf\\xe9.txt`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def one_line(text: str) -> str:

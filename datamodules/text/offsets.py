@@ -2,15 +2,15 @@
 
 import re
 
+from datamodules.text.lines import SURROGATE
 from datamodules.text.sentences import Splitter, split_sentences
 
 Span = tuple[int, int]  # (start, end) in characters, end exclusive
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def encodable(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD; the length stays the same."""
-    return _SURROGATE.sub("\ufffd", text)
+    return SURROGATE.sub("\ufffd", text)
 
 
 def paragraph_offsets(text: str) -> list[Span]:

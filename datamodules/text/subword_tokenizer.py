@@ -140,7 +140,7 @@ class SubwordTokenizer:
         if not path.is_file():
             raise CorpusError(f"{path}: no such file; give --data.tokenizer_dir a folder with a {cls.file_name}")
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
             json.loads(text)
             return cls(Tokenizer.from_str(text))
         except CorpusError:

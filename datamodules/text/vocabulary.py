@@ -121,6 +121,6 @@ class Vocabulary:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file; give the `text` folder of a run")
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            return cls(**json.loads(path.read_text(encoding="utf-8-sig")))
         except (ValueError, TypeError) as error:
             raise CorpusError(f"{path}: not a vocabulary ({error}); give the `text` folder of a run") from None

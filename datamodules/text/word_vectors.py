@@ -49,7 +49,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             for number, raw in enumerate(stream, 1):
-                line = raw.decode("utf-8").rstrip()
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip()
                 header = number == 1 and len(line.split(" ")) == 2 and line.replace(" ", "").isdigit()
                 if line and not header:
                     yield number, line

@@ -73,6 +73,7 @@ def read_id(row: Row, where: str, names: FieldNames) -> str:
         problem = f"it has no id, field {names.id!r} (there are: {_fields(row)})"
         raise bad_record(where, problem, "give it one, or name the field with --fields.id")
     name = row[names.id]
+    name = int(name) if isinstance(name, float) and name.is_integer() else name  # pandas writes 1 as 1.0
     if isinstance(name, bool) or not isinstance(name, str | int) or not str(name).strip() or not _is_utf8(str(name)):
         raise bad_record(where, f"its id {name!r} is not a valid id", "give it one, a string or a number")
     return str(name)

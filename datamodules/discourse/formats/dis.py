@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from datamodules.discourse.records import TreebankDocument, TreebankError, join_edus, validate_document
 from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
+from datamodules.text.lines import is_blank
 
 TOKEN = re.compile(r"_!(?P<text>.*?)_!|(?P<word>[()]|[^\s()]+)", re.DOTALL)
 ERROR_MARK = re.compile(r"//TT_ERR.*")  # left by the annotation tool in some files of the treebank
@@ -142,7 +143,7 @@ def _number(bracket: _Bracket, name: str) -> int:
 def _text(bracket: _Bracket, name: str) -> str:
     text = bracket.find("text")
     content = " ".join(" ".join(text.values).split()) if text else ""
-    if not content.removesuffix(PARAGRAPH_END).strip():
+    if is_blank(content.removesuffix(PARAGRAPH_END)):
         raise TreebankError(f"{name}:{bracket.line}: an EDU without text; write (text _!..._!)")
     return content
 

@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from datamodules.discourse.records import TreebankDocument, TreebankError, join_edus, validate_document
 from datamodules.discourse.trees import SPAN, Node, Tree, TreeError
+from datamodules.text.lines import is_blank
 
 Extent = tuple[int, int]
 
@@ -30,7 +31,8 @@ def read(text: str, name: str) -> list[TreebankDocument]:
 
     A nucleus and all satellites attached to it form a node, as does a multinuclear group; a span group does not. A
     relation that the header lists with both types or not at all counts as multinuclear if it is attached to a
-    multinuclear group whose other children have it, too. Secondary edges and signals of `.rs4` are ignored.
+    multinuclear group whose other children have it, too. A span group of such children is multinuclear. Secondary edges
+    and signals of `.rs4` are ignored.
 
     Raises:
         TreebankError: if the file is not XML, has no EDU, or has no valid tree: a parent does not exist, there is not
@@ -49,7 +51,7 @@ def read(text: str, name: str) -> list[TreebankDocument]:
         raise TreebankError(f"{name}: no segment in this file; is it RST?")
     units = _units(root, name)
     for unit in units.values():
-        if unit.edu >= 0 and not texts[unit.edu]:
+        if unit.edu >= 0 and is_blank(texts[unit.edu]):
             raise TreebankError(f"{name}: segment {unit.id} has no text; fix or remove it")
     try:
         tree = Tree(len(texts), tuple(_nodes(_linked(units, kinds))))
@@ -93,7 +95,7 @@ def _linked(units: dict[str, _Unit], kinds: dict[str, set[str]]) -> _Unit:
             (unit.nuclei if nucleus else unit.satellites).append(child)
         if unit.kind != "segment" and not unit.nuclei:
             raise TreeError(f"group {unit.id} has no nucleus")
-        if unit.kind == SPAN and len(unit.nuclei) > 1:
+        if unit.kind == shared == SPAN and len(unit.nuclei) > 1:
             raise TreeError(f"the span {unit.id} has {len(unit.nuclei)} nuclei")
         reached += children[unit.id]
     if len(reached) < len(units):
@@ -104,10 +106,15 @@ def _linked(units: dict[str, _Unit], kinds: dict[str, set[str]]) -> _Unit:
 
 
 def _nuclear_relation(unit: _Unit, children: list[_Unit], kinds: dict[str, set[str]]) -> str:
-    """Return the relation of a multinuclear group: the most frequent, if possible among those only for nuclei."""
-    if unit.kind == SPAN or unit.kind == "segment":
+    """Return the relation of the nuclei of a multinuclear group: the most frequent, if possible one only for nuclei.
+
+    Groups of type span with such nuclei are multinuclear, too: Russian and Basque treebanks write them.
+    """
+    if unit.kind == "segment" or (unit.kind == SPAN and any(child.relation == SPAN for child in children)):
         return SPAN
     names = [child.relation for child in children if kinds.get(child.relation) != {"rst"}]
+    if unit.kind == SPAN:
+        names = [name for name in names if names.count(name) > 1]
     certain = [name for name in names if kinds.get(name) == {"multinuc"}]
     return Counter(certain or names).most_common(1)[0][0] if names else SPAN
 

@@ -74,6 +74,11 @@ def test_a_relation_of_both_kinds():
     assert [span[3:] for span in read(satellite).tree.spans()] == [("NS", "restatement"), ("NN", "list")]
 
 
+def test_a_span_group_of_multinuclear_children_is_multinuclear():
+    body = segment(1, 9, "list") + segment(2, 9, "list") + segment(3, 9, "elaboration") + group(9, "span")
+    assert [span[3:] for span in read(body).tree.spans()] == [("NS", "elaboration"), ("NN", "list")]
+
+
 def test_one_edu_and_no_header():
     assert read(segment(1)).tree == Tree(1)
     text = '<rst><body><segment id="a" parent="g" relname="joint">x</segment>'
@@ -115,7 +120,7 @@ TWO = segment(1, 9, "span") + segment(2, 1, "cause")
         (TWO + group(9, "span") + group(8, "span", 9, "cause"), "group 8 has no nucleus"),
         (TWO + segment(3, 9, "span") + group(9, "span"), "the span 9 has 2 nuclei"),
         (segment(1) + segment(1), "the id '1' of a segment is empty or taken"),
-        (segment(1) + segment(2, 1, "cause", " "), "segment 2 has no text"),
+        (segment(1) + segment(2, 1, "cause", " \u200b"), "segment 2 has no text"),
         (
             segment(1, 2, "cause") + segment(2, 4, "cause") + segment(3, 1, "cause") + segment(4),
             "are not adjacent",

@@ -1,0 +1,117 @@
+"""Byte order marks, line ends of Windows and zero-width characters in text files, and names in other encodings."""
+
+import gzip
+import io
+import json
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from datamodules.corpora import Files, ParallelText, TextFolders
+from datamodules.corpora.corpus import as_document, build_documents
+from datamodules.corpora.texts import Texts
+from datamodules.discourse.treebanks import read_treebank
+from datamodules.documents import CorpusError
+from datamodules.text.vocabulary import Vocabulary
+from datamodules.text.word_vectors import read_word_vectors
+from experiments.evaluation.prediction_fields import FieldNames, read_id
+from experiments.texts import collect_texts
+
+BOM = "\ufeff".encode()
+ZERO_WIDTH = "\u200b\u2060\u200d\ufeff \u00ad"
+TEXT = "It rained.\n\u200b\nWe stayed."
+EMPTY = "\t_" * 7  # columns of CoNLL-U
+PARTS = [["It rained."], ["We stayed."]]
+
+
+def windows(text: str) -> bytes:
+    return BOM + text.replace("\n", "\r\n").encode()
+
+
+def documents(corpus, tmp_path, **options):
+    return [as_document(row) for row in build_documents(corpus, "test", tmp_path / "cache", **options)]
+
+
+def test_every_reader_of_documents(tmp_path, monkeypatch):
+    line = json.dumps({"id": 1.0, "document": TEXT, "summary": "Rain."}) + "\n"
+    (tmp_path / "a.jsonl").write_bytes(windows(line) + BOM + b"\r\n" + windows(line.replace("1.0", "2")))
+    (tmp_path / "a.csv").write_bytes(windows(f'id,document,summary\n1,"{TEXT}",Rain.\n'))
+    (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(windows(f'id\tdocument\tsummary\n1\t"{TEXT}"\tRain.\n')))
+    for name in ("a.jsonl", "a.csv", "a.tsv.gz"):
+        found = documents(Files(test=str(tmp_path / name)), tmp_path)
+        assert [document.id for document in found] == (["1", "2"] if name == "a.jsonl" else ["1"])
+        assert all(document.parts == PARTS and document.references == [["Rain."]] for document in found)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.txt").write_bytes(windows(TEXT))
+    (tmp_path / "b.source").write_bytes(windows("It rained.\n"))
+    (tmp_path / "b.target").write_bytes(windows("Rain.\n"))
+    assert documents(TextFolders(test=str(folder)), tmp_path)[0].parts == PARTS
+    (parallel,) = documents(ParallelText(test=str(tmp_path / "b")), tmp_path)
+    assert (parallel.parts, parallel.references) == ([["It rained."]], [["Rain."]])
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(windows(TEXT))))
+    for inputs in ([str(folder / "a.txt")], [str(folder)], []):
+        assert collect_texts(inputs)[0][1] == TEXT
+
+
+def test_every_reader_of_treebanks_and_words(tmp_path):
+    rs3 = """<rst>
+      <body><segment id="1">It rained,</segment> <segment id="2" parent="1" relname="cause">so we</segment></body>
+    </rst>"""
+    dis = """( Root (span 1 2)
+      ( Nucleus (leaf 1) (rel2par span) (text _!It rained,_!) )
+      ( Satellite (leaf 2) (rel2par cause) (text _!so we_!) ) )
+    """
+    words = [("1", "It rained,", "Discourse=ROOT:1:0"), ("2", "so we", "Discourse=cause:2->1:1")]
+    conllu = "# newdoc id = a\n" + "".join(f"{n}\t{word}{EMPTY}\t{misc}\n" for n, word, misc in words) + "\n"
+    jsonl = '{"id": "a", "text": "It rained, so we", "edus": [[0, 10], [11, 16]], "tree_nary": ["NS", "cause", 0, 1]}\n'
+    for suffix, text in {"rs3": rs3, "dis": dis, "conllu": conllu, "jsonl": jsonl}.items():
+        path = tmp_path / f"a.{suffix}"
+        path.write_bytes(windows(text))
+        (document,) = read_treebank(path)
+        assert document.edu_texts == ["It rained,", "so we"]
+        assert document.tree.spans()[0][3:] == ("NS", "cause")
+    Vocabulary(["rain"]).save(tmp_path)
+    path = tmp_path / "vocabulary.json"
+    path.write_bytes(windows(path.read_text()))
+    assert Vocabulary.load(tmp_path).words[-1] == "rain"
+    (tmp_path / "vectors.txt").write_bytes(windows("rain 1 2\n"))
+    assert read_word_vectors(tmp_path / "vectors.txt", ["rain"], 2)[1].tolist() == [[1.0, 2.0]]
+
+
+def test_documents_of_zero_width_characters_are_empty(tmp_path):
+    with pytest.raises(CorpusError, match=r"'a'.*the document is empty"):
+        documents(Texts([("a", f"{ZERO_WIDTH}\n\n{ZERO_WIDTH}")]), tmp_path)
+    (tmp_path / "a.txt").write_text(ZERO_WIDTH)
+    with pytest.raises(CorpusError, match="no text in it"):
+        collect_texts([str(tmp_path / "a.txt")])
+
+
+def test_names_of_files_that_are_no_utf8(tmp_path):
+    name = os.fsdecode(b"caf\xe9.txt")
+    (tmp_path / name).write_text("It rained.")
+    for corpus in (Texts(collect_texts([str(tmp_path / name)])), TextFolders(test=str(tmp_path))):
+        assert documents(corpus, tmp_path / "cache")[0].id.removesuffix(".txt") == "caf\\xe9"
+
+
+def test_halves_of_surrogate_pairs_are_one_error_with_file_and_line(tmp_path):
+    path = tmp_path / "a.jsonl"
+    for field in ("id", "document", "summary"):
+        row = {"id": "1", "document": "It rained.", "summary": "Rain."}
+        path.write_text(json.dumps(row | {"id": "0"}) + "\n" + json.dumps(row | {field: "x\ud800"}) + "\n")
+        with pytest.raises(CorpusError, match=r"a\.jsonl:2.*U\+D800"):
+            documents(Files(test=str(path)), tmp_path)
+        with pytest.warns(UserWarning, match="left out 1 bad record"):
+            assert len(documents(Files(test=str(path)), tmp_path, on_bad_record="skip")) == 1
+    treebank = {"id": "a", "text": "It \ud800", "edus": [[0, 4]]}
+    path.write_text(json.dumps(treebank) + "\n")
+    with pytest.raises(CorpusError, match=r"a\.jsonl:1.*U\+D800"):
+        read_treebank(path)
+
+
+def test_whole_numbers_as_ids():
+    assert read_id({"id": 1.0}, "a.jsonl:1", FieldNames()) == "1"
+    with pytest.raises(CorpusError, match=r"1\.5 is not a valid id"):
+        read_id({"id": 1.5}, "a.jsonl:1", FieldNames())
