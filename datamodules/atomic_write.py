@@ -20,8 +20,9 @@ def atomic_file(path: Path) -> Iterator[IO[str]]:
         OSError: if it cannot be written.
     """
     partial = path.with_name(f".{path.name}.part")
+    partial.unlink(missing_ok=True)  # not through a link of that name, which a folder of somebody else may have
     try:
-        with partial.open("w", newline="", encoding="utf-8") as file:
+        with partial.open("x", newline="", encoding="utf-8") as file:
             yield file
         partial.replace(path)
     except BaseException:

@@ -2,10 +2,7 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
-
-from experiments.json_files import read_json
 
 
 def short_key(key: str, keys: set[str]) -> str:
@@ -32,14 +29,3 @@ def format_value(value: Any) -> str:
 def as_flag(value: Any) -> str:
     """Return a value in the form of the command line."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def sweep_and_label(folder: Path) -> tuple[str, str]:
-    """Return the name of the sweep of a run, and the label of its point without the seed; empty outside sweeps."""
-    path = Path(folder).parent / "points.json"
-    if not path.is_file():
-        return "", ""
-    described = read_json(path, "sweep", "points")
-    labels = {row["run"]: row["label"] for row in described["points"]}
-    words = labels.get(Path(folder).name, "").split(" ")
-    return described["sweep"], " ".join(word for word in words if not word.startswith("seed="))

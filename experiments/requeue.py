@@ -65,7 +65,7 @@ def _count(run: Path, progress_file: Path) -> int:
     path = Path(run) / "requeued.json"
     counts = {"requeued": 0, "without_progress": 0}
     if path.is_file():
-        counts = read_json(path, "requeued", "without_progress")
+        counts = read_json(path, requeued=int, without_progress=int)
     saved_at = progress_file.stat().st_mtime_ns if progress_file.is_file() else 0
     no_progress = counts.get("checkpoint") == saved_at
     counts = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser
 
 from datamodules.documents import CorpusError
-from experiments.sweeping.sweep_folder import read_points
+from experiments.sweeping.folder_files import read_points
 from experiments.wandb_login import logged_in
 
 

@@ -13,8 +13,8 @@ from pytorch_lightning.utilities import rank_zero_only
 
 from callbacks import PredictionWriter
 from experiments.json_files import read_json
-from experiments.labels import sweep_and_label
 from experiments.prediction_files import table_of_predictions
+from experiments.sweeping.folder_files import sweep_and_label
 from experiments.wandb_login import logged_in
 from lightning_modules.checkpoints import best_checkpoint
 

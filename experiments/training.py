@@ -62,6 +62,7 @@ from experiments.value_checks import (
     explain_refusal,
     explain_trainer_refusal,
 )
+from experiments.written_paths import check_links, check_written_paths, outside_paths
 from lightning_modules.summarizer import Summarizer
 
 
@@ -124,6 +125,8 @@ class PrecisCLI(LightningCLI):
             config.run_dir = Path("runs") / name / datetime.now().strftime("%Y%m%d-%H%M%S")
             sys.argv.append(f"--run_dir={config.run_dir}")  # for the processes that Lightning starts on other devices
         folder = self.folder = config.run_dir
+        check_written_paths(config, folder, sys.argv[1:])
+        check_links(folder)
         fitting = self.subcommand == "fit"
         self.fresh = not folder.exists()
         if not fitting:
@@ -254,7 +257,7 @@ class PrecisCLI(LightningCLI):
 
         It also requeues a SLURM job, unless the task of a sweep does so.
         """
-        trust = [FLAG] if needs_trust(config) else []
+        trust = [FLAG] if needs_trust(config) or any(outside_paths(config, folder)) else []
         resume = shlex.join(["precis", "fit", "--run", str(folder), *trust])
         in_job = "SLURM_JOB_ID" in os.environ
         on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None

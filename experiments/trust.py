@@ -15,13 +15,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import yaml
 from jsonargparse import _common, set_parsing_settings
 
 from datamodules.documents import CorpusError
+from experiments.command_table import TRAINING
 from experiments.nested_values import leaves
 
 FLAG = "--trust"
@@ -35,6 +36,10 @@ SUITE = ("callbacks", "datamodules", "lightning_modules", "experiments")
 _CLASS_OPTIONS = ("--model", "--data", "--trainer", "--optimizer", "--lr_scheduler", "--checkpoint", "--corpus")
 _OPTIONS_WITH_FILES = (*_CLASS_OPTIONS, "--profile", "--paragraphs", "--fields")
 _COMMANDS_OF_SWEEPS = ("validate", "test", "predict", "evaluate", "report")
+_RUN = "{run}"  # the run folder in commands of sweeps
+_OPTIONS_OF_TRAINING = ("--data.", "--model.", "--out", "--previews", "--run", "--seed_everything", "--wandb")
+_OPTIONS_OF_TRAINING += tuple(f"--trainer.{name}" for name in ("accelerator", "devices", "limit_", "precision"))
+_OUTPUTS = {"--out": ".jsonl", "--html": ".html"}  # options of commands of sweeps, with suffixes
 _FILE_SUFFIXES = (".csv", ".gz", ".html", ".json", ".jsonl", ".md", ".parquet", ".png", ".svg", ".txt", ".yaml", ".yml")
 _DOTTED_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 
@@ -101,11 +106,11 @@ def names_on_command_line(arguments: Sequence[str]) -> set[str]:
         if argument.startswith("--"):
             option, _, value = argument.partition("=")
         if option.startswith(_CLASS_OPTIONS) and value:
-            names.update(text for text in _strings(value) if _DOTTED_NAME.fullmatch(text))
+            names.update(text for text in strings_in(value) if _DOTTED_NAME.fullmatch(text))
     return names
 
 
-def _strings(value: str) -> Iterator[str]:
+def strings_in(value: str) -> Iterator[str]:
     """Yield the strings in a value of the command line, which may be a list or dictionary in YAML."""
     try:
         loaded = yaml.safe_load(value)
@@ -136,7 +141,7 @@ def check_commands(commands: Sequence[str], source: str) -> None:
 
     Raises:
         CorpusError: if a sweep that is not trusted has a command that does more than evaluate a run, or one with
-            `--trust` or with a class that configs may not name.
+            `--trust`, with a class that configs may not name, or with an output outside of the run folder.
     """
     if is_trusted():
         return
@@ -145,16 +150,38 @@ def check_commands(commands: Sequence[str], source: str) -> None:
             first, *words = shlex.split(command)
         except ValueError:  # none, or an open quotation mark
             raise CorpusError(f"{source}: after: {command!r} is not a command; for example, use test") from None
-        refused = [f"precis {first}"] if first not in _COMMANDS_OF_SWEEPS else []
-        refused += [word for word in words if word.partition("=")[0] == FLAG]
+        refused = [f"precis {first}"] if first not in _COMMANDS_OF_SWEEPS else list(_refused_options(first, words))
         # evaluate imports classes of metrics, too, in lists as well
         parts = {part for word in words for part in re.split(r"[=,\s\[\]'\"]+", word) if _may_be_class(part)}
         refused += [name for name in sorted(parts | names_on_command_line(words)) if not _is_permitted_name(name)]
         if refused:
             raise CorpusError(
-                f"{source}: after: {command!r}: a sweep may not name {refused[0]}, only the classes of configs and "
-                f"{', '.join(_COMMANDS_OF_SWEEPS)}; pass {FLAG} if you trust whoever wrote it (see SECURITY.md)"
+                f"{source}: after: {command!r}: a sweep may not name {refused[0]}, only the classes of configs, "
+                f"{', '.join(_COMMANDS_OF_SWEEPS)}, and outputs such as {_RUN}/scores.jsonl; "
+                f"pass {FLAG} if you trust whoever wrote it (see SECURITY.md)"
             )
+
+
+def _refused_options(command: str, words: Sequence[str]) -> Iterator[str]:
+    """Yield options that do more than evaluate a run, and outputs that are not inside the run folder."""
+    if command == "evaluate" and not _is_in_run("".join(words[:1]), ""):  # it writes beside the file that it reads
+        yield f"{''.join(words[:1])!r} as the file of evaluate"
+    for word, following in zip(words, [*words[1:], ""]):
+        name, equals, value = word.partition("=")
+        if not re.match(r"-+[^\d.]", name):
+            continue
+        value = value if equals else following
+        if name == FLAG or (command in TRAINING and not name.startswith(_OPTIONS_OF_TRAINING)):
+            yield name
+        if command in TRAINING and name.startswith("--run") and value != _RUN and not _is_in_run(value, ""):
+            yield word
+        for option, suffix in _OUTPUTS.items():  # evaluate takes abbreviations
+            if option.startswith(name.rstrip("+")) and not _is_in_run(value, suffix):
+                yield f"{option} {value}"
+
+
+def _is_in_run(path: str, suffix: str) -> bool:
+    return path.startswith(f"{_RUN}/") and ".." not in PurePath(path).parts and path.endswith(suffix)
 
 
 def _may_be_class(word: str) -> bool:

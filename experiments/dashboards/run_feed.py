@@ -12,9 +12,10 @@ from typing import Any
 from datamodules.documents import CorpusError
 from experiments.evaluation.systems import ASIDE, SEEDS, flat_config
 from experiments.housekeeping.runs import find_runs
-from experiments.labels import short_key, sweep_and_label
+from experiments.labels import short_key
 from experiments.prediction_files import table_of_predictions
 from experiments.run_config import read_config
+from experiments.sweeping.folder_files import sweep_and_label
 
 MAX_ROWS = 200  # rows of a table of predictions
 

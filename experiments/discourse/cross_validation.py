@@ -126,7 +126,7 @@ def folds_of(options: argparse.Namespace, recipe: Recipe) -> dict[str, list[floa
 
 def read_sums(path: Path) -> dict[str, list[float]]:
     """Return the sums of a fold by document."""
-    scores = read_json(path, "ids", "sums")
+    scores = read_json(path, ids=list, sums=list)
     return dict(zip(scores["ids"], scores["sums"], strict=True))
 
 

@@ -139,7 +139,7 @@ def division_of(options: Namespace, folders: int) -> tuple[dict[str, Any], list[
     settings = Path(options.parsers) / "settings.json"
     if not settings.is_file():
         return read_recipe(Path(options.recipe))["data"], [Path(options.train)], folders
-    recorded = read_json(settings, "data", "treebanks", "folds")
+    recorded = read_json(settings, data=dict, treebanks=list[str], folds=int)
     return recorded["data"], [Path(path) for path in recorded["treebanks"]], recorded["folds"]
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from datamodules.documents import CorpusError
 from datamodules.text.hashing import file_digest
 from experiments.evaluation.predictions import scores_path
-from experiments.json_files import folder_beside, read_json
+from experiments.json_files import read_json
 from experiments.labels import format_value, short_key
 from experiments.prediction_files import (
     NAMES,
@@ -25,6 +25,7 @@ from experiments.prediction_files import (
     recorded_split,
 )
 from experiments.run_config import read_config
+from experiments.sweeping.folder_files import POINTS, read_described, without_seed
 from lightning_modules.metrics.novelty import repeated_ngrams
 
 MOST_IN_A_NAME = 5  # differing keys; with more, the folder's name is easier to read
@@ -172,12 +173,9 @@ def read_all(paths: Sequence[Path], split: str | None = None) -> list[RunRecord]
 
 def _runs_in(path: Path) -> list[tuple[Path, str, Path]]:
     """Return a run, or the runs of a sweep with the sweep's labels; and the path that was named for them."""
-    points = path / "points.json"
-    if not points.is_file():
+    if not (path / POINTS).is_file():
         return [(path, "", path)]
-    described = read_json(points).get("points", [])
-    labels = [" ".join(word for word in row["label"].split(" ") if not word.startswith("seed=")) for row in described]
-    return [(folder_beside(points, row["run"]), label, path) for row, label in zip(described, labels)]
+    return [(path / row["run"], without_seed(row["label"]), path) for row in read_described(path)["points"]]
 
 
 def _has_predictions(folder: Path, split: str) -> bool:

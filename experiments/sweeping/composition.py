@@ -18,6 +18,7 @@ from experiments.parse_errors import explain
 from experiments.sweeping.grid import SEED, Point, Sweep, flags, points_of
 from experiments.training import fit_parser
 from experiments.trust import check_permitted_names
+from experiments.written_paths import check_written_paths
 
 
 def compose(sweep: Sweep) -> list[Point]:
@@ -81,6 +82,7 @@ def _parse(parser: ArgumentParser, base: Path, overrides: dict[str, Any]) -> dic
     arguments = [f"--config={base}", *flags(overrides)]
     config = parser.parse_args(arguments)
     check_permitted_names(config)
+    check_written_paths(config, None)
     check_linked(arguments, config)
     return _as_dict(parser, config)
 

@@ -17,6 +17,7 @@ import yaml
 from datamodules.atomic_write import atomic_write
 from datamodules.file_locks import release_lock, take_lock
 from experiments.json_files import read_json
+from experiments.written_paths import check_links
 
 JOURNAL = "search.journal"  # file in a sweep folder with a search
 COMMAND = (sys.executable, "-m", "experiments.cli")
@@ -61,6 +62,14 @@ class Job:
         """File that is written when the job makes progress."""
         return self.folder / "checkpoints" / "last.ckpt"
 
+    def check_links(self) -> None:
+        """Check that no link in the run folder leads out of the sweep folder.
+
+        Raises:
+            CorpusError: if one does.
+        """
+        check_links(self.folder, self.folder.parent)
+
     def prepare(self) -> None:
         """Create the run folder with point.yaml.
 
@@ -102,7 +111,7 @@ class WorkerJob(Job):
 def read_status(folder: Path) -> dict[str, Any]:
     """Return status.json of a run folder: `done`, the successful commands, and `failed`, the failed one or None."""
     path = folder / "status.json"
-    return read_json(path, "done", "failed") if path.is_file() else {"done": [], "failed": None}
+    return read_json(path, done=list[str], failed=dict | None) if path.is_file() else {"done": [], "failed": None}
 
 
 def is_finished(job: Job) -> bool:
@@ -145,6 +154,7 @@ class Running:
         self.job, self.environment, self.command, self.own_session = job, environment, command, own_session
         self.state, self.stage, self.stopping = "running", "", False
         self.process: subprocess.Popen | None = None
+        job.check_links()
         job.folder.mkdir(parents=True, exist_ok=True)
         # The process of the run inherits the lock: if the launcher is killed and its runs continue, a second launch
         # does not start them again.

@@ -9,10 +9,9 @@ from jsonargparse.typing import NonNegativeInt
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
+from experiments.sweeping.folder_files import read_points
 from experiments.sweeping.job import Job, is_finished
 from experiments.sweeping.launch import launch
-from experiments.sweeping.sweep_folder import read_points
-from experiments.trust import check_commands
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"  # variable set by Kubernetes
 
@@ -45,7 +44,7 @@ def _find(folder: Path, index: int | None) -> Job:
     """Return the job of a point.
 
     Raises:
-        CorpusError: if there is no index, or no such point, or the sweep is not trusted to run one of its commands.
+        CorpusError: if there is no index, or no such point.
     """
     jobs = read_points(folder)
     if index is None:
@@ -55,5 +54,5 @@ def _find(folder: Path, index: int | None) -> Job:
         index = int(text)
     if index >= len(jobs):
         raise CorpusError(f"{folder}: no point {index}; it has {len(jobs)}, from 0")
-    check_commands(jobs[index].after, f"{folder}/points.json")
+    jobs[index].check_links()
     return jobs[index]

@@ -21,13 +21,14 @@ from datamodules.documents import CorpusError
 from datamodules.file_locks import release_lock, take_lock
 from datamodules.text.hashing import text_digest
 from datamodules.text.printable import printable_line
-from experiments.json_files import read_json
 from experiments.run_state import read_state, write_state
+from experiments.sweeping.folder_files import read_described
 from experiments.sweeping.grid import Point, Sweep
 from experiments.sweeping.job import Job, Running
 from experiments.sweeping.progress import last_line
 from experiments.sweeping.search_folder import BASE, MODES, is_search, label, read_search, with_metric, write_best
 from experiments.sweeping.search_space import extreme_points
+from experiments.written_paths import check_links
 
 if TYPE_CHECKING:
     from experiments.sweeping.study import Search
@@ -99,6 +100,7 @@ def work(arguments: list[str]) -> None:
     out, worker = options.folder, options.worker
     search = read_search(out)
     folder = out / f"worker-{worker}"
+    check_links(folder, out)
     folder.mkdir(exist_ok=True)
     lock = take_lock(folder / ".work.lock")  # a launcher holds another one
     if lock is None:
@@ -150,7 +152,7 @@ def _job(search: "Search", number: int, values: dict[str, Any]) -> Job:
     name, text = f"trial-{number:03}", f"trial {number}: {label(values, keys)}"
     (config,) = compose_configs(sweep, [Point(text, values)])
     with search.locked():
-        described = read_json(search.out / "points.json", "points")
+        described = read_described(search.out)
         rows = [row for row in described["points"] if row["run"] != name]
         rows.append({"run": name, "label": text, "overrides": values, "config": config})
         described["points"] = sorted(rows, key=lambda row: row["run"])
@@ -166,6 +168,7 @@ def _run(job: Job, received: list[int]) -> str | None:
     """
     from experiments.sweeping.trial_report import write_trial
 
+    job.check_links()
     write_trial(job.folder, int(job.folder.name.rpartition("-")[2]))
     while not received:
         # In the session of this worker, so that a launcher that kills the worker kills its run too.

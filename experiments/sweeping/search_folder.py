@@ -1,5 +1,6 @@
 """The sweep folder of a search: its settings, its workers, and the config of its best trial (see sweep_folder.py)."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,8 +8,9 @@ import yaml
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
-from experiments.json_files import read_json
+from experiments.json_files import REMEDY
 from experiments.labels import format_value, short_key
+from experiments.sweeping.folder_files import read_described
 from experiments.sweeping.job import JOURNAL, WorkerJob
 from experiments.sweeping.search_space import check_search
 from experiments.yaml_files import read_yaml
@@ -35,10 +37,20 @@ def read_search(out: Path) -> "Search":
         raise CorpusError(f"{out}: no search here; give the folder of a sweep with search: in its file")
     from experiments.sweeping.study import Search
 
-    path = Path(out) / "sweep.yaml"
-    section = read_yaml(path)["search"]
+    return Search(out, _read_section(out)[0])
+
+
+def _read_section(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the section of a search with metric and direction, and the config that its trials are made from."""
+    path, base_path = Path(out) / "sweep.yaml", Path(out) / BASE
+    section, base = read_yaml(path).get("search"), read_yaml(base_path)
+    if not isinstance(section, dict):
+        raise CorpusError(f"{path}: no section search; {REMEDY}")
     check_search(path, section)
-    return Search(out, with_metric(section, read_yaml(Path(out) / BASE)))
+    checkpoint = base.get("checkpoint")
+    if not isinstance(checkpoint, dict) or checkpoint.get("mode") not in MODES.values() or "monitor" not in checkpoint:
+        raise CorpusError(f"{base_path}: checkpoint.monitor and checkpoint.mode are missing; {REMEDY}")
+    return with_metric(section, base), base
 
 
 def with_metric(section: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
@@ -56,19 +68,19 @@ def label(values: dict[str, Any], keys: dict[str, Any]) -> str:
 
 def worker_jobs(out: Path, count: int) -> list[WorkerJob]:
     """Return the jobs of at least `count` workers, and of those that the search had before."""
-    numbers = [int(path.name.rpartition("-")[2]) for path in Path(out).glob("worker-*")]
-    section, base = read_yaml(Path(out) / "sweep.yaml")["search"], read_yaml(Path(out) / BASE)
-    last = max([count, *numbers])
+    names = (path.name.removeprefix("worker-") for path in Path(out).glob("worker-*"))
+    numbers = {int(name) for name in names if re.fullmatch("[1-9][0-9]{0,3}", name)} | {*range(1, count + 1)}
+    section, base = _read_section(out)
     return [
         WorkerJob(f"worker {number}", Path(out) / f"worker-{number}", base, trials=section["trials"])
-        for number in range(1, last + 1)
+        for number in sorted(numbers)
     ]
 
 
 def write_best(search: "Search") -> None:
     """Write best.yaml, the config of the best trial."""
     best = search.best
-    described = read_json(search.out / "points.json", "points")
+    described = read_described(search.out)
     (row,) = (row for row in described["points"] if row["run"] == f"trial-{best.number:03}")
     header = f"# {row['label']}: {search.section['metric']} {best.value:.4g} in its best validation\n"
     config = yaml.safe_dump(row["config"], sort_keys=False, allow_unicode=True)

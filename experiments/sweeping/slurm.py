@@ -121,6 +121,7 @@ def submit(jobs: Sequence[Job], profile: Profile, folder: Path, name: str) -> di
     if shutil.which("sbatch") is None:
         raise CorpusError("no SLURM here (no sbatch on PATH); log in to a node that has it, or use --launcher local")
     for job in jobs:
+        job.check_links()
         job.prepare()  # before any task reads it
     try:
         executor = submitit.SlurmExecutor(folder=folder)

@@ -16,6 +16,7 @@ from typing import Any
 from datamodules.documents import CorpusError
 from experiments.sweeping.job import JOURNAL
 from experiments.sweeping.search_space import grid_points, suggest
+from experiments.written_paths import check_links
 
 try:
     import optuna
@@ -45,6 +46,7 @@ class Search:
     def __init__(self, out: Path, section: dict[str, Any], base: str | None = None) -> None:
         self.out, self.section = Path(out), section
         self.path = self.out.resolve() / JOURNAL
+        check_links(self.path, self.out)
         with _explained(self.path):
             storage = JournalStorage(JournalFileBackend(str(self.path), lock_obj=JournalFileOpenLock(str(self.path))))
             names = [summary.study_name for summary in storage.get_all_studies()]

@@ -17,6 +17,7 @@ from datamodules.documents import CorpusError
 from datamodules.file_locks import release_lock, take_lock
 from datamodules.text.printable import printable_line
 from experiments.shipped import SWEEPS, find_shipped, short_names
+from experiments.sweeping.folder_files import read_launch, read_profile
 from experiments.sweeping.grid import Point, Sweep, flags, read_sweep
 from experiments.sweeping.job import COMMAND, Job, is_finished, same_suite
 from experiments.sweeping.launch import launch
@@ -24,7 +25,8 @@ from experiments.sweeping.search import compose_search, record_search, work
 from experiments.sweeping.search_folder import is_search, read_search, worker_jobs
 from experiments.sweeping.slurm import Profile, check_devices, check_directives, submit
 from experiments.sweeping.sweep_commands import COMMANDS, show_search
-from experiments.sweeping.sweep_folder import LOCK, TO_RETRY, jobs_of, read_launch, record, states, write_launch
+from experiments.sweeping.sweep_folder import LOCK, TO_RETRY, jobs_of, record, states, write_launch
+from experiments.written_paths import check_links
 
 
 def dry_run(sweep: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]:
@@ -138,8 +140,9 @@ def retry(arguments: list[str]) -> None:
     out = options.folder
     last_launch = read_launch(out)
     options.launcher = options.launcher or last_launch["launcher"] or "local"
-    if not any(word.startswith("--profile") for word in arguments) and "profile" in last_launch:
-        options.profile = Namespace(last_launch["profile"])
+    slurm = options.launcher == "slurm" and "profile" in last_launch
+    if slurm and not any(word.startswith("--profile") for word in arguments):
+        options.profile = read_profile(out)
     points = states(out, worker_jobs(out, _num_workers(options)) if is_search(out) else None)
     chosen = [point.job for point in points if point.state in TO_RETRY]
     labels = [f"  {printable_line(job.label)}" for job in chosen]
@@ -171,6 +174,7 @@ def best(arguments: list[str]) -> None:
     chosen = {"best": ["validate", "test"], "default": ["validate"]}
     for name, after in chosen.items() if options.seeds else ():
         if name == "best" or options.default:
+            check_links(out / name, out)
             file = out / f"{name}_seeds.yaml"
             base = str((out / f"{'base' if name == 'default' else name}.yaml").resolve())
             atomic_write(file, yaml.safe_dump({"base": base, "seeds": list(options.seeds), "after": after}))
@@ -192,6 +196,8 @@ def _profile(options: Namespace) -> Profile:
 
 
 def _launch(out: Path, jobs: Sequence[Job], options: Namespace) -> None:
+    for name in (LOCK, "launcher.log", "slurm"):
+        check_links(out / name, out)
     if options.launcher == "slurm":
         _submit(out, jobs, _profile(options))
     elif options.detach:

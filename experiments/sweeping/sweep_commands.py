@@ -18,11 +18,12 @@ from datamodules.documents import CorpusError
 from datamodules.file_locks import is_locked
 from datamodules.text.printable import printable, printable_line
 from experiments.sweeping import slurm
+from experiments.sweeping.folder_files import read_launch, read_local_launch
 from experiments.sweeping.point import run_point
 from experiments.sweeping.progress import STYLES
 from experiments.sweeping.rendering import render
 from experiments.sweeping.search_folder import is_search, read_search, worker_jobs
-from experiments.sweeping.sweep_folder import LOCK, PointState, read_launch, states
+from experiments.sweeping.sweep_folder import LOCK, PointState, states
 
 if TYPE_CHECKING:
     from experiments.sweeping.study import Search
@@ -122,20 +123,20 @@ def cancel(arguments: list[str]) -> None:
     if numbers:
         slurm.cancel(numbers)
         print(f"cancelled {len(numbers)} jobs")
-    launched = read_launch(folder)
-    if launched["launcher"] == "local" and is_locked(folder / LOCK):
-        _stop_launcher(folder, launched, options.points)
+    if read_launch(folder)["launcher"] == "local" and is_locked(folder / LOCK):
+        _stop_launcher(folder, options.points)
     elif not numbers:
         print("no point is running or waiting")
 
 
-def _stop_launcher(folder: Path, launched: dict, points: Sequence[str]) -> None:
+def _stop_launcher(folder: Path, points: Sequence[str]) -> None:
+    host, process = read_local_launch(folder)
     if points:
         raise CorpusError(f"{folder}: a local launcher stops as a whole; leave the points out")
-    if launched["host"] != socket.gethostname():
-        raise CorpusError(f"{folder}: its launcher is on {launched['host']}; cancel it there")
-    os.kill(launched["pid"], signal.SIGTERM)
-    print(f"told process {launched['pid']} to save its runs and to exit")
+    if host != socket.gethostname():
+        raise CorpusError(f"{folder}: its launcher is on {host}; cancel it there")
+    os.kill(process, signal.SIGTERM)
+    print(f"told process {process} to save its runs and to exit")
 
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.atomic_write import atomic_write
-from datamodules.documents import CorpusError
 from datamodules.file_locks import is_locked
-from experiments.json_files import folder_beside, read_json
+from experiments.json_files import read_json
+from experiments.sweeping.folder_files import LAUNCH, POINTS, read_launch, read_points
 from experiments.sweeping.grid import Point, Sweep
 from experiments.sweeping.job import Job, is_finished, read_status
 from experiments.sweeping.progress import last_line, last_metrics
@@ -67,39 +67,15 @@ def record(sweep: Sweep, points: list[Point], out: Path) -> None:
         for point in points
     ]
     described = {"sweep": sweep.path.stem, "base": str(sweep.base), "after": sweep.after, "points": rows}
-    atomic_write(out / "points.json", json.dumps(described, ensure_ascii=False, indent=1) + "\n")
+    atomic_write(out / POINTS, json.dumps(described, ensure_ascii=False, indent=1) + "\n")
     atomic_write(out / "sweep.yaml", sweep.path.read_text(encoding="utf-8"))
-
-
-def read_points(out: Path) -> list[Job]:
-    """Return the points of a sweep folder.
-
-    Raises:
-        CorpusError: if it is not a sweep folder.
-    """
-    path = Path(out) / "points.json"
-    if not path.is_file():
-        raise CorpusError(f"{path}: not found; give the folder of a sweep, such as runs/NAME")
-    described = read_json(path, "points", "after")
-    after = tuple(described["after"])
-    try:
-        return [Job(row["label"], folder_beside(path, row["run"]), row["config"], after) for row in described["points"]]
-    except (KeyError, TypeError):
-        remedy = f"write it again with precis sweep FILE --out {out}"
-        raise CorpusError(f"{path}: a point without label, run or config; {remedy}") from None
-
-
-def read_launch(out: Path) -> dict[str, Any]:
-    """Return launch.json; empty if nothing was launched."""
-    path = Path(out) / "launch.json"
-    return read_json(path, "launcher", "jobs") if path.is_file() else {"launcher": None, "jobs": {}}
 
 
 def write_launch(out: Path, launcher: str, jobs: dict[str, str], **more: Any) -> None:
     """Record a launch; `jobs` are merged with those of earlier launches."""
     earlier = read_launch(out)["jobs"]
     content = {"launcher": launcher, "host": socket.gethostname(), "jobs": earlier | jobs, **more}
-    atomic_write(Path(out) / "launch.json", json.dumps(content, indent=1) + "\n")
+    atomic_write(Path(out) / LAUNCH, json.dumps(content, indent=1) + "\n")
 
 
 def states(out: Path, jobs: Sequence[Job] | None = None) -> list[PointState]:
@@ -134,7 +110,7 @@ def _state(job: Job, queued: Queued | None, launcher_waits: bool) -> tuple[str, 
         return "running", _running(job)
     if status["failed"]:
         failed = status["failed"]
-        return "failed", f"{failed['command']} ended with status {failed['status']}: {last_line(job.log)}"
+        return "failed", f"{failed.get('command')} ended with status {failed.get('status')}: {last_line(job.log)}"
     if launcher_waits:
         return "waiting", ""
     if job.log.is_file():
@@ -144,7 +120,7 @@ def _state(job: Job, queued: Queued | None, launcher_waits: bool) -> tuple[str, 
 
 def _requeued(job: Job) -> int:
     path = job.folder / "requeued.json"
-    return read_json(path, "requeued")["requeued"] if path.is_file() else 0
+    return read_json(path, requeued=int)["requeued"] if path.is_file() else 0
 
 
 def _running(job: Job) -> str:

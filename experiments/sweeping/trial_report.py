@@ -40,7 +40,7 @@ class TrialReport(Callback):
 
     def __init__(self, run: Path) -> None:
         self.search = read_search(Path(run).parent)
-        self.number = read_json(Path(run) / FILE, "trial")["trial"]
+        self.number = read_json(Path(run) / FILE, trial=int)["trial"]
         self.validations = 0
         self.stopping_reason_message = ""
 

@@ -223,6 +223,17 @@ def test_a_strangers_sweep_calls_nothing(part, tiny_config, tmp_path, trap, prec
         "clean / --yes",
         "evaluate {run}/predictions.jsonl --metrics=[rouge,hostile_code.Hello]",
         "evaluate 'open",
+        "evaluate documents.jsonl",
+        "evaluate {run}/../documents.jsonl",
+        "evaluate {run}/predictions.jsonl --out .bashrc",
+        "evaluate {run}/predictions.jsonl --ou={run}/status.json",
+        "evaluate {run}/predictions.jsonl --html {run}/../page.html",
+        "test --out page.jsonl",
+        "test --run other",
+        "test --run_dir=other",
+        "test --trainer.logger CSVLogger --trainer.logger.save_dir logs",
+        "test --trainer.callbacks callbacks.PredictionWriter --trainer.callbacks.path .bashrc",
+        "test --config other.yaml",
     ],
 )
 def test_commands_of_a_strangers_sweep_name_no_foreign_class(command, tiny_config, tmp_path, trap, precis):
@@ -242,8 +253,41 @@ def test_commands_of_a_strangers_sweep_name_no_foreign_class(command, tiny_confi
 def test_options_of_a_strangers_sweep_are_permitted(tmp_path):
     check_commands(["test", "report {run}", "evaluate {run}/predictions.jsonl"], "a.yaml")
     # names of files, also where a module has the name before the dot
-    check_commands(["evaluate predictions.jsonl --html page.html", "evaluate test.jsonl", "report --out json.md"], "x")
+    check_commands(["evaluate {run}/test.jsonl --html {run}/page.html --references refs.txt", "test --run={run}"], "x")
     check_commands(["validate --data.max_eval 100 --data.corpus=datamodules.corpora.Docstrings"], "a.yaml")
+
+
+OUTPUTS = {
+    "logger": {"trainer.logger": callback("pytorch_lightning.loggers.CSVLogger", save_dir="OUTSIDE")},
+    "name-of-a-logger": {
+        "trainer.logger": {"class_path": "CSVLogger", "init_args": {"save_dir": "INSIDE", "name": "../outside"}}
+    },
+    "callback": {"trainer.callbacks": [callback("callbacks.PredictionWriter", path="OUTSIDE/.bashrc")]},
+    "checkpoint": {"checkpoint.dirpath": "OUTSIDE"},
+    "name-of-a-checkpoint": {"checkpoint.filename": "../../outside/best"},
+    "profiler": {"trainer.profiler": callback("SimpleProfiler", dirpath="OUTSIDE", filename="profile")},
+    "root": {"trainer.default_root_dir": "OUTSIDE"},
+    "predictions": {"out": "OUTSIDE/predictions.jsonl"},
+}
+
+
+@pytest.mark.parametrize("spelling", OUTPUTS)
+def test_a_strangers_config_writes_inside_its_run_folder_alone(spelling, tiny_config, tmp_path, precis, monkeypatch):
+    outside, run = tmp_path / "outside", tmp_path / "run"
+    outside.mkdir()
+    monkeypatch.chdir(tmp_path)
+    text = json.dumps(OUTPUTS[spelling]).replace("OUTSIDE", str(outside)).replace("INSIDE", str(run))
+    config = with_changes(tiny_config, tmp_path, json.loads(text))
+    refused(precis("fit", "--config", config, "--run_dir", run), outside / "ran", "may only write inside", "--trust")
+    assert not list(outside.iterdir()) and not run.exists()
+
+
+def test_outputs_inside_the_run_folder_and_on_the_command_line_are_permitted(tiny_config, tmp_path, precis):
+    run, logs = tmp_path / "run", tmp_path / "logs"
+    changes = {"trainer.logger": callback("CSVLogger", save_dir=str(run / "logs")), "trainer.max_steps": 1}
+    config = with_changes(tiny_config, tmp_path, changes)
+    done = precis("fit", "--config", config, "--run_dir", run, f"--trainer.default_root_dir={logs}")
+    assert done.status == 0 and list(run.glob("logs/**/metrics.csv")), done.err
 
 
 class Unpickled:

@@ -48,7 +48,18 @@ def test_hostile_configs_are_refused_in_a_line(trained, tiny_config, tmp_path, m
     assert not any(counts[name] for name in WRONG), wrong
 
 
-@pytest.mark.parametrize("script", ["files.py", "command_kills.py"])
+def test_sweep_folders_of_somebody_else_run_and_overwrite_nothing(tiny_config, tmp_path, monkeypatch):
+    for name in ("optuna", "submitit"):
+        pytest.importorskip(name)
+    from sweep_folders import PROBLEMS, count_sweep_folders
+
+    monkeypatch.chdir(tmp_path)
+    base = yaml.safe_load(tiny_config.read_text(encoding="utf-8"))
+    counts, wrong = count_sweep_folders(base, cases=12, seed=0, folder=tmp_path / "sweeps")
+    assert counts["cases"] == 12 and not any(counts[name] for name in PROBLEMS), wrong
+
+
+@pytest.mark.parametrize("script", ["files.py", "command_kills.py", "sweep_folders.py"])
 def test_the_scripts_of_make_harden_start_from_any_folder(script, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, Path(__file__).parent / script, "--help"]

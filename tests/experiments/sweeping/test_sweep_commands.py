@@ -15,8 +15,9 @@ import yaml
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.file_locks import take_lock
+from experiments.sweeping.folder_files import read_launch, read_points, read_profile
 from experiments.sweeping.job import Job
-from experiments.sweeping.sweep_folder import LOCK, read_launch, read_points, states, write_launch
+from experiments.sweeping.sweep_folder import LOCK, states, write_launch
 
 SQUEUE = (
     "#!/bin/sh\ncat {folder}/queue 2>/dev/null\n[ ! -f {folder}/down ] || {{ echo 'error: no answer' >&2; exit 1; }}\n"
@@ -129,6 +130,11 @@ def test_a_folder_that_is_no_sweep_is_named(tmp_path, precis):
         ("points.json", '{"after": [], "points": ["a"]}', "a point without label, run or config"),
         ("points.json", OUTSIDE.replace("NAME", "../other"), "'../other' is not the name of a folder beside this file"),
         ("points.json", OUTSIDE.replace("NAME", "/tmp"), "'/tmp' is not the name of a folder beside this file"),
+        ("points.json", OUTSIDE.replace("NAME", "--trust"), "'--trust' is not the name of a folder beside this file"),
+        ("points.json", '{"after": "test", "points": []}', "the value of 'after' has a wrong type"),
+        ("points.json", "[" * 100_000, "cannot be read"),
+        ("launch.json", '{"launcher": null, "jobs": {"a": "--user=x"}}', "'--user=x' is not the id of a SLURM job"),
+        ("done/status.json", '{"done": [[]], "failed": null}', "the value of 'done' has a wrong type"),
         ("points.json", OUTSIDE.replace("NAME", ".."), "'..' is not the name of a folder beside this file"),
         ("launch.json", "[]", "not a JSON object"),
         ("done/status.json", '{"done": []}', "the key 'failed' is missing"),
@@ -140,6 +146,47 @@ def test_a_damaged_file_of_a_sweep_is_named(name, text, part, sweep, precis):
     done = precis("sweep", "status", sweep)
     assert done.status == 1 and done.err.startswith(f"precis: error: {sweep}/{name}: {part}")
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "cancel", "retry", "point --index 0"])
+def test_every_command_refuses_commands_of_a_strangers_sweep_folder(command, tmp_path, precis, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = json.loads(OUTSIDE.replace("NAME", "a")) | {"after": ["evaluate x.jsonl --out .bashrc"]}
+    (tmp_path / "points.json").write_text(json.dumps(content))
+    done = precis("sweep", *command.split(), ".")
+    assert done.status == 1 and "points.json: after: " in done.err and done.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["points.json"]
+    assert precis("sweep", "status", ".", "--trust").status == 0
+
+
+def test_lines_of_a_batch_script_in_a_strangers_folder_need_trust(tmp_path, monkeypatch):
+    make_sweep(tmp_path / "out", "a")
+    for profile in ({"setup": ["touch ran"]}, {"directives": {"output": "/home/me/.bashrc"}}):
+        write_launch(tmp_path / "out", "slurm", {}, profile=profile)
+        monkeypatch.delenv("PRECIS_TRUST", raising=False)
+        with pytest.raises(CorpusError, match=r"launch.json: profile: (setup|output) may run commands; name a profile"):
+            read_profile(tmp_path / "out")
+        monkeypatch.setenv("PRECIS_TRUST", "1")
+        profile_read = read_profile(tmp_path / "out")
+        assert {"setup": profile_read.setup, "directives": profile_read.directives} == {
+            "setup": [], "directives": {}
+        } | profile  # fmt: skip
+    write_launch(tmp_path / "out", "slurm", {}, profile={"directives": {"account": "nlp"}, "minutes": 5})
+    monkeypatch.delenv("PRECIS_TRUST")
+    assert read_profile(tmp_path / "out").directives == {"account": "nlp"}
+
+
+@pytest.mark.parametrize("name", ["a", "a/log.txt", "a/checkpoints"])
+def test_a_run_does_not_write_through_a_link(name, tmp_path, precis):
+    out, outside = tmp_path / "out", tmp_path / "outside"
+    (job,) = make_sweep(out, "a")
+    outside.mkdir()
+    if name != "a":
+        job.folder.mkdir()
+    (out / name).symlink_to(outside)
+    done = precis("sweep", "point", out, "--index", 0)
+    assert done.status == 1 and f"{out / name}: a link that leads out of {out}" in done.err
+    assert not list(outside.iterdir())
 
 
 def test_without_slurm_the_launcher_says_so(tmp_path, tiny_config, precis, monkeypatch):
@@ -189,8 +236,12 @@ def test_a_launcher_elsewhere_is_not_killed_here(tmp_path, precis):
     lock = take_lock(out / LOCK)
     done = precis("sweep", "cancel", out)
     assert done.status == 1 and "its launcher is on elsewhere; cancel it there" in done.err
-    os.close(lock)
     assert socket.gethostname() != "elsewhere"
+    for number in (-1, 0, "1", True):  # of a group of processes, or none
+        atomic_write(out / "launch.json", json.dumps(content | {"host": socket.gethostname(), "pid": number}))
+        done = precis("sweep", "cancel", out)
+        assert done.status == 1 and "launch.json: " in done.err
+    os.close(lock)
 
 
 @pytest.mark.timeout(900)  # four starts of the command; a bound for a busy machine, not a measure

@@ -1,0 +1,198 @@
+"""Sweep folders of somebody else: every file of one is damaged or hostile, every command reads it.
+
+    make harden        (or: python tests/hardening/sweep_folders.py --cases 300)
+
+A case has survived if the command succeeds or ends with one line, runs no command of the folder, and changes no file
+outside of the folder.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))  # first, since tests/ has folders of the same names
+
+import yaml
+from hostile_configs import VALUES, problem_of, run_command
+from processes import in_a_child
+
+from experiments.cli import main as precis
+from experiments.sweeping import job as jobs
+from experiments.sweeping.composition import compose
+from experiments.sweeping.grid import read_sweep
+from experiments.sweeping.search import compose_search, record_search
+from experiments.sweeping.sweep_folder import record, write_launch
+
+PROBLEMS = ("tracebacks", "hangs", "ran", "unexplained", "written")
+COMMANDS = [
+    "sweep status OUT", "sweep status OUT --json", "sweep logs OUT", "sweep cancel OUT", "sweep retry OUT",
+    "sweep retry OUT --launcher slurm", "sweep point OUT --index 0", "sweep best OUT --seeds 1",
+    "sweep work OUT --worker 1", "compare OUT", "sync OUT --dry-run", "fit --run RUN", "test --run RUN",
+]  # fmt: skip
+# stand-ins for SLURM, which run the lines of a batch script
+SLURM = {"sbatch": 'sh "$1" > /dev/null 2>&1\necho Submitted batch job 7', "srun": "true", "squeue": "true"}
+
+
+class _Process:
+    """Stand-in for `subprocess.Popen` that has run a command of `precis` in a fork of this process."""
+
+    def __init__(self, command: list[str], stdout: Any, **_: Any) -> None:
+        output = Path(tempfile.gettempdir()) / f"fork-{os.getpid()}.txt"
+        self.returncode = in_a_child(lambda: sys.exit(precis(list(command[len(jobs.COMMAND) :]))), output)
+        stdout.write(output.read_text(encoding="utf-8", errors="replace"))
+
+    def poll(self) -> int:
+        return self.returncode
+
+
+def make_folders(base: dict[str, Any], folder: Path) -> list[Path]:
+    """Return the folder of a sweep, one of whose two points is trained and tested, and that of a search."""
+    folder.mkdir(exist_ok=True)
+    (config := folder / "base.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
+    keys = {"model.dropout": {"uniform": [0.0, 0.5]}}
+    contents = {
+        "grid": {"base": str(config), "set": {"trainer.max_steps": 1}, "seeds": [1, 2]},
+        "found": {"base": str(config), "set": {"trainer.max_steps": 1}, "search": {"trials": 2, "keys": keys}},
+    }
+    for name, content in contents.items():
+        (path := folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+        sweep, out = read_sweep(path), folder / name
+        if sweep.search:
+            record_search(sweep, compose_search(sweep)[0].config, out)
+            arguments = ["sweep", "work", str(out), "--worker=1"]
+        else:
+            record(sweep, compose(sweep), out)
+            arguments = ["sweep", "point", str(out), "--index=0"]
+        status, messages = run_command(arguments)
+        assert status == 0, messages
+        write_launch(out, "slurm", {"a": "7_1"}, profile={"minutes": 5}, pid=os.getpid())
+    return [folder / name for name in contents]
+
+
+def damage(path: Path, payload: Any, outside: Path, rng: random.Random) -> None:
+    """Damage a file, or replace it or its folder by a link."""
+    kind = rng.choice(["payload", "payload", "payload", "value", "value", "bytes", "link", "linked folder", "folder"])
+    text = path.read_bytes()
+    if kind in ("payload", "value"):
+        try:
+            content = yaml.safe_load(text)
+        except (yaml.YAMLError, UnicodeDecodeError):
+            content = [str(text)]
+        place: Any = {"content": content}
+        key: Any = "content"
+        while place[key] and isinstance(place[key], dict | list) and (key == "content" or rng.random() < 0.6):
+            place = place[key]
+            key = rng.choice(list(place) if isinstance(place, dict) else range(len(place)))
+        place[key] = rng.choice([payload, [payload]]) if kind == "payload" else rng.choice(VALUES)
+        text = (json.dumps if path.suffix == ".json" else yaml.safe_dump)(content).encode()
+    elif kind == "bytes":
+        at = rng.randrange(len(text) + 1)
+        text = rng.choice([b"", b"[]", b"[" * 50_000, text[:at], text[:at] + rng.randbytes(3) + text[at + 3 :]])
+    target = path.parent if kind == "linked folder" else path
+    if kind in ("payload", "value", "bytes"):
+        path.write_bytes(text)
+        return
+    shutil.rmtree(target) if target.is_dir() else target.unlink()
+    path.mkdir() if kind == "folder" else target.symlink_to(outside if target != path else outside / "victim.jsonl")
+
+
+def payloads(trap: Path, outside: Path) -> list[Any]:
+    """Values with which a file could run a command, which makes `trap`, or write to another folder."""
+    system = {"class_path": "os.system", "init_args": {"command": f"touch {trap}"}}
+    logger = {"class_path": "pytorch_lightning.loggers.CSVLogger", "init_args": {"save_dir": str(outside)}}
+    writer = {"class_path": "callbacks.PredictionWriter", "init_args": {"path": str(outside / "victim.jsonl")}}
+    evaluated = f"evaluate {outside}/victim.jsonl"
+    commands = [evaluated, f"{evaluated} --out {outside}/.bashrc", "sweep retry {run}", f"test --out={outside}/x.jsonl"]
+    profile = {"setup": [f"touch {trap}"], "directives": {"output": str(outside / "victim.jsonl")}}
+    trainer = {"trainer": {"logger": logger, "callbacks": [writer], "default_root_dir": str(outside)}}
+    launch = {"launcher": "slurm", "jobs": {"a": f"--user; touch {trap}"}, "profile": profile}
+    values = [system, logger, writer, profile, trainer, launch]
+    return [*commands, f"touch {trap}", f"$(touch {trap})", "../outside", "--trust", str(outside), *values]
+
+
+def count_sweep_folders(base: dict[str, Any], cases: int, seed: int, folder: Path) -> tuple[Counter, list[str]]:
+    """Return counts over damaged sweep folders, and descriptions of what went wrong."""
+    originals, outside, trap, out = make_folders(base, folder), folder / "outside", folder / "ran", folder / "sent"
+    (folder / "working").mkdir()
+    (folder / "slurm").mkdir()
+    outside.mkdir()
+    row = {"id": f"$(touch {trap})", "summary": ["an otter"], "references": [["an otter"]]}
+    (outside / "victim.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    for name, text in SLURM.items():
+        (folder / "slurm" / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (folder / "slurm" / name).chmod(0o755)
+    files = [(o, path.relative_to(o)) for o in originals for path in sorted(o.rglob("*")) if path.is_file()]
+    pairs = list(itertools.product(files, COMMANDS))
+    random.Random(seed).shuffle(pairs)
+    of_sweeps = [pair for pair in pairs if len(pair[0][1].parts) == 1]
+    of_runs = [pair for pair in pairs if len(pair[0][1].parts) > 1]
+    every = itertools.chain.from_iterable(zip(itertools.cycle(of_sweeps), itertools.cycle(of_runs)))
+    before, (path_before, real), cwd = _files(folder, out), (os.environ["PATH"], jobs.subprocess), Path.cwd()
+    counts, wrong = Counter(dict.fromkeys(PROBLEMS, 0)), []
+    jobs.subprocess = SimpleNamespace(Popen=_Process, STDOUT=real.STDOUT, DEVNULL=real.DEVNULL)
+    os.environ["PATH"] = f"{folder / 'slurm'}{os.pathsep}{path_before}"
+    os.chdir(folder / "working")
+    try:
+        for index, ((original, name), command) in enumerate(itertools.islice(every, cases)):
+            rng = random.Random(f"sweep folder {seed} {index}")
+            shutil.rmtree(out, ignore_errors=True)
+            shutil.copytree(original, out)
+            run = next(path.parent for path in sorted(out.glob("*/config.yaml")))
+            damage(out / name, rng.choice(payloads(trap, outside)), outside, rng)
+            status, messages = run_command(command.replace("OUT", str(out)).replace("RUN", str(run)).split())
+            counts["cases"] += 1
+            problem = problem_of(status, messages, trap) or _problem_of_logs(out)
+            if (after := _files(folder, out)) != before:
+                problem, messages = "written", str(set(after.items()) ^ set(before.items()))
+                before = after
+            if problem:
+                counts[problem] += 1
+                wrong.append(f"{problem} {index}: {command}, {name}: {status}: {' '.join(messages.split())[-400:]}")
+    finally:
+        os.chdir(cwd)
+        jobs.subprocess, os.environ["PATH"] = real, path_before
+    return counts, wrong
+
+
+def _problem_of_logs(out: Path) -> str | None:
+    logs = (path.read_text(encoding="utf-8", errors="replace") for path in out.glob("*/log.txt") if path.is_file())
+    return "tracebacks" if any("Traceback (most recent" in text for text in logs) else None
+
+
+def _files(folder: Path, out: Path) -> dict[Path, tuple[int, int]]:
+    """Return size and time of all files but those of the damaged folder and the caches."""
+    others = [path for path in folder.iterdir() if path != out and path.name not in ("cache", "tmp")]
+    files = [path for other in others for path in [other, *other.rglob("*")] if path.is_file()]
+    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+def main() -> None:
+    from files import tiny_config
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=300, help="number of damaged folders")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all damages")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        os.environ |= {"PRECIS_CACHE": f"{name}/cache", "WANDB_MODE": "offline"}
+        counts, wrong = count_sweep_folders(tiny_config(Path(name)), options.cases, options.seed, Path(name))
+    failed = sum(counts[problem] for problem in PROBLEMS)
+    print(f"{counts['cases']} cases: {counts['cases'] - failed} answered in a line, {counts['tracebacks']} tracebacks, "
+          f"{counts['hangs']} hangs, {counts['unexplained']} unexplained, {counts['ran']} commands run, "
+          f"{counts['written']} files written outside")  # fmt: skip
+    print("\n".join(wrong), file=sys.stderr)
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
