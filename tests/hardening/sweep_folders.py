@@ -15,6 +15,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,7 +58,6 @@ class _Process:
 
 def make_folders(base: dict[str, Any], folder: Path) -> list[Path]:
     """Return the folder of a sweep, one of whose two points is trained and tested, and that of a search."""
-    folder.mkdir(exist_ok=True)
     (config := folder / "base.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
     keys = {"model.dropout": {"uniform": [0.0, 0.5]}}
     contents = {
@@ -79,8 +79,8 @@ def make_folders(base: dict[str, Any], folder: Path) -> list[Path]:
     return [folder / name for name in contents]
 
 
-def damage(path: Path, payload: Any, outside: Path, rng: random.Random) -> None:
-    """Damage a file, or replace it or its folder by a link."""
+def damage(out: Path, path: Path, payload: Any, outside: Path, rng: random.Random) -> None:
+    """Damage a file of a sweep folder, or replace it or the folder of its run by a link."""
     kind = rng.choice(["payload", "payload", "payload", "value", "value", "bytes", "link", "linked folder", "folder"])
     text = path.read_bytes()
     if kind in ("payload", "value"):
@@ -98,7 +98,7 @@ def damage(path: Path, payload: Any, outside: Path, rng: random.Random) -> None:
     elif kind == "bytes":
         at = rng.randrange(len(text) + 1)
         text = rng.choice([b"", b"[]", b"[" * 50_000, text[:at], text[:at] + rng.randbytes(3) + text[at + 3 :]])
-    target = path.parent if kind == "linked folder" else path
+    target = path.parent if kind == "linked folder" and path.parent != out else path
     if kind in ("payload", "value", "bytes"):
         path.write_bytes(text)
         return
@@ -122,33 +122,28 @@ def payloads(trap: Path, outside: Path) -> list[Any]:
 
 def count_sweep_folders(base: dict[str, Any], cases: int, seed: int, folder: Path) -> tuple[Counter, list[str]]:
     """Return counts over damaged sweep folders, and descriptions of what went wrong."""
-    originals, outside, trap, out = make_folders(base, folder), folder / "outside", folder / "ran", folder / "sent"
-    (folder / "working").mkdir()
-    (folder / "slurm").mkdir()
-    outside.mkdir()
+    outside, trap, out, slurm = (folder / name for name in ("outside", "ran", "sent", "slurm"))
+    for made in (outside, slurm, folder / "working"):
+        made.mkdir(parents=True)
     row = {"id": f"$(touch {trap})", "summary": ["an otter"], "references": [["an otter"]]}
     (outside / "victim.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     for name, text in SLURM.items():
-        (folder / "slurm" / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
-        (folder / "slurm" / name).chmod(0o755)
-    files = [(o, path.relative_to(o)) for o in originals for path in sorted(o.rglob("*")) if path.is_file()]
-    pairs = list(itertools.product(files, COMMANDS))
-    random.Random(seed).shuffle(pairs)
-    of_sweeps = [pair for pair in pairs if len(pair[0][1].parts) == 1]
-    of_runs = [pair for pair in pairs if len(pair[0][1].parts) > 1]
-    every = itertools.chain.from_iterable(zip(itertools.cycle(of_sweeps), itertools.cycle(of_runs)))
-    before, (path_before, real), cwd = _files(folder, out), (os.environ["PATH"], jobs.subprocess), Path.cwd()
-    counts, wrong = Counter(dict.fromkeys(PROBLEMS, 0)), []
+        (slurm / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (slurm / name).chmod(0o755)
+    path_before, real, cwd = os.environ["PATH"], jobs.subprocess, Path.cwd()
     jobs.subprocess = SimpleNamespace(Popen=_Process, STDOUT=real.STDOUT, DEVNULL=real.DEVNULL)
-    os.environ["PATH"] = f"{folder / 'slurm'}{os.pathsep}{path_before}"
+    os.environ["PATH"] = f"{slurm}{os.pathsep}{path_before}"
     os.chdir(folder / "working")
+    counts, wrong = Counter(dict.fromkeys(PROBLEMS, 0)), []
     try:
-        for index, ((original, name), command) in enumerate(itertools.islice(every, cases)):
+        originals = make_folders(base, folder)
+        before = _files(folder, out)
+        for index, (original, name, command) in enumerate(itertools.islice(_cases(originals, seed), cases)):
             rng = random.Random(f"sweep folder {seed} {index}")
             shutil.rmtree(out, ignore_errors=True)
             shutil.copytree(original, out)
             run = next(path.parent for path in sorted(out.glob("*/config.yaml")))
-            damage(out / name, rng.choice(payloads(trap, outside)), outside, rng)
+            damage(out, out / name, rng.choice(payloads(trap, outside)), outside, rng)
             status, messages = run_command(command.replace("OUT", str(out)).replace("RUN", str(run)).split())
             counts["cases"] += 1
             problem = problem_of(status, messages, trap) or _problem_of_logs(out)
@@ -162,6 +157,17 @@ def count_sweep_folders(base: dict[str, Any], cases: int, seed: int, folder: Pat
         os.chdir(cwd)
         jobs.subprocess, os.environ["PATH"] = real, path_before
     return counts, wrong
+
+
+def _cases(originals: list[Path], seed: int) -> Iterator[tuple[Path, Path, str]]:
+    """Yield folder, file and command; every second file is one of the sweep itself, the others are of its runs."""
+    files = [(folder, path.relative_to(folder)) for folder in originals for path in sorted(folder.rglob("*"))
+             if path.is_file()]  # fmt: skip
+    every = [(*file, command) for file in files for command in COMMANDS]
+    random.Random(seed).shuffle(every)
+    of_runs = [len(name.parts) > 1 for _, name, _ in every]
+    halves = [[case for case, of_run in zip(every, of_runs) if of_run is half] for half in (False, True)]
+    return itertools.chain.from_iterable(zip(*map(itertools.cycle, halves)))
 
 
 def _problem_of_logs(out: Path) -> str | None:
