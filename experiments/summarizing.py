@@ -47,10 +47,12 @@ def changed_options(model: Summarizer, changes: Mapping[str, Any]) -> Iterator[N
     attribute = "selection" if hasattr(model, "selection") else "decoding"
     original = getattr(model, attribute)
     names = [] if isinstance(model, MatchSum) else [field.name for field in fields(original)]
-    for name in changes:
+    for name, value in changes.items():
         if name not in names:
             available = f"it has {', '.join(names)}" if names else "it has none"
             raise CorpusError(f"{type(model).__name__} has no option {name!r} of summaries; {available}")
+        if type(getattr(original, name)) is int and not isinstance(value, int):
+            raise CorpusError(f"{attribute}.{name} is {value!r}; give a whole number")
     try:
         setattr(model, attribute, replace(original, **changes))
     except (TypeError, ValueError) as error:

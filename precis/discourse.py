@@ -79,4 +79,6 @@ def parse(text: str, parser: str | LightningModule = "default", rows: Rows = "si
         words = len(text.split())
         band = min(LARGEST_HEAT_MAP, max(64, 1 << (words - 1).bit_length()))
         parser = _load_parser(parser, rows, band)
+    if not hasattr(parser, "predict_step"):
+        raise CorpusError(f"parser is of type {type(parser).__name__}; give a name, a folder or a parser")
     return Discourse(parse_document(document, parser)[1], document.text)

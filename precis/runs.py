@@ -25,6 +25,7 @@ from experiments.parse_errors import explain
 from experiments.run_folder import load_run, run_documents
 from experiments.summarizing import changed_options, quiet_progress, summarize_all
 from lightning_modules.summarizer import Summarizer, Summary
+from precis.arguments import checked, metric_names
 
 Text = str | Mapping[str, Any] | Document
 
@@ -57,7 +58,9 @@ class Run:
     """
 
     def __init__(self, path: str | Path, checkpoint: str | Path | None = None) -> None:
-        self.path = find_folder(path)
+        remedy = "the folder of a run, or the name of an exported model"
+        self.path = find_folder(checked("path", path, str | Path, remedy))
+        checked("checkpoint", checkpoint, str | Path | None, "the file of a checkpoint")
         self._folder = TemporaryDirectory(prefix="precis-")  # parses and features; removed with this object
         self._lock = RLock()  # options of a model change for the time of a call
         try:
@@ -98,7 +101,7 @@ class Run:
             CorpusError: if a text is empty, or the model has no such option.
         """
         is_single = isinstance(texts, (str, Mapping, Document))
-        with self._over(Records(_rows([texts] if is_single else texts)), batch_size) as data:
+        with self._over(Records(_rows([texts] if isinstance(texts, str) else texts)), batch_size) as data:
             summaries = self._summarize(data, options)
         return summaries[0] if is_single else summaries
 
@@ -128,6 +131,10 @@ class Run:
         Raises:
             CorpusError: if the documents cannot be read, or a score cannot be computed.
         """
+        names = metric_names(metrics)
+        checked("resamples", resamples, int, "a whole number")
+        checked("seed", seed, int, "a whole number")
+        checked("score_options", score_options, ScoreOptions | None, "a ScoreOptions")
         with self._over(self._corpus(documents), batch_size) as data:
             sources = {row["id"]: as_document(row).sentences for row in data.documents("test")}
             summaries = self._summarize(data, options)
@@ -141,7 +148,6 @@ class Run:
             )
             for summary in summaries
         ]
-        names = metrics if metrics is None or isinstance(metrics, str) else ",".join(metrics)
         evaluated = evaluate_predictions(predictions, names, score_options or ScoreOptions(), resamples, seed)
         frame = pd.DataFrame(evaluated.means).drop(columns="system").set_index("measure")
         return Evaluation(summaries, frame, evaluated.left_out)
@@ -159,6 +165,8 @@ class Run:
     @contextmanager
     def _over(self, corpus: Corpus, batch_size: int) -> Iterator[SummarizationData]:
         """Give the run's DataModule over other documents, whose texts and features are removed at the end."""
+        if checked("batch_size", batch_size, int, "a whole number") < 1:
+            raise CorpusError(f"batch_size must be at least 1, got {batch_size}")
         with TemporaryDirectory(dir=self._folder.name) as cache, quiet_progress():
             yield self.data.with_corpus(corpus, Path(cache), batch_size)
 
@@ -187,6 +195,8 @@ def _rows(texts: Iterable[Text]) -> list[dict[str, Any]]:
         CorpusError: if there is no text, or one is empty or not a text.
     """
     rows = []
+    texts = [texts] if isinstance(texts, Mapping | Document) else texts
+    checked("texts", texts, Iterable, "a string, or a list of strings")
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, (str, Mapping, Document)):
             kind = type(text).__name__

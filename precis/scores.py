@@ -1,6 +1,6 @@
 """ROUGE of texts, and runs side by side as a data frame."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from experiments.evaluation.comparison import how_computed
 from experiments.evaluation.prediction_fields import SentenceCutter
 from experiments.evaluation.predictions import Prediction
 from experiments.evaluation.scorers import ScoreOptions, score
+from precis.arguments import checked, metric_names
 
 
 def rouge(
@@ -35,24 +36,51 @@ def rouge(
     Raises:
         CorpusError: if the numbers of references and summaries differ, or a reference is empty.
     """
-    is_single = isinstance(summaries, str)
-    texts, targets_of = ([summaries], [references]) if is_single else (list(summaries), references)
-    if isinstance(targets_of, str) or len(texts) != len(targets_of) or not texts:
-        count = 1 if isinstance(targets_of, str) else len(targets_of)
-        raise CorpusError(f"{len(texts)} summaries and {count} references; give one reference for each summary")
+    texts = _listed("summaries", summaries)
+    targets_of = [references] if isinstance(summaries, str) else _listed("references", references)
+    if len(texts) != len(targets_of) or not texts:
+        raise CorpusError(
+            f"{len(texts)} summaries and {len(targets_of)} references; give one reference for each summary"
+        )
+    if "variants" in options:
+        checked("variants", options["variants"], str, "names of variants, separated by commas")
     cutter = SentenceCutter()
     predictions = []
     for number, (summary, target) in enumerate(zip(texts, targets_of), start=1):
-        targets = [cutter(reference) for reference in ([target] if isinstance(target, str) else target)]
+        name = f"reference {number}"
+        targets = [cutter(_text(name, reference)) for reference in _listed(name, target)]
         if not targets or not all(targets):
             raise CorpusError(f"summary {number}: a reference is empty; give it text, or leave the summary out")
-        predictions.append(Prediction(str(number), f"summary {number}", cutter(summary), targets, split=cutter.name))
+        sentences = cutter(_text(f"summary {number}", summary))
+        predictions.append(Prediction(str(number), f"summary {number}", sentences, targets, split=cutter.name))
     try:
         scores = score(predictions, ["rouge"], ScoreOptions(**options))
+    except ValueError as error:
+        raise CorpusError(str(error)) from None
     except TypeError:
         names = ", ".join(ScoreOptions.__dataclass_fields__)
         raise CorpusError(f"no options {', '.join(options)} of these names; there are {names}") from None
     return {name: float(np.mean(result.values)) for name, result in scores.items()}
+
+
+def _listed(name: str, texts: Any) -> list[Any]:
+    """Return a text in a list, or a list of texts.
+
+    Raises:
+        CorpusError: if they are neither.
+    """
+    return [texts] if isinstance(texts, str) else list(checked(name, texts, Iterable, "a string, or a list of strings"))
+
+
+def _text(name: str, text: Any) -> str | list[str]:
+    """Return a text, which is a string or a list of sentences.
+
+    Raises:
+        CorpusError: if it is neither.
+    """
+    for part in _listed(name, text):
+        checked(name, part, str, "a string, or a list of its sentences")
+    return text
 
 
 def compare(
@@ -78,9 +106,10 @@ def compare(
     """
     if not runs:
         raise CorpusError("there is no run to compare; give run folders, sweep folders or files of predictions")
-    names = metrics if metrics is None or isinstance(metrics, str) else ",".join(metrics)
-    paths, base = [Path(run) for run in runs], Path(baseline) if baseline is not None else None
-    comparison = compare_runs(paths, base, names, split)
+    remedy = "a run folder, a sweep folder or a file of predictions"
+    paths = [Path(checked("a run", run, str | Path, remedy)) for run in runs]
+    base = Path(checked("baseline", baseline, str | Path, remedy)) if baseline is not None else None
+    comparison = compare_runs(paths, base, metric_names(metrics), split)
     rows = []
     for system, cells in zip(comparison.systems, comparison.cells):
         for measure, cell in zip(comparison.measures, cells):

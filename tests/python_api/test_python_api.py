@@ -98,11 +98,46 @@ def test_records_may_have_references_and_several_parts(run):
         (["A heron.", ""], "text 2 has no words"),
         ([], "there is no text; give a string"),
         ([3], "text 1 is of type int; give a string"),
+        (5, "texts is of type int; give a string, or a list"),
+        (None, "texts is of type NoneType"),
+        ({"summary": "A heron."}, "text 1 has no words"),
     ],
 )
 def test_what_is_no_text_is_refused(run, texts, message):
     with pytest.raises(api.CorpusError, match=message):
         run.summarize(texts)
+    if not isinstance(texts, str):  # the name of a file
+        with pytest.raises(api.CorpusError, match=message):
+            run.evaluate(texts)
+
+
+def test_arguments_of_another_type_are_named(run, trained):
+    calls = [
+        (lambda: api.load(None), "path is of type NoneType; give the folder of a run"),
+        (lambda: api.load(trained, 5), "checkpoint is of type int"),
+        (lambda: run.summarize(TEXTS, batch_size="a"), "batch_size is of type str"),
+        (lambda: run.summarize(TEXTS, batch_size=0), "batch_size must be at least 1, got 0"),
+        (lambda: run.summarize(TEXTS, max_length=2.5), "decoding.max_length is 2.5; give a whole number"),
+        (lambda: run.evaluate(TEXTS, metrics=5), "metrics is of type int"),
+        (lambda: run.evaluate(TEXTS, metrics=[None]), "metrics is of type NoneType"),
+        (lambda: run.evaluate(TEXTS, resamples=None), "resamples is of type NoneType"),
+        (lambda: run.evaluate(TEXTS, seed="a"), "seed is of type str"),
+        (lambda: run.evaluate(TEXTS, score_options=5), "score_options is of type int"),
+        (lambda: api.rouge(None, "rain"), "summaries is of type NoneType; give a string, or a list"),
+        (lambda: api.rouge("rain", None), "reference 1 is of type NoneType"),
+        (lambda: api.rouge(["rain"], None), "references is of type NoneType"),
+        (lambda: api.rouge(["rain"], [None]), "reference 1 is of type NoneType"),
+        (lambda: api.rouge(["rain"], [["rain", 5]]), "reference 1 is of type int"),
+        (lambda: api.rouge([5], ["rain"]), "summary 1 is of type int"),
+        (lambda: api.rouge("rain", "rain", variants=5), "variants is of type int"),
+        (lambda: api.rouge("rain", "rain", stem=5), "unknown ROUGE stemmer 5"),
+        (lambda: api.compare(None), "a run is of type NoneType; give a run folder"),
+        (lambda: api.compare(trained, baseline=5), "baseline is of type int"),
+        (lambda: api.parse("It rains.", parser=5), "parser is of type int"),
+    ]
+    for call, message in calls:
+        with pytest.raises(api.CorpusError, match=message):
+            call()
 
 
 def test_an_extractive_model_says_what_it_selected(extractive, precis, tmp_path):
