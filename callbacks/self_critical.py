@@ -19,7 +19,7 @@ from datamodules.batch import Batch
 from datamodules.text.words import SENTENCE_ENDS
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.metrics.rewards import Reward, RewardInputs, RougeReward
-from lightning_modules.summarizer import Generative, Samples, log_training
+from lightning_modules.summarizer import Generative, Samples
 
 TERM = "self_critical"
 
@@ -149,7 +149,8 @@ class SelfCritical(Scheduled):
         if pl_module.loss_weights[TERM] == 0:
             return
         self.seconds["step"] += time.perf_counter() - self._began
-        pl_module.log("train/reward_time", self.seconds["reward"] / self.seconds["step"], batch_size=1, sync_dist=True)
+        # of rank 0, because it would take a reduction in every step
+        pl_module.log("train/reward_time", self.seconds["reward"] / self.seconds["step"], batch_size=1)
 
     # The term ----------------------------------------------------------------------------------------------------
 
@@ -188,7 +189,7 @@ class SelfCritical(Scheduled):
         advantage = self.advantages(module, batch, on_host).to(log_probs)            # [B, K, T]
         real = torch.arange(width, device=log_probs.device) < drawn.lengths.unsqueeze(-1)
         log_probs = log_probs.masked_fill(~real, 0)
-        self._log_samples(module, batch, on_host, log_probs.detach())
+        self._log_samples(module, on_host, log_probs.detach())
         return -(advantage * log_probs).sum(-1).mean()
 
     def advantages(self, module: Generative, batch: Batch, samples: Samples) -> Tensor:
@@ -211,7 +212,7 @@ class SelfCritical(Scheduled):
         first_sample = int(self.baseline == "greedy")
         by_sentence = advantages(gains(rewards), self.credit, self.baseline)
         self.seconds["reward"] += time.perf_counter() - started
-        self._log_rewards(module, batch, rewards[..., -1])
+        self._log_rewards(module, rewards[..., -1])
         # Each token gets the advantage of its sentence.
         return by_sentence.gather(-1, numbers[:, first_sample:].clamp_max(by_sentence.shape[-1] - 1))
 
@@ -267,11 +268,7 @@ class SelfCritical(Scheduled):
 
     # Logging -----------------------------------------------------------------------------------------------------
 
-    def _log(self, module: Generative, batch: Batch, values: dict[str, Tensor | float]) -> None:
-        for name, value in values.items():
-            log_training(module, name, value, batch)
-
-    def _log_rewards(self, module: Generative, batch: Batch, rewards: Tensor) -> None:
+    def _log_rewards(self, module: Generative, rewards: Tensor) -> None:
         """Log rewards of whole texts [B, K]; with the baseline `greedy`, the first is that of the greedy text."""
         advantage = advantages(rewards.unsqueeze(-1), "summary", self.baseline).squeeze(-1)
         drawn = rewards[:, -advantage.shape[1] :]
@@ -283,7 +280,7 @@ class SelfCritical(Scheduled):
             "advantage_positive": (advantage > 0).double().mean(),
             "advantage_rms": spread,
         }
-        self._log(module, batch, {name: float(value) for name, value in values.items()})
+        module.step_values |= {name: float(value) for name, value in values.items()}
         self._spread.append(spread)
         mean = sum(self._spread) / len(self._spread)
         if len(self._spread) == self._spread.maxlen and mean < self.collapse:
@@ -293,13 +290,13 @@ class SelfCritical(Scheduled):
                 "average): there is nothing left to learn; the distribution may have become too peaked"
             )
 
-    def _log_samples(self, module: Generative, batch: Batch, samples: Samples, log_probs: Tensor) -> None:
+    def _log_samples(self, module: Generative, samples: Samples, log_probs: Tensor) -> None:
         lengths = samples.lengths.double()
         drawn = lengths[:, -log_probs.shape[1] :]
         values = {"sample_length": float(drawn.mean()), "entropy": -log_probs.sum() / float(drawn.sum())}
         if self.baseline == "greedy":
             values["baseline_length"] = float(lengths[:, 0].mean())
-        self._log(module, batch, values)
+        module.step_values |= values
 
 
 @contextmanager

@@ -29,16 +29,26 @@ class Batch:
         weight: weight of the loss of this rank in training on several ranks: its number of documents times the number
             of ranks, divided by the documents of all ranks, so that the mean over ranks is the mean over documents. It
             is 0 for a rank that has none of the last documents of an epoch and repeats others.
+        accumulation_weight: weight of the loss among the batches that are accumulated for one optimizer step: the
+            documents of all ranks times `accumulate_grad_batches`, by which Lightning divides, divided by the documents
+            of those batches, so that the step is that of one large batch, also with smaller or fewer batches at the end
+            of an epoch.
     """
 
     ids: list[str]
     references: list[list[list[str]]]
     weight: float = field(default=1.0, kw_only=True)
+    accumulation_weight: float = field(default=1.0, kw_only=True)
 
     @property
     def batch_size(self) -> int:
         """Number of documents."""
         return len(self.ids)
+
+    @property
+    def loss_weight(self) -> float:
+        """Factor of the loss in training."""
+        return self.weight * self.accumulation_weight
 
     def _map(self, change) -> Self:
         values = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -105,18 +106,47 @@ class BatchSampler(Sampler[list[int]]):
         shares = (len(batch[self.rank :: self.num_replicas]) for batch in batches)
         return [share * self.num_replicas / len(batch) for share, batch in zip(shares, batches)]
 
+    def accumulation_weights(self, accumulated: int, batches: int) -> list[float]:
+        """Return the weight of each batch of this epoch, see `Batch.accumulation_weight`.
+
+        Args:
+            accumulated: number of batches per optimizer step.
+            batches: number of batches in the epoch, whose last step may have fewer.
+        """
+        sizes = [len(batch) for batch in self._global_batches()]
+        weights = [1.0] * len(sizes)
+        batches = min(batches, len(sizes))
+        for start in range(0, batches, accumulated):
+            step = range(start, min(start + accumulated, batches))
+            documents = sum(sizes[i] for i in step)
+            for i in step:
+                weights[i] = accumulated * sizes[i] / documents
+        return weights
+
 
 class ResumableLoader:
     """Loader whose position is part of checkpoints, so that an epoch resumes after its last batch.
 
     It wraps a DataLoader instead of being one, because Lightning would re-instantiate it with another sampler for
     `predict`.
+
+    Args:
+        dataset: encoded documents.
+        batch_sampler: sampler of their batches.
+        collate_fn: function that makes a batch of documents.
+        num_workers: number of loader processes.
+        trainer: trainer that iterates over the batches in training, by which accumulated batches are weighted.
     """
 
     def __init__(
-        self, dataset: Dataset, batch_sampler: BatchSampler, collate_fn: Callable, num_workers: int = 0
+        self,
+        dataset: Dataset,
+        batch_sampler: BatchSampler,
+        collate_fn: Callable,
+        num_workers: int = 0,
+        trainer: Any = None,
     ) -> None:
-        self.batch_sampler = batch_sampler
+        self.batch_sampler, self.trainer = batch_sampler, trainer
         self.loader = DataLoader(
             dataset,
             batch_sampler=batch_sampler,
@@ -133,10 +163,15 @@ class ResumableLoader:
 
     def __iter__(self) -> Iterator:
         self.delivered = self.batch_sampler.start = self._resumed_batches()
-        weights = self.batch_sampler.weights()
+        weights = {"weight": self.batch_sampler.weights()}
+        if self.trainer is not None and self.batch_sampler.shuffle:
+            # read here, because a callback may change it for each epoch
+            sizes = self.trainer.accumulate_grad_batches, self.trainer.num_training_batches
+            weights["accumulation_weight"] = self.batch_sampler.accumulation_weights(*sizes)
         for batch in self.loader:
-            if weights[self.delivered] != 1:
-                batch.weight = weights[self.delivered]
+            for name, values in weights.items():
+                if values[self.delivered] != 1:
+                    setattr(batch, name, values[self.delivered])
             self.delivered += 1
             yield batch
 

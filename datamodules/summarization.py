@@ -283,7 +283,7 @@ class SummarizationData(LightningDataModule, ABC):
             num_replicas=world,
             rank=trainer.global_rank if trainer is not None else 0,
         )
-        return ResumableLoader(data, sampler, self.collate, self.num_workers)
+        return ResumableLoader(data, sampler, self.collate, self.num_workers, trainer)
 
     def train_dataloader(self) -> ResumableLoader:
         """Return shuffled batches of training documents."""

@@ -115,7 +115,7 @@ class TreebankSplits(LightningDataModule, ABC):
             num_replicas=world,
             rank=trainer.global_rank if trainer is not None else 0,
         )
-        return ResumableLoader(texts, sampler, self.collate, self.num_workers)
+        return ResumableLoader(texts, sampler, self.collate, self.num_workers, trainer)
 
     def train_dataloader(self) -> ResumableLoader:
         """Return shuffled batches."""

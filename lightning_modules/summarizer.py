@@ -1,14 +1,14 @@
 """`Summarizer`, the base class of all models: training and evaluation loop, logging, and records of summaries."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
-from pytorch_lightning import LightningModule
+from pytorch_lightning import LightningModule, Trainer
 from torch import Tensor, nn
 
 from datamodules.batch import Batch
@@ -71,10 +71,12 @@ class Samples(NamedTuple):
 class Generative(Protocol):
     """Generative model, as self-critical training needs it.
 
-    Its tokenizer has a method `end_ids(marks)`, which returns the ids of tokens that end a sentence.
+    Its tokenizer has a method `end_ids(marks)`, which returns the ids of tokens that end a sentence. A training step
+    logs `step_values`, see `Summarizer`.
     """
 
     tokenizer: Any
+    step_values: dict[str, Tensor | float]
 
     def sample(self, batch: Batch, options: DecodingOptions) -> Samples:
         """Generate K = `options.beam_size` summaries of each document, without gradient and in eval mode.
@@ -115,17 +117,37 @@ def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> T
     return sum(weights.get(name, 1.0) * term for name, term in terms.items())
 
 
-def log_training(module: LightningModule, name: str, value: Tensor | float, batch: Batch, **options: Any) -> None:
-    """Log train/<name>, the mean over the documents of all ranks in this step.
+def log_training(
+    module: LightningModule, values: Mapping[str, Tensor | float], batch: Batch, prog_bar: Collection[str] = ("loss",)
+) -> None:
+    """Log train/<name> for each value, the mean over the documents of all ranks in this step.
+
+    Several ranks reduce all values at once, and only in steps that Lightning logs (`log_every_n_steps`), in the first
+    step and in the last one of each epoch; in other steps, `trainer.callback_metrics` keeps the previous values.
 
     Args:
         module: the model in training.
-        name: name of the value.
-        value: mean over the documents in the batch of this rank.
+        values: means over the documents in the batch of this rank, by name; the same names on all ranks.
         batch: the batch; all ranks must call this in the same steps.
-        options: options of `LightningModule.log`.
+        prog_bar: names of the values that the progress bar shows.
     """
-    module.log(f"train/{name}", value * batch.weight, batch_size=batch.batch_size, sync_dist=True, **options)
+    trainer = module.trainer
+    values = {name: value * batch.weight for name, value in values.items()}
+    if trainer.world_size > 1:
+        if not _is_logged(trainer):
+            return
+        local = [torch.as_tensor(value, dtype=torch.float64, device=module.device) for value in values.values()]
+        values = dict(zip(values, trainer.strategy.reduce(torch.stack(local), reduce_op="mean").unbind()))
+    for name, value in values.items():
+        module.log(f"train/{name}", value, batch_size=batch.batch_size, prog_bar=name in prog_bar)
+
+
+def _is_logged(trainer: Trainer) -> bool:
+    """Return whether the values of this training step are logged, the first ones, or the last ones of an epoch."""
+    loop = trainer.fit_loop.epoch_loop
+    if loop._num_ready_batches_reached() or "training_step.train/loss" not in trainer._results:
+        return True
+    return not loop._should_accumulate() and trainer._logger_connector.should_update_logs
 
 
 def log_mean(module: LightningModule, name: str, value: Tensor | float, documents: int, **options: Any) -> None:
@@ -157,6 +179,7 @@ class Summarizer(LightningModule, ABC):
         super().__init__()
         self.vocab_size, self.decoding, self.val_summaries = vocab_size, decoding, val_summaries
         self.loss_weights: dict[str, float] = {}
+        self.step_values: dict[str, Tensor | float] = {}  # what a training step logs besides its loss terms
         self.extra_terms: dict[str, Term] = {}
         self.model_loss_weight = 1.0  # weight of the sum of `loss_terms` in training, beside `extra_terms`
         self.tokenizer: Any = None
@@ -275,12 +298,14 @@ class Summarizer(LightningModule, ABC):
         torch.manual_seed(hash((self._seed, self.trainer.global_rank, self.trainer.fit_loop.total_batch_idx)))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the weighted sum of the named terms, times the batch's weight among all ranks.
+        """Return the weighted sum of the named terms, times the batch's weight among ranks and accumulated batches.
 
-        Each term is logged as train/<name>, the mean over the documents of all ranks. The sum of the model's terms is
+        Each term, and each of `step_values`, which terms may add to, is logged as train/<name>, the mean over the
+        documents of all ranks. The sum of the model's terms is
         multiplied by `model_loss_weight`. Terms of weight 0 are not computed: none of the model's terms if
         `model_loss_weight` is 0, and no extra term whose loss weight is 0.
         """
+        self.step_values = {}
         terms = self.loss_terms(batch) if self.model_loss_weight else {}
         extra = {}
         for name, term in self.extra_terms.items():
@@ -288,10 +313,9 @@ class Summarizer(LightningModule, ABC):
                 extra[name] = term(self, batch)
         groups = ((self.model_loss_weight, terms), (1.0, extra))
         loss = sum(weight * weighted_sum(group, self.loss_weights) for weight, group in groups if group)
-        for name, term in {**terms, **extra}.items():
-            log_training(self, name, term.detach(), batch)
-        log_training(self, "loss", loss.detach(), batch, prog_bar=True)
-        return loss * batch.weight
+        values = {name: value.detach() for name, value in {**terms, **extra, "loss": loss}.items()}
+        log_training(self, self.step_values | values, batch)
+        return loss * batch.loss_weight
 
     def log_mean(self, name: str, value: Tensor | float, documents: int, **options: Any) -> None:
         """Log a mean over documents, see the function of this name."""

@@ -23,18 +23,30 @@ ANNEALED = next(case for case in CASES if case.model_args.get("coverage"))
 RUNS = [*((case, 1, 23) for case in CASES), (ANNEALED, 2, 25)]
 BATCH = 4  # of one process
 PRECISION = "64-true"  # so that the two ways of adding up agree closely
+LOG_EVERY = 2  # steps
 
 
 class Recorder(Callback):
-    """Losses and logged values of all batches, and gradients of all optimizer steps."""
+    """Losses of all batches, values of the steps that are logged, gradients, and reductions within training steps."""
 
     def __init__(self):
         self.losses, self.gradients, self.weights, self.logged = [], [], [], []
+        self.reductions, self.training = 0, False
+        self.reduce = torch.distributed.all_reduce
+
+    def count(self, *arguments, **options):
+        self.reductions += self.training
+        return self.reduce(*arguments, **options)
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        self.training, torch.distributed.all_reduce = True, self.count
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.training, torch.distributed.all_reduce = False, self.reduce
         self.losses.append(outputs["loss"].item())
         values = {name: value.item() for name, value in trainer.callback_metrics.items() if name.startswith("train/")}
-        self.logged.append(values)
+        if trainer.global_step % LOG_EVERY == 0 and not trainer.fit_loop._should_accumulate():
+            self.logged.append(values)
         self.weights.append(pl_module.loss_weights.get("coverage", 0.0))
 
     def on_before_optimizer_step(self, trainer, pl_module, optimizer):
@@ -72,6 +84,7 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
             precision=PRECISION,
             max_epochs=2,
             accumulate_grad_batches=accumulate,
+            log_every_n_steps=LOG_EVERY,
             gradient_clip_val=2.0,
             callbacks=[*case.callbacks(), *previews, recorder, PredictionWriter(predictions)],
             use_distributed_sampler=False,
@@ -84,6 +97,7 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
         results[case.name, accumulate] = {
             "losses": recorder.losses,
             "logged": recorder.logged,
+            "reductions": recorder.reductions,
             "decoded": list(decoded),
             "gradients": recorder.gradients,
             "coverage_weights": recorder.weights,
@@ -186,9 +200,15 @@ def test_training_on_two_processes_equals_one(results, key):
 @every_run
 def test_training_logs_the_means_of_both_processes(results, key):
     first, second, one = (result[key]["logged"] for result in results[:3])
-    assert "train/loss" in one[0] and first == second
+    assert "train/loss" in one[0] and first == second and len(one) == {1: 6, 2: 4}[key[1]]
     for ours, expected in zip(first, one, strict=True):
         assert ours == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@every_run
+def test_all_values_are_reduced_at_once_and_only_where_they_are_logged(results, key):
+    # the first batch, and every second of 12 or 8 steps; an epoch ends with one of those
+    assert [result[key]["reductions"] for result in results[:3]] == [{1: 7, 2: 5}[key[1]]] * 2 + [0]
 
 
 def test_previews_are_decoded_on_both_processes_and_written_by_the_first(results):

@@ -13,6 +13,7 @@ from torch import Tensor
 from callbacks import GracefulStop
 from experiments.run_folder import load_run
 from experiments.training import PrecisCLI
+from lightning_modules.summarizer import weighted_sum
 from tests.half_precision import skip_without_half_precision_lstm
 
 
@@ -101,6 +102,36 @@ def test_resumes_to_identical_losses(case, arguments, corpus_files, tmp_path):
         later = {number: loss for number, loss in whole.validated.items() if number >= done}
         assert {number: loss for number, loss in rest.validated.items() if number in later} == later, checkpoint.name
         assert same_weights(resumed, model), checkpoint.name
+
+
+@every_model
+def test_each_step_is_that_of_one_large_batch(case, corpus_files):
+    """Of seven batches an epoch, four are accumulated, then three; one of them has two documents instead of four."""
+    seed_everything(5, verbose=False)
+    model, data, steps = case.build_model(**case.repeatable).double(), case.build_data(corpus_files), []
+
+    class Steps(Callback):
+        def __init__(self):
+            self.ids = []
+
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            self.ids += batch.ids
+
+        def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+            rows = {row["id"]: row for row in data.features("train")}
+            trained = [p for p in pl_module.parameters() if p.grad is not None]
+            precision = trainer.precision_plugin
+            with torch.enable_grad(), precision.forward_context():
+                batch = precision.convert_input(data.collate([rows[name] for name in self.ids]))
+                loss = weighted_sum(pl_module.loss_terms(batch), pl_module.loss_weights)
+            for p, expected in zip(trained, torch.autograd.grad(loss, trained)):
+                torch.testing.assert_close(p.grad, expected, rtol=1e-7, atol=1e-10)
+            steps.append(len(self.ids))
+            self.ids = []
+
+    limits = {"max_epochs": 1, "limit_val_batches": 0, "accumulate_grad_batches": 4, "precision": "64-true"}
+    trainer_with(Steps(), **limits).fit(model, data)
+    assert len(steps) == 2 and sum(steps) == 26
 
 
 @pytest.mark.parametrize("limit", [{"max_epochs": 1}, {"max_steps": 3}, {"max_steps": 7}], ids=str)

@@ -343,11 +343,10 @@ class DiscourseParser(LightningModule):
     def training_step(self, batch: ParserBatch, batch_idx: int) -> Tensor:
         """Return the weighted sum of the loss terms."""
         terms = self.loss_terms(batch)
-        for name, value in terms.items():
-            log_training(self, name, value.detach(), batch, prog_bar=True)
         loss = weighted_sum(terms, self.loss_weights)
-        log_training(self, "loss", loss.detach(), batch)
-        return loss * batch.weight
+        values = {name: value.detach() for name, value in {**terms, "loss": loss}.items()}
+        log_training(self, values, batch, prog_bar=terms)
+        return loss * batch.loss_weight
 
     def validation_step(self, batch: ParserBatch, batch_idx: int) -> None:
         """Log the loss and Parseval scores, with gold EDUs."""

@@ -222,8 +222,8 @@ class EduSegmenter(LightningModule):
     def training_step(self, batch: SegmentationBatch, batch_idx: int) -> Tensor:
         """Return the loss of a batch."""
         loss = self.loss(batch)
-        log_training(self, "loss", loss.detach(), batch, prog_bar=True)
-        return loss * batch.weight
+        log_training(self, {"loss": loss.detach()}, batch)
+        return loss * batch.loss_weight
 
     def validation_step(self, batch: SegmentationBatch, batch_idx: int) -> None:
         """Log the loss and the boundary F1."""

@@ -12,7 +12,6 @@ from lightning_modules.decoding.beam_search import State
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.networks.extended_output import CopyOutputs
 from lightning_modules.pointer_generator.network import Decoded, DecoderState, Memory, PointerGeneratorNetwork
-from lightning_modules.summarizer import log_training
 
 
 class PointerGenerator(CopyingSummarizer):
@@ -122,6 +121,6 @@ class PointerGenerator(CopyingSummarizer):
 
     def _log_p_gen(self, p_gen: Tensor, batch: PointerGeneratorBatch) -> None:
         if self.training:
-            log_training(self, "p_gen", p_gen, batch)
+            self.step_values["p_gen"] = p_gen
         else:
             self.log_mean("val/p_gen", p_gen, batch.batch_size)

@@ -244,7 +244,6 @@ def test_a_resumed_run_makes_the_same_steps(accumulate, corpus_files, tmp_path):
 def test_accumulated_batches_count_as_one_large_one(corpus_files):
     """Gradients of two batches of four are those of their documents together."""
     model, batch = first_batch(CASE, corpus_files, dropout=0.0)
-    model.log = lambda *arguments, **options: None
     samples = model.sample(batch, DecodingOptions(2, 0, 8, sample=True, greedy_first=True, allow_unknown=True))
     whole = SelfCritical()
     data = CASE.build_data(corpus_files)
@@ -271,7 +270,6 @@ def test_bfloat16_gives_nearly_the_same_term(corpus_files):
         losses[precision] = [loss for _, loss in recorder.losses]
     assert all(map(math.isfinite, losses["bf16-mixed"]))
     model, batch = first_batch(CASE, corpus_files, dropout=0.0)
-    model.log = lambda *arguments, **options: None
     samples = model.sample(batch, DecodingOptions(2, 0, 8, sample=True, greedy_first=True, allow_unknown=True))
     model.sample = lambda batch, options: samples
     exact = SelfCritical().term(model, batch)

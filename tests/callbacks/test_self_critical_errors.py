@@ -83,7 +83,7 @@ def test_identical_samples_leave_no_gradient_and_a_warning(baseline):
     with pytest.warns(UserWarning, match="no better or worse than the baseline"):
         callback.term(model, model.batch()).backward()
     assert not model.logits.grad.any()
-    assert model.logged["train/advantage_rms"] == 0 == model.logged["train/advantage_positive"]
+    assert model.step_values["advantage_rms"] == 0 == model.step_values["advantage_positive"]
 
 
 def test_samples_that_differ_give_no_warning(recwarn):
@@ -106,7 +106,6 @@ def test_models_that_do_not_write_or_cannot_show_the_document_are_refused():
 
 def test_rewards_see_texts_references_and_documents(corpus_files):
     model, batch = first_batch(CASE, corpus_files)
-    model.log = lambda *arguments, **options: None
     seen = []
 
     class Spy(Reward):

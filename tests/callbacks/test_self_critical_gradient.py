@@ -205,7 +205,7 @@ def test_many_samples_come_close_to_the_exact_gradient(credit, baseline):
     rounds, rewards = [], []
     for _ in range(12):
         rounds.append(-torch.autograd.grad(callback.term(model, model.batch()), model.logits)[0])
-        rewards.append(model.logged["train/reward"])
+        rewards.append(model.step_values["reward"])
     error = torch.stack(rounds).std(0) / 12**0.5
     exact = exact_gradient(model)
     assert exact.abs().max() > 20 * error.max()

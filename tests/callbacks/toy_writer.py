@@ -27,7 +27,7 @@ class ToyWriter(nn.Module):
         self.tokenizer = SimpleNamespace(end_ids=lambda marks: [END] if "." in marks else [])
         self.decoding = DecodingOptions(min_length=0, max_length=LONGEST)
         self.dropout = nn.Dropout(0.5)
-        self.logged: dict[str, float] = {}
+        self.step_values: dict[str, Tensor | float] = {}
 
     def batch(self) -> Batch:
         ids = [f"doc-{i}" for i in range(len(self.logits))]
@@ -56,9 +56,6 @@ class ToyWriter(nn.Module):
     def texts(self, batch: Batch, samples: Samples) -> list[list[str]]:
         pairs = zip(samples.tokens.tolist(), samples.lengths.tolist())
         return [[text_of(ids[:n]) for ids, n in zip(*pair)] for pair in pairs]
-
-    def log(self, name: str, value, **options) -> None:
-        self.logged[name] = float(value)
 
 
 def text_of(ids: list[int]) -> str:

@@ -1,4 +1,5 @@
 import random
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -56,6 +57,24 @@ def test_an_epoch_that_continues_has_the_weights_of_the_uninterrupted_one():
         assert {weight for _, weight in expected} > {1.0}
         rest.load_state_dict({"batches": 3})
         assert [(batch.rows, batch.weight) for batch in rest] == expected[3:]
+
+
+@pytest.mark.parametrize("number, batches", [(25, 99), (28, 99), (48, 99), (48, 7)])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_accumulated_batches_have_the_mean_of_their_documents(number, batches, ranks):
+    """Also with fewer batches in the last step, and a smaller one among them."""
+    values, accumulated, sums, documents = [random.Random(i).random() for i in range(number)], 4, [], []
+    for loader in loaders(number, ranks):
+        loader.trainer = SimpleNamespace(accumulate_grad_batches=accumulated, num_training_batches=batches)
+        for place, batch in enumerate(islice(loader, batches)):
+            if place // accumulated == len(sums):
+                sums.append(0.0)
+                documents.append([])
+            mean = sum(values[i] for i in batch.rows) / len(batch.rows)
+            weight = batch.weight * getattr(batch, "accumulation_weight", 1.0)
+            sums[place // accumulated] += weight * mean / accumulated / ranks
+            documents[place // accumulated] += batch.rows if batch.weight else []
+    assert sums == pytest.approx([sum(values[i] for i in step) / len(step) for step in documents])
 
 
 @pytest.mark.parametrize("number", [5, 24, 25])
