@@ -8,6 +8,7 @@ from datamodules.lazy_import import lazy_classes
 __all__, __getattr__ = lazy_classes(__name__, {
     "BestCheckpoint": "callbacks.best_checkpoint",
     "CoverageAnnealing": "callbacks.coverage_annealing",
+    "DivergenceCheck": "callbacks.divergence",
     "GracefulStop": "callbacks.graceful_stop",
     "GradientNorm": "callbacks.monitors",
     "LengthCurriculum": "callbacks.length_curriculum",

@@ -23,7 +23,7 @@ from experiments.trust import FLAG, SUITE, VARIABLE, import_policy, with_absolut
 
 
 def _quiet() -> None:
-    """Disable irrelevant output: advice, deprecation warnings inside libraries, progress bars outside terminals."""
+    """Disable irrelevant output: advice, deprecation warnings inside libraries, bars outside terminals."""
     for text in (
         "does not have many workers",
         "The `srun` command",
@@ -35,8 +35,10 @@ def _quiet() -> None:
     warnings.formatwarning = lambda message, *_: f"precis: warning: {printable(str(message))}\n"
     logging.getLogger("pytorch_lightning.utilities.rank_zero").addFilter(_is_relevant)
     os.environ.setdefault("WANDB_SILENT", "true")
-    if not sys.stderr.isatty():
-        os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")  # read when `datasets` is imported
+    if not sys.stderr.isatty():  # bars of `datasets` and of downloads print a line a minute; read at their import
+        times = dict.fromkeys(("DELAY", "MININTERVAL", "MAXINTERVAL"), "60")
+        for name, value in {**times, "BAR_FORMAT": "{desc}: {n_fmt} of {total_fmt}\n"}.items():
+            os.environ.setdefault(f"TQDM_{name}", value)
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:

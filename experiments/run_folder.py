@@ -13,7 +13,7 @@
                          weights: step, and state of all schedules
     results.json         mean scores of `precis test`, with split, corpus and command; results.val.json for `validate`
     previews/            heat maps
-    state.json           whether training runs, has finished, was stopped or failed, and its last step
+    state.json           whether training runs, has finished, was stopped, failed or diverged, and its last step
     wandb/               the offline (or online) W&B run
     .fit.lock            lock of the process that trains the run
     .truncation.lock     lock of the command that writes truncation.csv

@@ -1,6 +1,6 @@
 """state.json of a run folder: whether training runs, has finished, or how it ended. Light to import.
 
-    {"state": "running" | "finished" | "stopped" | "failed", "step": 1200}
+    {"state": "running" | "finished" | "stopped" | "failed" | "diverged", "step": 1200}
 
 A process that is killed cannot write how it ended: its run is `running` in the file, and its lock is free.
 """
@@ -27,8 +27,8 @@ def read_state(run: Path) -> dict[str, Any]:
     """Return the state and step of a run.
 
     Returns:
-        `state`: running, finished, stopped, failed, killed, or unknown for runs of earlier versions; `step`: the last
-        one that was recorded, or None.
+        `state`: running, finished, stopped, failed, diverged, killed, or unknown for runs that have not trained;
+        `step`: the last one that was recorded, or None.
     """
     recorded: dict[str, Any] = {"state": "unknown", "step": None}
     with suppress(OSError, ValueError):

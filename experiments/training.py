@@ -20,6 +20,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.utilities import rank_zero_info, rank_zero_only
 
 from callbacks import (
+    DivergenceCheck,
     GracefulStop,
     GradientNorm,
     MonitorCheck,
@@ -28,6 +29,7 @@ from callbacks import (
     StartFrom,
     Throughput,
 )
+from callbacks.divergence import Diverged
 from callbacks.graceful_stop import early_stopping_reason
 from callbacks.monitor_check import check_at_validations
 from datamodules.documents import CorpusError
@@ -48,7 +50,7 @@ from experiments.run_arguments import add_run_arguments
 from experiments.run_config import read_config
 from experiments.run_folder import RunRecord, TruncationTable, read_checkpoint
 from experiments.run_lock import lock_run
-from experiments.run_state import write_state
+from experiments.run_progress import ProgressLines, StateRecord
 from experiments.starting_point import check_same_model, end_if_stopped_early, source_checkpoint
 from experiments.sweeping.trial_report import TrialReport, is_trial
 from experiments.tested_checkpoint import describe_checkpoint, print_checkpoint
@@ -199,13 +201,18 @@ class PrecisCLI(LightningCLI):
         extra: list[Callback] = []
         if summarizing:
             extra += [TruncationTable(folder)] if fitting else self._test_records()
-        if config.trainer.enable_progress_bar is not False:
+        if config.trainer.enable_progress_bar is not False and sys.stdout.isatty():
             extra.append(TrainingProgressBar(leave=False))
+        else:
+            kwargs["enable_progress_bar"] = False
+            extra.append(ProgressLines())
         loggers: list[Any] = []
         if config.dry_run:
             extra = [self.dry_run]
         elif fitting:
-            extra += [RunRecord(folder, self.record), GradientNorm(), Throughput(), self._graceful_stop(folder, config)]
+            extra += [RunRecord(folder, self.record), DivergenceCheck(folder), GradientNorm(), Throughput()]
+            self.state = StateRecord(folder)
+            extra += [self.state, self._graceful_stop(folder, config)]
             if config.previews and summarizing:
                 extra.append(Previews(folder / "previews", documents=config.previews))
             loggers.append(RunCSVLogger(folder))
@@ -288,14 +295,15 @@ class PrecisCLI(LightningCLI):
             if isinstance(logger, RunCSVLogger) and self.values.resume and first:
                 logger.keep_rows_of(read_checkpoint(Path(self.values.ckpt_path), verify=False))
         rank_zero_info(f"run folder: {self.folder}")
-        self._write_state("running")
         try:
             self.trainer.fit(model, **arguments)
-            self._write_state("finished")
+            self.state.write(self.trainer, "finished")
             if reason := early_stopping_reason(self.trainer):
                 rank_zero_info(f"training ended early after step {self.trainer.global_step:,}: {reason}")
         except BaseException as end:
-            self._write_state("stopped" if isinstance(end, SystemExit | KeyboardInterrupt) else "failed")
+            if self.state.training:
+                stopped = "stopped" if isinstance(end, SystemExit | KeyboardInterrupt) else "failed"
+                self.state.write(self.trainer, "diverged" if isinstance(end, Diverged) else stopped)
             if isinstance(end, SystemExit) and isinstance(end.__context__, KeyboardInterrupt):
                 end.code = 128 + signal.SIGINT  # Lightning would exit with status 1
             lost = isinstance(end, RuntimeError | ConnectionError) and self.trainer.world_size > 1 and lost_process(end)
@@ -307,10 +315,6 @@ class PrecisCLI(LightningCLI):
                 wandb.finish()
             if self.fresh and first and self.trainer.global_step == 0:
                 shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _write_state(self, state: str) -> None:
-        if self.trainer.is_global_zero:
-            write_state(self.folder, state, self.trainer.global_step)
 
     def after_test(self) -> None:
         """Finish the W&B run that the scores were logged to."""

@@ -59,18 +59,30 @@ def find_damage(path: Path) -> str:
     return f"{damaged} in it is damaged" if damaged else ""
 
 
+def find_not_finite(weights: Mapping[str, Tensor]) -> str:
+    """Return the name of the first tensor with a value that is not finite, empty if there is none."""
+    floating = (item for item in weights.items() if item[1].is_floating_point())
+    return next((name for name, tensor in floating if not tensor.isfinite().all()), "")
+
+
 def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
     """Return the content of a checkpoint, without executing code; weights are read lazily.
 
     Args:
         path: path of the file.
-        verify: whether to verify checksums first, which takes about a second per gigabyte.
+        verify: whether to verify checksums first, which takes about a second per gigabyte, and that weights are finite.
 
     Raises:
-        CorpusError: if it is not a checkpoint, or is damaged.
+        CorpusError: if it is not a checkpoint, is damaged, or has weights that are not finite.
     """
-    if path.suffix == ".safetensors":
-        return read_exported(path)
+    content = read_exported(path) if path.suffix == ".safetensors" else _load(path, verify)
+    if verify and (name := find_not_finite(content["state_dict"])):
+        raise CorpusError(f"{path}: training has diverged, {name} is not finite; give an earlier checkpoint of the run")
+    return content
+
+
+def _load(path: Path, verify: bool) -> dict[str, Any]:
+    """Return the content of a checkpoint, see `read_checkpoint`."""
     if verify and (damage := find_damage(path)):
         raise CorpusError(f"{path}: {damage}; give another one of the run")
     try:

@@ -81,6 +81,23 @@ class BrokenOnce(Callback):
             raise ValueError("made to crash")
 
 
+class Diverge(Callback):
+    """Let gradients be NaN in an optimizer step.
+
+    Args:
+        step: number of the step, from 0.
+    """
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+        if trainer.global_step == self.step:
+            for parameter in pl_module.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.fill_(float("nan"))
+
+
 class Hold(Callback):
     """Wait once at the start of a training batch, until the test lets it continue.
 

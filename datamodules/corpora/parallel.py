@@ -1,4 +1,4 @@
-"""Process pool with clean shutdown, and a progress bar for terminals."""
+"""Process pool with clean shutdown, and a progress bar, of lines where there is no terminal."""
 
 import signal
 import sys
@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+LINE_INTERVAL = 60.0  # seconds between lines where there is no terminal
 
 
 @contextmanager
@@ -26,12 +29,29 @@ def mapper(num_proc: int, chunksize: int = 32) -> Iterator[Callable[..., Iterabl
         pool.shutdown(cancel_futures=True)
 
 
+class _ProgressLines(Progress):
+    """Progress without a terminal: a line on stderr once a minute."""
+
+    def __init__(self) -> None:
+        super().__init__(disable=True, auto_refresh=False)
+        self.printed = monotonic()
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        super().advance(task_id, advance)
+        if self.printed + LINE_INTERVAL <= monotonic():
+            self.printed = monotonic()
+            task = self._tasks[task_id]
+            of = f" of {task.total:,.0f}" if task.total else ""
+            print(f"{task.description}: {task.completed:,.0f}{of}", file=sys.stderr, flush=True)
+
+
 def progress_bar() -> Progress:
-    """Return a progress bar on stderr that disappears when done, and is disabled if stderr is not a terminal."""
+    """Return a progress bar on stderr that disappears when done, or prints lines if stderr is not a terminal."""
     console = Console(stderr=True)
     # lines of standard output are printed above the bar on a terminal; into a file or pipe they go unchanged
     redirect = sys.stdout.isatty()
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), *times)
-    disable = not console.is_terminal
-    return Progress(*columns, console=console, transient=True, disable=disable, redirect_stdout=redirect)
+    if not console.is_terminal:
+        return _ProgressLines()
+    return Progress(*columns, console=console, transient=True, redirect_stdout=redirect)

@@ -20,7 +20,9 @@ from experiments.housekeeping.sizes import format_seconds
 from experiments.run_state import read_state
 from experiments.yaml_files import read_yaml
 
-STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow", "killed": "red", "failed": "red"}
+STYLES = {"finished": "green", "running": "cyan", "stopped": "yellow"} | dict.fromkeys(
+    ("killed", "failed", "diverged"), "red"
+)
 
 
 def runs(arguments: list[str]) -> None:

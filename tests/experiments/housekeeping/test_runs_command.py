@@ -63,13 +63,12 @@ def test_training_records_that_it_was_stopped_or_failed(tiny_config, tmp_path, p
         run = tmp_path / state
 
         @wraps(fit)
-        def end(*_, error=error, run=run, **__):
-            (run / "config.yaml").write_text("{}", encoding="utf-8")
-            monkeypatch.setattr(Trainer, "global_step", 5)
+        def end(*arguments, error=error, **options):
+            fit(*arguments, **options)
             raise error
 
         monkeypatch.setattr(Trainer, "fit", end)
-        assert precis("fit", "--config", tiny_config, "--run_dir", run).status != 0
+        assert precis("fit", "--config", tiny_config, "--run_dir", run, "--trainer.max_steps=5").status != 0
         assert read_state(run) == {"state": state, "step": 5}
 
 

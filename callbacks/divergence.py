@@ -1,0 +1,69 @@
+"""Ends training that has diverged."""
+
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from datamodules.documents import CorpusError
+from lightning_modules.checkpoints import find_not_finite
+
+
+class Diverged(CorpusError):
+    """Error of training whose loss or weights are not finite."""
+
+
+class DivergenceCheck(Callback):
+    """End training that has diverged, before weights that are not finite are validated or saved.
+
+    The loss is read in steps that Lightning logs, and the weights before each validation and checkpoint, so that other
+    steps do not wait for the device. One loss that is not finite does not end training if the weights are: the gradient
+    scaler of half precision skips such steps.
+
+    Args:
+        run: the run folder.
+
+    Raises:
+        Diverged: during training, on all ranks.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.last = Path(run) / "checkpoints" / "last.ckpt"
+        self._last_finite = ""  # last finite loss, and its step
+        self._was_finite = True  # whether the loss was finite when it was last read
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        if trainer.fit_loop._should_accumulate() or not trainer._logger_connector.should_update_logs:
+            return
+        loss = float(trainer.callback_metrics.get("train/loss", 0.0))  # of all ranks
+        if isfinite(loss):
+            self._last_finite = f"; the last finite one that was logged is {loss:.4g}, at step {trainer.global_step:,}"
+        elif not self._was_finite:
+            raise self._error(trainer, f"the loss is {loss}")
+        else:
+            self._check_weights(trainer, pl_module, f"the loss is {loss}")
+        self._was_finite = isfinite(loss)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.state.fn == "fit":
+            self._check_weights(trainer, pl_module)
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._check_weights(trainer, pl_module)
+
+    def _check_weights(self, trainer: Trainer, pl_module: LightningModule, problem: str = "") -> None:
+        name = find_not_finite(dict(pl_module.named_parameters()))
+        if trainer.strategy.reduce_boolean_decision(bool(name), all=False):  # a rank may hold a shard of the weights
+            raise self._error(trainer, problem or f"the weights are not finite{f' ({name})' if name else ''}")
+
+    def _error(self, trainer: Trainer, problem: str) -> Diverged:
+        rate = max(group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups)
+        kept = f"{self.last} has the last weights that were saved" if self.last.is_file() else "nothing was saved yet"
+        return Diverged(
+            f"training has diverged: {problem} at step {trainer.global_step:,}, with a learning rate of "
+            f"{float(rate):.3g}{self._last_finite}; {kept}; train again with a lower learning rate, a longer warm-up "
+            "or a lower --trainer.gradient_clip_val, and in half precision with --trainer.precision 32-true"
+        )
