@@ -1,4 +1,6 @@
 """Drawing of a parse: the tree as text and SVG, the distribution as a heat map."""
+
+import sys
 from pathlib import Path
 
 import torch
@@ -28,8 +30,10 @@ def draw(parse: DiscourseParse, request: ParseRequest, svg: Path | None = None, 
     print(printable(draw_text(tree, texts, max(40, Console().width))))
     if svg is not None:
         svg.write_text(draw_svg(tree, texts), encoding="utf-8")
+        print(f"{svg}: the tree", file=sys.stderr)
     if png is not None:
         heat_map(parse).savefig(png, format="png")
+        print(f"{png}: a heat map of the distribution", file=sys.stderr)
 
 
 def summed(parse: DiscourseParse) -> torch.Tensor:

@@ -142,8 +142,6 @@ class RSTformer(SequenceToSequence):
         if relation_frequency is None and relations == len(GUM.coarse):
             relation_frequency = [float(GUM_COUNTS[name]) for name in GUM.coarse]
         weights = head_relations(heads, relations, relation_frequency)
-        if heads < relations and ablation not in ("no_discourse", "no_labels"):
-            rank_zero_info(f"{heads} heads use relations {weights.argmax(1).tolist()} of {relations}")
         # Discourse enters either the scores of attention (`table`) or the adapters of RST-LoRA.
         table = DiscourseInjection(weights, injection, ablation, learn_weights, own_edu_neutral=own_edu_neutral)
         if ablation == "no_discourse" or lora_rank:
@@ -248,6 +246,11 @@ class RSTformer(SequenceToSequence):
         if data.parser is not None and len(data.parser.relations) != self.relations:
             mismatch = f"data.parser has {len(data.parser.relations)} relations, the model {self.relations}"
             raise CorpusError(f"{mismatch}: give model.relations, and model.relation_frequency if it has fewer heads")
+        weights = self.network.injections[0].fixed_weights if len(self.network.injections) else ()
+        if data.parser is not None and 0 < len(weights) < self.relations and self.ablation != "no_labels":
+            names = ", ".join(data.parser.relations[relation] for relation in weights.argmax(1).tolist())
+            heads = f"{len(weights)} attention heads"
+            rank_zero_info(f"{heads} use the most frequent of {self.relations} relations: {names}")
 
     def _check_reach(self, data: Any) -> None:
         """Check that the half-width of the LDDs covers the attention window.

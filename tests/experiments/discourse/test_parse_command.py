@@ -219,6 +219,7 @@ def test_show_draws_a_tree_an_image_and_a_heat_map(precis, tmp_path, texts, monk
     assert done.status == 0, done.err
     for part in ("Otter 1 swims every day,", "but the heron 1 never does.", "It rains.", "elaboration", "NS"):
         assert part in done.out
+    assert f"{svg}: the tree" in done.err and f"{png}: a heat map" in done.err
     assert ElementTree.parse(svg).getroot().tag.endswith("svg")
     assert precis("parse", "--show", texts / "1.txt", *OURS).out == done.out  # as the README has it, the text first
     assert Image.open(png).format == "PNG" and min(Image.open(png).size) > 200

@@ -73,6 +73,13 @@ def test_the_relations_of_another_parser_are_refused_at_the_start(corpus_files, 
         trainer(max_epochs=1).fit(model_of(), data)
 
 
+def test_heads_name_their_relations_where_there_are_fewer(corpus_files, folder, caplog):
+    with caplog.at_level("INFO"):
+        model = model_of(heads=2, relation_frequency=[1.0, 3.0, 2.0])
+        trainer(max_steps=1, limit_val_batches=0).fit(model, data_of(corpus_files, folder))
+    assert "2 attention heads use the most frequent of 3 relations: contrast, cause" in caplog.text
+
+
 @pytest.mark.parametrize("ours, theirs", [("ria", "none"), ("none", "permuted"), ("no_discourse", "one_best")])
 def test_model_and_data_of_different_ablations_are_refused_at_the_start(ours, theirs, corpus_files, folder):
     data, model = data_of(corpus_files, folder, ablation=theirs), model_of(ablation=ours)
