@@ -62,12 +62,14 @@ class Record:
         parts: paragraphs or source documents, each a text or a list of sentences.
         references: references, each a text or a list of sentences.
         where: file and line, or another location, for messages.
+        cleaned: number of marks that were removed from the texts, by rule of `text.cleaning`.
     """
 
     id: str
     parts: list[str | list[str]]
     references: list[str | list[str]]
     where: str
+    cleaned: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

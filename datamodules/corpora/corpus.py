@@ -4,6 +4,7 @@ import hashlib
 import json
 import warnings
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 OnBadRecord = Literal["raise", "skip"]
 
 # Part of the cache key: increase it when the same records give other documents.
-VERSION = 3
+VERSION = 4
 
 _SCHEMA = pa.schema(
     [
@@ -116,7 +117,13 @@ def build_documents(
             manifest |= {"split": split, "splitter": splitter, "require_references": require_references}
             (building / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     dataset = Dataset.from_file(str(folder / "documents.arrow"))
-    _report_skipped(corpus.title(split), folder, read_manifest(dataset)["skipped"], on_bad_record)
+    manifest = read_manifest(dataset)
+    _report_skipped(corpus.title(split), folder, manifest["skipped"], on_bad_record)
+    if manifest["cleaned"]:
+        from pytorch_lightning.utilities import rank_zero_info  # imports torch
+
+        marks = ", ".join(f"{number:,} {rule}" for rule, number in manifest["cleaned"].items())
+        rank_zero_info(f"{split}: cleaned away: {marks}")
     return dataset
 
 
@@ -130,7 +137,8 @@ def read_manifest(dataset: "Dataset") -> dict[str, Any]:
 
     Returns:
         `split`, `splitter`, `require_references`, `documents` and `without_references` (counts), `digest` (of
-        the documents, in order), `fingerprint` (of the corpus) and `skipped` (a list of `where` and `problem`).
+        the documents, in order), `fingerprint` (of the corpus), `cleaned` (number of removed marks by rule) and
+        `skipped` (a list of `where` and `problem`).
     """
     path = Path(dataset.cache_files[0]["filename"]).with_name("manifest.json")
     return json.loads(path.read_text(encoding="utf-8"))
@@ -174,6 +182,7 @@ def _write(
     place_of_id: dict[str, str] = {}
     skipped: list[dict[str, str]] = []
     without_references = 0
+    cleaned: Counter[str] = Counter()
     digest = hashlib.sha256()
     converted = _converted(corpus.records(split), to_document, num_proc, f"{split} documents")
     with (
@@ -194,6 +203,7 @@ def _write(
                     continue
                 place_of_id[document.id] = record.where
                 without_references += not document.references
+                cleaned.update(record.cleaned)
                 rows.append({"id": document.id, "parts": document.parts, "references": document.references})
                 digest.update(json.dumps(list(rows[-1].values())).encode())
             if rows:
@@ -205,6 +215,7 @@ def _write(
         "without_references": without_references,
         "digest": digest.hexdigest(),
         "fingerprint": corpus.fingerprint(split),
+        "cleaned": cleaned,
         "skipped": skipped,
     }
 

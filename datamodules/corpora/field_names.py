@@ -12,11 +12,11 @@ from datamodules.documents import BadRecord, CorpusError
 # The most specific names come first.
 DOCUMENT_NAMES = (
     "document", "documents", "article", "text", "source", "src", "dialogue", "report", "transcript", "body", "content",
-    "sentences", "input", "maintext",
+    "sentences", "input", "maintext", "article_text",
 )  # fmt: skip
 SUMMARY_NAMES = (
     "summary", "summaries", "highlights", "abstract", "target", "tgt", "reference", "references", "headline", "title",
-    "output",
+    "output", "abstract_text",
 )  # fmt: skip
 ID_NAMES = ("id", "guid", "doc_id", "article_id", "paper_id", "url")
 
@@ -62,7 +62,7 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
         summary,
         first(ID_NAMES),
         _document_list(row[document]),
-        _summary_list(row.get(summary)) if summary else "references",
+        _summary_list(summary, row.get(summary)) if summary else "references",
     )
 
 
@@ -97,8 +97,10 @@ def _document_list(value: Any) -> DocumentList:
     return "sentences" if _is_sentences(value) else "parts"
 
 
-def _summary_list(value: Any) -> SummaryList:
+def _summary_list(name: str, value: Any) -> SummaryList:
     """Return the layout of a summary; a list of texts has several references, see `summary_list` of `Files`."""
+    if name.lower() == "abstract_text":  # of PubMed and arXiv by Cohan et al. (2018): the sentences of one abstract
+        return "sentences"
     return "tokens" if _is_tokens(value) else "references"
 
 

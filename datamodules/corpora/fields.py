@@ -1,9 +1,11 @@
 """Conversion of table rows, with configurable column names, to `Record`s."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Record
+from datamodules.text.cleaning import clean
 from datamodules.text.lines import is_blank, split_lines
 
 Paragraphs = Literal["blank_line", "line", "none"]
@@ -60,7 +62,7 @@ class Fields:
         return (self.summary,) if isinstance(self.summary, str) else tuple(self.summary)
 
     def record(self, row: dict[str, Any], where: str, number: str) -> Record | BadRecord:
-        """Convert a row to a record.
+        """Convert a row to a record, without the marks of `cleaning.RULES`.
 
         A row without any summary field becomes a record without references, whose `where` lists the fields of the row.
 
@@ -74,9 +76,10 @@ class Fields:
         if not isinstance(name, str | int):
             return _bad(row, where, self.id or "id", "a string or a number", "id")
         where = f"{where} (id {name!r})" if name != number else where
+        cleaned: Counter[str] = Counter()
         parts = []
         for field in self._documents:
-            value = row.get(field)
+            value = clean(row.get(field), cleaned)
             texts = _texts(value, self.document_list)
             if texts is None:
                 return _bad(row, where, field, "a string or a list of strings", "document")
@@ -85,7 +88,7 @@ class Fields:
             parts += texts
         references = []
         for field in self._summaries:
-            texts = _texts(row.get(field), self.summary_list)
+            texts = _texts(clean(row.get(field), cleaned), self.summary_list)
             if texts is None and row.get(field) is not None:
                 return _bad(row, where, field, "a string or a list of strings", "summary")
             references += texts or []
@@ -96,6 +99,7 @@ class Fields:
             [_lines(part, self.document_sentences) for part in parts[self.skip_parts :]],
             [_lines(text, self.summary_sentences) for text in references],
             where,
+            dict(+cleaned),
         )
 
 

@@ -11,13 +11,16 @@ from datamodules.documents import FIX_OR_SKIP, BadRecord, CorpusError, Record
 from datamodules.text.html_text import SUFFIXES, article_text, is_html
 from datamodules.text.lines import readable_name
 
+STORY, HIGHLIGHT = ".story", "@highlight"
+
 
 class TextFolders(Corpus):
     """A folder for each split, with a file for each document in it.
 
-    Documents are the `.txt`, `.html` and `.htm` files of `FOLDER/documents`, or of `FOLDER` itself if it has no such
-    folder. The references of `storm.txt` are `FOLDER/references/storm.txt`, or `storm.1.txt`, `storm.2.txt` and so on.
-    A page in HTML is read by `trafilatura`. The id of a document is the name of its file without suffix.
+    Documents are the `.txt`, `.story`, `.html` and `.htm` files of `FOLDER/documents`, or of `FOLDER` itself if it has
+    no such folder. The references of `storm.txt` are `FOLDER/references/storm.txt`, or `storm.1.txt`, `storm.2.txt` and
+    so on. A page in HTML is read by `trafilatura`. A `.story` file of CNN/DailyMail has its reference in it, a sentence
+    after each `@highlight`. The id of a document is the name of its file without suffix.
 
     Args:
         train: folder.
@@ -55,7 +58,8 @@ class TextFolders(Corpus):
     def records(self, split: str) -> Iterator[Record | BadRecord]:
         for path, references in self._files(split).items():
             try:
-                row = {"document": _read(path), "summary": list(map(_read, references))}
+                text, *highlights = _read(path).split(HIGHLIGHT) if path.suffix == STORY else [_read(path)]
+                row = {"document": text, "summary": [*([highlights] if highlights else []), *map(_read, references)]}
             except UnicodeDecodeError as error:
                 yield BadRecord(str(path), f"it, or a reference, is not UTF-8 (byte {error.start})", FIX_OR_SKIP)
                 continue
@@ -78,9 +82,10 @@ class TextFolders(Corpus):
         documents = folder / self.documents if (folder / self.documents).is_dir() else folder
         if not documents.is_dir():
             raise CorpusError(f"{folder}: no such folder; check the path of `{split}`")
-        paths = sorted(path for path in documents.iterdir() if path.suffix.lower() in (".txt", *SUFFIXES))
+        paths = sorted(path for path in documents.iterdir() if path.suffix.lower() in (".txt", STORY, *SUFFIXES))
         if not paths:
-            raise CorpusError(f"{documents}: no .txt or .html file in this folder; check the path of `{split}`")
+            problem = "no .txt or .html file, and no .story, in this folder"
+            raise CorpusError(f"{documents}: {problem}; check the path of `{split}`")
         files: dict[Path, list[Path]] = {path: [] for path in paths}
         by_stem = {path.stem: path for path in paths}
         for reference in sorted((folder / self.references).glob("*.txt")):
