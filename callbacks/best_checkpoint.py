@@ -8,6 +8,7 @@ from pytorch_lightning.utilities import rank_zero_warn
 from torch import Tensor
 
 from callbacks.schedules import all_switches, last_step
+from datamodules.text.lines import counted
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -31,7 +32,7 @@ class BestCheckpoint(ModelCheckpoint):
             return
         if pending := _pending(trainer, int(steps) - 1):
             rank_zero_warn(
-                f"this run ends after {int(steps):,} steps, before everything that it schedules is fully on "
+                f"this run ends after {counted(int(steps), 'step')}, before everything that it schedules is fully on "
                 f"({pending}): no best checkpoint will be selected; train longer, or schedule it earlier"
             )
 

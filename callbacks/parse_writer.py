@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from datamodules.discourse.cache import ParseCache, ShardWriter
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.parsing import add_answers, count_tokens
+from datamodules.text.lines import counted
 
 
 class ParseWriter(Callback):
@@ -73,8 +74,8 @@ class ParseWriter(Callback):
         seconds_left = round(seconds * (self.total_tokens - self.tokens) / self.tokens) if self.tokens else 0
         time_left = f"{seconds_left // 3600}:{seconds_left // 60 % 60:02d}:{seconds_left % 60:02d} left"
         speed = f"{self.documents / seconds:,.1f} documents/s, {self.edus / seconds:,.0f} EDUs/s"
-        documents = f"{self.documents:,} of {self.total_documents:,} documents"
-        return f"{documents}, {self.tokens:,} of {self.total_tokens:,} tokens, {speed}, {time_left}"
+        documents = f"{self.documents:,} of {counted(self.total_documents, 'document')}"
+        return f"{documents}, {self.tokens:,} of {counted(self.total_tokens, 'token')}, {speed}, {time_left}"
 
     def _end(self) -> None:
         if self._bar is not None:

@@ -18,6 +18,7 @@ from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.encoder_data import TokenizerData
 from datamodules.parsing import NeedsParser, Parser, key_of, parse_missing
+from datamodules.text.lines import counted
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from datamodules.truncation import COLUMN, count_source, sentences_read, text_limits, truncate_target
 
@@ -252,7 +253,7 @@ class RSTformerData(NeedsParser, TokenizerData):
             CorpusError: in training, if the given folder lacks parses.
         """
         ids = ", ".join(document.id for document in missing[:3]) + (", ..." if len(missing) > 3 else "")
-        ids = f"{len(missing):,} documents of {split} ({ids})"
+        ids = f"{counted(len(missing), 'document')} of {split} ({ids})"
         lacks = f"{self.parses}: no parse of {ids} by this parser with a band of {self.parser.band} EDUs"
         if self.parses_given and split in ("train", "val"):
             raise CorpusError(

@@ -20,6 +20,7 @@ from datamodules.corpora.files import Files
 from datamodules.documents import CorpusError, Document
 from datamodules.loading import BatchSampler, ResumableLoader, order_seed
 from datamodules.text.hashing import text_digest
+from datamodules.text.lines import counted
 from datamodules.truncation import TruncationRow, truncation_line, truncation_rows
 
 if TYPE_CHECKING:
@@ -273,7 +274,8 @@ class SummarizationData(LightningDataModule, ABC):
         trainer = self.trainer
         world = trainer.world_size if trainer is not None else 1
         if len(data) < world:
-            raise CorpusError(f"{split}: {len(data)} document(s) for {world} processes; lower --trainer.devices")
+            documents = counted(len(data), "document")
+            raise CorpusError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
         sampler = BatchSampler(
             data["length"][:],
             batch_size,

@@ -12,6 +12,7 @@ from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import CorpusError
 from datamodules.loading import BatchSampler, ResumableLoader, order_seed
+from datamodules.text.lines import counted
 from datamodules.text.subwords import Subwords
 
 
@@ -105,7 +106,8 @@ class TreebankSplits(LightningDataModule, ABC):
         texts, trainer = self._features[split], self.trainer
         world = trainer.world_size if trainer is not None else 1
         if len(texts) < world:
-            raise CorpusError(f"{split}: {len(texts)} document(s) for {world} processes; lower --trainer.devices")
+            documents = counted(len(texts), "document")
+            raise CorpusError(f"{split}: {documents} for {world} processes; lower --trainer.devices")
         sampler = BatchSampler(
             [self.length(text) for text in texts],
             self.batch_size if shuffle else self.eval_batch_size,

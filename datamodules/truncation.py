@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datamodules.documents import Document
+from datamodules.text.lines import counted
 
 if TYPE_CHECKING:
     import datasets  # imported when documents are read: models only need the types of batches
@@ -147,8 +148,8 @@ def truncation_line(rows: Sequence[TruncationRow]) -> str | None:
     parts = []
     for limit, rows_of_limit in by_limit.items():
         shares = ", ".join(f"{100 * row.share:.1f} % of {row.counted}" for row in rows_of_limit)
-        parts.append(f"{shares} in {max(row.documents_cut for row in rows_of_limit):,} documents ({limit})")
-    return f"{rows[0].split}, {rows[0].documents:,} documents, cut off: {'; '.join(parts)}"
+        parts.append(f"{shares} in {counted(max(row.documents_cut for row in rows_of_limit), 'document')} ({limit})")
+    return f"{rows[0].split}, {counted(rows[0].documents, 'document')}, cut off: {'; '.join(parts)}"
 
 
 HEADER = [*(field.name for field in fields(TruncationRow)), "share"]

@@ -14,6 +14,7 @@ from rich.table import Table
 from torch import Tensor
 
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 from experiments.housekeeping.sizes import format_seconds, format_size
 
 Limit = int | float | None  # number of batches, share of an epoch
@@ -79,7 +80,7 @@ class DryRunReport(Callback):
         step = self._typical("training") * min(trainer.accumulate_grad_batches, batches)
         rows = {
             "parameters": f"{parameters:,}, {trained:,} of them trained",
-            "memory at most": f"{_peak_memory(trainer)}, over {len(self.seconds['training'])} batches",
+            "memory at most": f"{_peak_memory(trainer)}, over {counted(len(self.seconds['training']), 'batch')}",
             "steps": f"{steps:,} per epoch, {_count(total)} in all",
             "time of a step": f"{step:.2f} s",
             "training": f"about {format_seconds(total * step)}" if total != float("inf") else "without a limit",
@@ -91,7 +92,7 @@ class DryRunReport(Callback):
             if total != float("inf"):
                 epochs, rest = divmod(int(total), steps)
                 validations = self._validations(batches, epochs, min(batches, rest * trainer.accumulate_grad_batches))
-            repetitions = "" if validations is None else f", {validations:,} times"
+            repetitions = "" if validations is None else f", {counted(validations, 'time')}"
             rows["a validation"] = f"at most {format_seconds(seconds)}{repetitions}"
         return rows
 

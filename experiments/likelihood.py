@@ -28,6 +28,7 @@ from rich.progress import track
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 from experiments.evaluation.significance import format_p, paired_difference, significant
 from experiments.linked_arguments import LINKED
 from experiments.run_config import read_config
@@ -125,7 +126,7 @@ def compare(systems: Sequence[Sequence[dict[str, float]]], names: Sequence[str])
         if any(sorted(scores) != ids for scores in runs):
             raise CorpusError(f"{name}: scored on other documents than {names[0]}; give both the same corpus")
     scores = np.array([[[run[id] for id in ids] for run in runs] for runs in systems])   # [systems, R, N]
-    counts = f"{len(ids)} documents" + (f", {scores.shape[1]} seeds" if scores.shape[1] > 1 else "")
+    counts = counted(len(ids), "document") + (f", {scores.shape[1]} seeds" if scores.shape[1] > 1 else "")
     lines = [f"{name}: {values.mean():.4f} nats per token, {counts}" for name, values in zip(names, scores)]
     scores = np.moveaxis(scores, 0, -1)  # [R, N, systems]
     differences = paired_difference(scores[..., 1:], scores[..., :1])
@@ -150,7 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         changes = options.change or ["-"] * len(options.systems)
         if len(changes) != len(options.systems):
-            raise CorpusError(f"--change has {len(changes)} entries for {len(options.systems)} systems: one for each")
+            entries = counted(len(changes), "entry")
+            raise CorpusError(f"--change has {entries} for {counted(len(options.systems), 'system')}: one for each")
         names = [system if change == "-" else f"{system} {change}" for system, change in zip(options.systems, changes)]
         runs = [runs_of(system) for system in options.systems]
         for name, of_system in zip(names, runs):

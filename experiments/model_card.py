@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from datamodules.text.lines import counted
 from experiments.json_files import read_json
 from experiments.run_folder import Run
 from lightning_modules.exported import EXPORTED
@@ -99,7 +100,7 @@ def _data(run: Path, config: dict[str, Any]) -> str:
     lines = ["## Data", "", f"Corpus `{kind}` {json.dumps(arguments, ensure_ascii=False)}"]
     for split, record in _record(run, "environment.json").get("corpus", {}).items():
         digest = f", digest {record['digest']}" if "digest" in record else ""
-        lines.append(f"- {split}: {record['documents']:,} documents{digest}")
+        lines.append(f"- {split}: {counted(record['documents'], 'document')}{digest}")
     return "\n".join(lines)
 
 
@@ -107,8 +108,9 @@ def _scores(run: Path, described: dict[str, Any]) -> str:
     results, signatures = _record(run, "results.json"), _record(run, "predictions.signatures.json")
     if not results:
         return "## Scores\n\nThe run was not tested: `precis test --run RUN` before the export records its scores."
-    lines = ["## Scores", "", f"Means over {results['documents']:,} documents of the {results.get('split')} split;"]
-    lines[-1] += f" ROUGE is F1 x 100. Checkpoint of step {described['global_step']:,}."
+    lines = ["## Scores", "", f"Means over {counted(results['documents'], 'document')}"]
+    lines[-1] += f" of the {results.get('split')} split; ROUGE is F1 x 100."
+    lines[-1] += f" Checkpoint of step {described['global_step']:,}."
     lines += ["", "| measure | mean | signature |", "|---|---|---|"]
     for measure, value in results["scores"].items():
         measure = measure.rpartition("/")[2]

@@ -9,6 +9,7 @@ from rich.text import Text
 from callbacks.previews import marked
 from datamodules.corpora.corpus import as_document
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 from datamodules.text.printable import printable, printable_line
 from experiments.prediction_files import read_rows
 from experiments.run_folder import run_documents
@@ -44,7 +45,8 @@ def print_report(folder: Path, path: Path, split: str, examples: int) -> None:
         "model": [row["summary"] for row in rows],
     }
     console = Console()
-    console.print(score_table(scored, [row["references"] for row in rows], f"{split}, {len(rows)} documents"))
+    title = f"{split}, {counted(len(rows), 'document')}"
+    console.print(score_table(scored, [row["references"] for row in rows], title))
     step = max(1, len(rows) // max(1, examples))
     for row in rows[::step][:examples]:
         console.print(example_table(row, documents[row["id"]].text))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from datamodules.batch import Batch
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.metrics.novelty import repeated_ngrams
 from lightning_modules.metrics.rouge import rouge_scores
@@ -390,8 +391,9 @@ class Summarizer(LightningModule, ABC):
             return
         rows = data.features("test")
         raise CorpusError(
-            f"{data.corpus.title('test')}: none of its {len(rows):,} documents ({rows[0]['id']!r} is the first) has a "
-            "reference to score against; `precis predict` writes summaries alone"
+            f"{data.corpus.title('test')}: none of its {counted(len(rows), 'document')} "
+            f"({rows[0]['id']!r} is the first) has a reference to score against; `precis predict` writes summaries "
+            "alone"
         )
 
     def on_test_epoch_end(self) -> None:

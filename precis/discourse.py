@@ -12,6 +12,7 @@ from datamodules.discourse.drawing import draw_svg, draw_text
 from datamodules.discourse.parses import DiscourseParse
 from datamodules.discourse.trees import Tree
 from datamodules.documents import CorpusError, Document
+from datamodules.text.lines import counted
 from experiments.discourse.draw_parse import LARGEST_HEAT_MAP
 from experiments.discourse.parse import parse_document
 from experiments.discourse.parsers import load_parser
@@ -52,7 +53,7 @@ class Discourse:
         return draw_text(self.tree, self.edus)
 
     def __repr__(self) -> str:
-        return f"<precis.Discourse: {len(self.edus)} EDUs>"
+        return f"<precis.Discourse: {counted(len(self.edus), 'EDU')}>"
 
     def _repr_svg_(self) -> str:
         return draw_svg(self.tree, self.edus)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 from experiments.evaluation.compare import compare_runs
 from experiments.evaluation.comparison import how_computed
 from experiments.evaluation.prediction_fields import SentenceCutter
@@ -39,9 +40,8 @@ def rouge(
     texts = _listed("summaries", summaries)
     targets_of = [references] if isinstance(summaries, str) else _listed("references", references)
     if len(texts) != len(targets_of) or not texts:
-        raise CorpusError(
-            f"{len(texts)} summaries and {len(targets_of)} references; give one reference for each summary"
-        )
+        counts = f"{counted(len(texts), 'summary')} and {counted(len(targets_of), 'reference')}"
+        raise CorpusError(f"{counts}; give one reference for each summary")
     if "variants" in options:
         checked("variants", options["variants"], str, "names of variants, separated by commas")
     cutter = SentenceCutter()

@@ -19,7 +19,7 @@ from datamodules.building import appearing_folder
 from datamodules.corpora.parallel import mapper, progress_bar
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError, Document, Record
 from datamodules.text.hashing import text_digest
-from datamodules.text.lines import is_blank, lone_surrogate
+from datamodules.text.lines import counted, is_blank, lone_surrogate
 from datamodules.text.sentences import Splitter, split_sentences
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _report_skipped(name: str, folder: Path, skipped: list[dict[str, str]], on_b
         raise CorpusError(f"{first[0]}; {FIX_OR_SKIP}")
     num_more = len(skipped) - len(first)
     more = f"; and {num_more} more, see {folder / 'manifest.json'}" if num_more else ""
-    warnings.warn(f"{name}: left out {len(skipped)} bad records: {'; '.join(first)}{more}", stacklevel=3)
+    warnings.warn(f"{name}: left out {counted(len(skipped), 'bad record')}: {'; '.join(first)}{more}", stacklevel=3)
 
 
 def no_split(corpus: Corpus, split: str) -> str:
@@ -269,5 +269,7 @@ def no_split(corpus: Corpus, split: str) -> str:
 
 
 def _no_document(corpus: Corpus, split: str, skipped: list[dict[str, str]]) -> str:
-    first = f": {len(skipped)} bad records, the first {skipped[0]['where']}: {skipped[0]['problem']}" if skipped else ""
+    first = ""
+    if skipped:
+        first = f": {counted(len(skipped), 'bad record')}, the first {skipped[0]['where']}: {skipped[0]['problem']}"
     return f"{corpus.title(split)}: no usable document{first}; check the files and the field names"

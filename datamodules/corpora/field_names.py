@@ -8,6 +8,7 @@ from typing import Any
 from datamodules.corpora.fields import DocumentList, SummaryList
 from datamodules.corpora.readers import read_rows
 from datamodules.documents import BadRecord, CorpusError
+from datamodules.text.lines import counted
 
 # The most specific names come first.
 DOCUMENT_NAMES = (
@@ -69,11 +70,12 @@ def guess_fields(row: Mapping[str, Any], where: str) -> FieldMap:
 def describe_value(value: Any) -> str:
     """Return the layout of a value in words."""
     if isinstance(value, str):
-        return f"text of {len(value.split()):,} words"
+        return f"text of {counted(len(value.split()), 'word')}"
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        return f"list of {len(value):,} texts"
+        return f"list of {counted(len(value), 'text')}"
     if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
-        return f"{len(value):,} sentences as lists of tokens" if _is_tokens(value) else f"{len(value):,} lists of texts"
+        sentences = f"{counted(len(value), 'sentence')} as lists of tokens"
+        return sentences if _is_tokens(value) else f"{len(value):,} lists of texts"
     return type(value).__name__
 
 

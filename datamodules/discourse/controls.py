@@ -130,8 +130,8 @@ class OtherDocuments:
     def __init__(self, parses: Sequence[DiscourseParse], seed: int = 0) -> None:
         if len({parse.text_digest for parse in parses}) < 2:
             raise CorpusError(
-                f"ablation other takes the discourse of another training document, but only {len(parses)} training "
-                "document(s) have any: give more documents, or another ablation"
+                "ablation other takes the discourse of another training document, but fewer than two different "
+                "training documents have any: give more documents, or another ablation"
             )
         self.parses, self.seed = sorted(parses, key=lambda parse: (parse.size, parse.text_digest)), seed
 

@@ -47,6 +47,12 @@ def one_line(text: str) -> str:
     return "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: 1 document, 2,000 documents, 2 summaries, 2 batches."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
 def shorten(text: str, width: int) -> str:
     """Return at most `width` characters of a text, with an ellipsis if it is longer."""
     return text if len(text) <= width else text[: width - 1] + "…"

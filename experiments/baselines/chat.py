@@ -12,6 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 from datamodules.corpora.corpus import as_document
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError, Document
+from datamodules.text.lines import counted
 from experiments.baselines.answers import Answers, answers_path, open_answers
 from experiments.baselines.documents import add_document_arguments, documents_digest, read_documents
 from experiments.baselines.endpoint import Endpoint, Reply, add_endpoint_arguments
@@ -52,7 +53,8 @@ def chat(arguments: list[str]) -> None:
         if failures and options.on_failure == "raise":
             name, reason = next(iter(failures.items()))
             remedy = "run the command again, or write empty summaries for them with --on_failure empty"
-            raise CorpusError(f"{len(failures)} documents have no answer, the first {name}: {reason}; {remedy}")
+            lacking = counted(len(failures), "document")
+            raise CorpusError(f"no answer for {lacking}, the first {name}: {reason}; {remedy}")
         counts, notes = count(prompts, documents, answers, failures)
         names = ("model", "weights", "prompt", "n", "query", "max_words", "request", "documents")
         signed = signature("chat", {name: _digest(settings.get(name)) for name in names})
@@ -60,7 +62,7 @@ def chat(arguments: list[str]) -> None:
         record |= {"signature": signed, "settings": settings, "counts": counts}
         texts = {name: answer_text(row["text"]) for name, row in answers.rows.items()}
         write_predictions(target, map(as_document, documents), lambda name: texts.get(name, ""), record)
-    print(f"chat: {len(documents):,} summaries in {target}; score them with precis evaluate {target}")
+    print(f"chat: {counted(len(documents), 'summary')} in {target}; score them with precis evaluate {target}")
     print(*notes, signed, sep="\n")
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from jsonargparse import ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 SHORTEST_KEY = 16  # characters
@@ -136,7 +137,8 @@ class Endpoint:
                     failures[name] = str(error)
                     if len(failures) >= self.max_failures:
                         remedy = "answers so far are kept; run the command again"
-                        raise CorpusError(f"{len(failures)} requests failed, the last: {error}; {remedy}") from None
+                        failed = counted(len(failures), "request")
+                        raise CorpusError(f"{failed} failed, the last: {error}; {remedy}") from None
 
         async with self._client() as client, asyncio.TaskGroup() as group:
             for _ in range(self.concurrency):

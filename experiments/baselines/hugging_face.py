@@ -13,6 +13,7 @@ from datamodules.batch import groups_by_length, pools
 from datamodules.corpora.corpus import as_document
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError, Document
+from datamodules.text.lines import counted
 from datamodules.truncation import TruncationRow, truncation_line
 from experiments.baselines.answers import Answers, answers_path, open_answers
 from experiments.baselines.documents import add_document_arguments, documents_digest, read_documents
@@ -277,5 +278,5 @@ def _write(target: Path, documents: Dataset, answers: Answers, settings: dict[st
         name_documents((row["id"] for row in rows if not row["text"].strip()), "empty summaries"),
         signed,
     ]
-    print(f"hf: {len(rows):,} summaries in {target}; score them with precis evaluate {target}")
+    print(f"hf: {counted(len(rows), 'summary')} in {target}; score them with precis evaluate {target}")
     print(*filter(None, notes), sep="\n")

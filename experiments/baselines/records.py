@@ -60,7 +60,7 @@ def signature(system: str, settings: Mapping[str, Any]) -> str:
 
 
 def name_documents(ids: Iterable[str], what: str) -> str | None:
-    """Return `2 empty summaries: a, b`; None without ids."""
+    """Return `empty summaries (2): a, b`; None without ids."""
     ids = list(ids)
     more = ", ..." if len(ids) > NAMED else ""
-    return f"{len(ids):,} {what}: {', '.join(ids[:NAMED])}{more}" if ids else None
+    return f"{what} ({len(ids):,}): {', '.join(ids[:NAMED])}{more}" if ids else None

@@ -10,7 +10,7 @@ from datamodules.atomic_write import atomic_file
 from datamodules.corpora.corpus import as_document
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
-from datamodules.text.lines import json_line
+from datamodules.text.lines import counted, json_line
 from experiments.baselines.documents import add_document_arguments, read_documents
 from lightning_modules.extractive.baselines import BASELINES, predictions
 from lightning_modules.extractive.names import POOLINGS, SELECTORS
@@ -43,7 +43,7 @@ def untrained(arguments: list[str]) -> None:
     with atomic_file(target) as file, progress_bar() as progress:
         for row in progress.track(rows, total=len(documents), description=options.name):
             file.write(json_line(row))
-    print(f"{options.name}: {len(documents):,} summaries in {target}; score them with precis evaluate {target}")
+    print(f"{options.name}: {counted(len(documents), 'summary')} in {target}; score them with precis evaluate {target}")
 
 
 def choose_options(name: str, options: Namespace) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from datamodules.discourse.features import ParserBatch, parser_features
 from datamodules.discourse.parses import nodes_of
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 from experiments.discourse.folds import FoldData, Recipe, add_fold_options, note, read_recipe, train_fold
 from experiments.discourse.parser_scores import intervals
 from experiments.discourse.score_parser import to_json_values
@@ -73,7 +74,7 @@ def measure(options: argparse.Namespace, recipe: Recipe) -> dict[str, Any]:
         model = train_fold(recipe, data, options.out / f"fold-{fold}", options.seed)
         model.min_prob = options.min_prob
         documents = [replace(d, tree=d.tree.binary()) for d in data.documents("held_out") if len(d.edus) > 1]
-        note(f"fold {fold + 1} of {options.folds}: the LDD of {len(documents)} documents")
+        note(f"fold {fold + 1} of {options.folds}: the LDD of {counted(len(documents), 'document')}")
         sums.append(torch.stack([squared_errors(model, document, grid, options.band) for document in documents]))
     all_sums, at_one = torch.cat(sums), grid.index(1.0)
     chosen = [_lowest_brier(torch.cat([*sums[:n], *sums[n + 1 :]])) for n in range(len(sums))]

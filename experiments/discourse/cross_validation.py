@@ -28,6 +28,7 @@ from datamodules.discourse.distributions import tree_ldd
 from datamodules.discourse.features import ParserBatch
 from datamodules.discourse.parses import nodes_of
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 from experiments.discourse.folds import FoldData, Recipe, add_fold_options, note, read_recipe, train_fold
 from experiments.discourse.parser_scores import intervals
 from experiments.discourse.score_parser import parsed, request_of, to_json_values
@@ -149,7 +150,8 @@ def compare(sums: dict[str, list[float]], baseline: Path | None) -> dict[str, An
     for path in sorted(baseline.glob("fold-*.json")):
         others |= read_sums(path)
     if others.keys() != sums.keys():
-        raise CorpusError(f"{baseline}: {len(others.keys() ^ sums.keys())} documents are not in both cross-validations")
+        documents = counted(len(others.keys() ^ sums.keys()), "document")
+        raise CorpusError(f"{baseline}: {documents} in only one of both cross-validations")
     paired = torch.cat([table, torch.tensor([others[name] for name in sums], dtype=torch.float64)], 1)
     result["baseline"] = dict(zip(SCORES, intervals(paired[:, 10:], scores_of)))
     result["difference"] = dict(zip(SCORES, intervals(paired, differences)))

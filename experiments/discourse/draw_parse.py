@@ -9,7 +9,7 @@ from rich.console import Console
 
 from datamodules.discourse.drawing import draw_svg, draw_text
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
-from datamodules.text.lines import one_line
+from datamodules.text.lines import counted, one_line
 from datamodules.text.printable import printable
 from experiments.pictures import drawing
 
@@ -56,6 +56,6 @@ def heat_map(parse: DiscourseParse) -> Figure:
     image = drawing.heat_map(axes, summed(parse).numpy(), vmin=0, vmax=1, cmap="viridis")
     axes.set(xlabel="EDU", ylabel="is the nucleus of EDU")
     # An id may contain "$", which is not a formula.
-    axes.set_title(f"{one_line(parse.id)}: {parse.size} EDUs", parse_math=False)
+    axes.set_title(f"{one_line(parse.id)}: {counted(parse.size, 'EDU')}", parse_math=False)
     figure.colorbar(image, label="probability, over all relations")
     return figure

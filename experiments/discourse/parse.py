@@ -19,6 +19,7 @@ from datamodules.discourse.distributions import Rows
 from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.documents import CorpusError, Document
 from datamodules.parsing import CorpusDocuments, ParsingData
+from datamodules.text.lines import counted
 from experiments.discourse.draw_parse import LARGEST_HEAT_MAP, draw
 from experiments.discourse.parsers import explain_choice, load_parser
 from experiments.texts import collect_texts
@@ -146,20 +147,20 @@ class Summary:
         parsed = [key for key in task if key in self.missing_before and key not in left]
         edus = sum(map(cache.size, parsed))
         num_before = len(task) - len(self.missing_before)
-        lines = [f"{self.folder}: {len(parsed):,} documents parsed, {num_before:,} were parsed before"]
+        lines = [f"{self.folder}: {counted(len(parsed), 'document')} parsed, {num_before:,} were parsed before"]
         if parsed and self.seconds:
             speed = f"{len(parsed) / self.seconds:,.1f} documents/s, {edus / self.seconds:,.0f} EDUs/s"
-            lines.append(f"{edus:,} EDUs in {self.seconds:,.1f} s: {speed}")
+            lines.append(f"{counted(edus, 'EDU')} in {self.seconds:,.1f} s: {speed}")
         if self.data.repeated:
-            lines.append(f"{self.data.repeated:,} documents have the same text as another, and share its parse")
+            lines.append(f"{counted(self.data.repeated, 'document')} with the text and the parse of another")
         bad = [f"{row['where']} ({row['problem']})" for row in self.documents.skipped]
         for title, names in (("records left out", bad), ("empty documents left out", self.data.empty)):
             if names:
                 more = f", and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
                 lines.append(f"{len(names):,} {title}: {', '.join(names[:_NAMED])}{more}")
-        lines.append(f"{len(cache):,} parses in the cache, {cache.nbytes / 1e6:,.2f} MB")
+        lines.append(f"{counted(len(cache), 'parse')} in the cache, {cache.nbytes / 1e6:,.2f} MB")
         if left:
-            lines.append(f"{len(left):,} documents are left; the same command continues")
+            lines.append(f"{counted(len(left), 'document')} left; the same command continues")
         return "\n".join(lines)
 
 

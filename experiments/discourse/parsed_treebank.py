@@ -23,6 +23,7 @@ from datamodules.discourse.parses import ParseRequest
 from datamodules.discourse.records import TreebankDocument
 from datamodules.discourse.treebanks import read_treebank
 from datamodules.documents import BadRecord, CorpusError, Document, Record
+from datamodules.text.lines import counted
 from experiments.discourse.parsers import load_parser
 
 
@@ -120,8 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(f"error: {error}") from None
     atomic_write(options.out, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in gold + records))
     single = len(documents) - len(records)
-    written = f"{options.out}: {len(records):,} trees" + (f" and {len(gold):,} gold trees" if gold else "")
-    print(f"{written}; {single:,} documents of a single EDU left out")
+    written = f"{options.out}: {counted(len(records), 'tree')}"
+    written += f" and {counted(len(gold), 'gold tree')}" if gold else ""
+    print(f"{written}; {counted(single, 'document')} of a single EDU left out")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from jsonargparse import ArgumentParser, Namespace
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.hashing import text_digest
+from datamodules.text.lines import counted
 from experiments.discourse.folds import FoldData, read_recipe
 from experiments.discourse.parsers import load_parser as load_any_parser
 from experiments.discourse_extraction.documents import (
@@ -123,7 +124,7 @@ def treebank_features(
         target = torch.tensor([content_f1(sentence, row.summaries) for sentence in row.sentences])
         structures = structures_of(row.document, parser_of[row.document.id].parse(request_of(row.document)))
         features.append(SentenceFeatures(vectors, places_of(row.document), target, structures))
-        print(f"{row.document.id}: {len(target)} sentences", file=sys.stderr, flush=True)
+        print(f"{row.document.id}: {counted(len(target), 'sentence')}", file=sys.stderr, flush=True)
     return features
 
 
@@ -179,7 +180,7 @@ def scores_of(options: Namespace, corpus: Documents, folder: Path) -> dict[tuple
 def _described(corpus: Documents, count: int) -> str:
     sentences = sum(len(row.target) for row in corpus.features)
     left_out = f"; {count - len(corpus.features)} longer or shorter documents are skipped\n\n"
-    return f"{len(corpus.features)} documents, {sentences:,} sentences" + left_out
+    return f"{counted(len(corpus.features), 'document')}, {counted(sentences, 'sentence')}" + left_out
 
 
 def _suits(arm: Arm, options: Namespace) -> bool:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
-from datamodules.text.lines import one_line
+from datamodules.text.lines import counted, one_line
 from experiments.evaluation.compare_page import write_page
 from experiments.evaluation.compare_tables import group_table, to_csv, to_latex, to_markdown
 from experiments.evaluation.comparison import (
@@ -191,8 +191,7 @@ def _show_turned(comparison: Comparison, console: Console) -> None:
     columns = zip(headers, *chain(*rows))
     widths = [max(map(len, column)) for column in columns]
     for index, (system, block) in enumerate(zip(comparison.systems, rows)):
-        count = len(system.runs)
-        about = f"{count} seed{'s' * (count != 1)}" + ", baseline" * (index == comparison.baseline)
+        about = counted(len(system.runs), "seed") + ", baseline" * (index == comparison.baseline)
         console.print(Text(f"{one_line(system.name)} ({about})", style="bold"))
         for row in [headers, *block]:
             name, *numbers = (text.ljust(width) if not number else text.rjust(width)

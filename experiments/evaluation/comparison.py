@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 from experiments.evaluation.significance import (
     SIGNIFICANT,
     format_p,
@@ -187,7 +188,7 @@ def _document_notes(systems: Sequence[System], documents: int) -> list[str]:
     if documents >= MIN_DOCUMENTS or sum(system.is_fixed for system in systems) < 2:
         return []
     return [
-        f"{documents} documents are too few for a test without seeds; no difference between outputs that do not depend "
+        f"too few documents ({documents}) for a test without seeds; no difference between outputs that do not depend "
         f"on a seed is called significant with fewer than {MIN_DOCUMENTS}"
     ]
 
@@ -256,8 +257,8 @@ def _split_name(split: str | None) -> str:
 def how_computed(comparison: Comparison) -> list[str]:
     """Return the lines below the table."""
     lines = [
-        f"{comparison.documents:,} documents of {_split_name(comparison.split)}; in brackets 95 % intervals over "
-        "seeds and documents (Student's t); ± the standard deviation over seeds"
+        f"{counted(comparison.documents, 'document')} of {_split_name(comparison.split)}; in brackets 95 % intervals "
+        "over seeds and documents (Student's t); ± the standard deviation over seeds"
     ]
     tested = [name for name in comparison.measures if name not in DESCRIPTIVE]
     untested = [name for name in comparison.measures if name in DESCRIPTIVE]
@@ -266,7 +267,7 @@ def how_computed(comparison: Comparison) -> list[str]:
         lines.append(
             f"differences to {comparison.systems[comparison.baseline].name!r}; p is the larger one of t-tests over "
             "seeds and documents and over seeds alone (where each trained system has two); * where it is below "
-            f"{SIGNIFICANT:.2f} after Holm's correction for {comparisons * len(tested)} comparisons"
+            f"{SIGNIFICANT:.2f} after Holm's correction for {counted(comparisons * len(tested), 'comparison')}"
         )
     if comparisons and untested:
         lines.append(f"{' and '.join(untested)}: no direction is better, so there is no *")

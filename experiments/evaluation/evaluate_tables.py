@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from datamodules.text.lines import one_line
+from datamodules.text.lines import counted, one_line
 from experiments.evaluation.statistics import CORRELATIONS
 
 _MOST_SYSTEMS = 3  # with a table of all measures each; more systems are rows of one table
@@ -23,8 +23,8 @@ def show(result: Mapping[str, Any], console: Console) -> None:
         for system in result["systems"] or [None]:
             rows = [row for row in result["scores"] if row["system"] == system]
             console.print(_score_table(rows, system or result["file"]))
-    counted = f"{result['summaries']:,} summaries of {result['documents']:,} documents"
-    console.print(f"{counted}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
+    counts = f"{counted(result['summaries'], 'summary')} of {counted(result['documents'], 'document')}"
+    console.print(f"{counts}; {empty or 'no'} empty prediction{'' if empty == 1 else 's'}", highlight=False)
     intervals = f"{100 * result['level']:.0f} % intervals: percentile bootstrap over documents"
     console.print(f"{intervals}, {result['resamples']:,} resamples, seed {result['seed']}", highlight=False)
     for (judgement, level), rows in grouped(result["human"], "judgement", "level").items():

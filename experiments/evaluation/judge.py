@@ -12,6 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 from datamodules.corpora.parallel import progress_bar
 from datamodules.documents import CorpusError
 from datamodules.text.hashing import text_digest
+from datamodules.text.lines import counted
 from experiments.baselines.answers import check_settings, open_answers, read_answers
 from experiments.baselines.endpoint import Endpoint, Reply, add_endpoint_arguments
 from experiments.baselines.prompts import check_fields, fill
@@ -72,7 +73,8 @@ def judge(arguments: list[str]) -> None:
     if missing:
         reason = failures.get(missing[0], "it was never asked for")
         remedy = "run the command with --base_url and --model again"
-        raise CorpusError(f"{path}: {len(missing)} answers are missing, the first {missing[0]!r}: {reason}; {remedy}")
+        lacking = counted(len(missing), "answer")
+        raise CorpusError(f"{path}: {lacking} missing, the first {missing[0]!r}: {reason}; {remedy}")
     texts = {name: row["text"] for name, row in answers.items()}
     result = summarize(pairs, texts, options.resamples, options.seed)
     if options.json:
@@ -225,7 +227,7 @@ def show(result: Mapping[str, Any], a: str, b: str, path: Path) -> None:
     if result["first_preferred"] is not None:
         print(f"the summary that comes first is preferred in {result['first_preferred']:.1f} % of decisions")
     if result["same_summaries"]:
-        print(f"{result['same_summaries']:,} pairs of the same summary count as ties, without a question")
+        print(f"{counted(result['same_summaries'], 'pair')} of the same summary, taken as ties without a question")
     if unreadable := name_documents(result["unreadable"], "documents without a readable verdict, left out"):
         print(unreadable)
     print(f"answers: {path}; without --base_url the result is computed from them again")

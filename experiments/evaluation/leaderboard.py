@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.atomic_write import atomic_write
+from datamodules.text.lines import counted
 from experiments.evaluation.compare_page import page_template
 from experiments.evaluation.evaluate_tables import grouped, rank_systems
 from experiments.evaluation.statistics import CORRELATIONS
@@ -34,9 +35,9 @@ def write_leaderboard(path: Path, result: Mapping[str, Any]) -> None:
 
 
 def _summary(result: Mapping[str, Any]) -> str:
-    systems = len(result["systems"]) or 1
-    counted = f"{result['summaries']:,} summaries of {result['documents']:,} documents"
-    return f"{result['file']}: {systems} system{'s' if systems > 1 else ''}, {counted}"
+    systems = counted(len(result["systems"]) or 1, "system")
+    counts = f"{counted(result['summaries'], 'summary')} of {counted(result['documents'], 'document')}"
+    return f"{result['file']}: {systems}, {counts}"
 
 
 def _notes(result: Mapping[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from datamodules.documents import CorpusError
 from datamodules.text.hashing import file_digest
+from datamodules.text.lines import counted
 from experiments.evaluation.predictions import scores_path
 from experiments.json_files import read_json
 from experiments.labels import format_value, short_key
@@ -317,8 +318,8 @@ def _align(first: RunRecord, run: RunRecord) -> None:
     remedy += f" (their configs differ in {', '.join(keys)})" if keys else ""
     for missing, complete, lacking in ((ids - set(by_id), first, run), (set(by_id) - ids, run, first)):
         if missing:
-            examples = f"{len(missing)} documents, such as {min(missing, key=str)!r},"
-            raise CorpusError(f"{lacking.path}: {examples} of {complete.path} are not in its predictions; {remedy}")
+            documents = f"{counted(len(missing), 'document')} of {complete.path}, such as {min(missing, key=str)!r}"
+            raise CorpusError(f"{lacking.path}: no predictions of {documents}; {remedy}")
     run.rows = [by_id[row["id"]] for row in first.rows]
     run.__dict__.pop("measures", None)
     for first_row, row in zip(first.rows, run.rows):

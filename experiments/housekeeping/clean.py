@@ -14,6 +14,7 @@ from rich.table import Table
 from datamodules.building import BUILDING, builders_lock
 from datamodules.cache_folder import KINDS, CacheEntry, default_cache, list_entries
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 from experiments.housekeeping.sizes import format_seconds, format_size
 
 DAY = 86400.0
@@ -40,7 +41,7 @@ def clean(arguments: list[str]) -> None:
     _print_table(folder, entries, chosen)
     if options.delete:
         freed = sum(map(remove_entry, chosen))
-        print(f"removed {len(chosen)} entries, {format_size(freed)}; what a run needs again is built again")
+        print(f"removed {counted(len(chosen), 'entry')}, {format_size(freed)}; what a run needs again is built again")
     elif chosen:
         print("nothing was removed; pass --delete to remove the entries counted on the right")
 

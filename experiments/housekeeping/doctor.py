@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.cache_folder import default_cache, list_entries
+from datamodules.text.lines import counted
 from datamodules.text.printable import printable_line
 from experiments.housekeeping.sizes import format_size
 from experiments.wandb_login import logged_in
@@ -119,7 +120,7 @@ def describe_caches() -> dict[str, str]:
     folder, hub = default_cache(), _hub_cache()
     entries = list(list_entries(folder)) if folder.is_dir() else []
     hub_bytes = sum(path.stat().st_size for path in hub.rglob("*") if path.is_file() and not path.is_symlink())
-    sizes = {folder: f"{len(entries)} entries, {format_size(sum(e.nbytes for e in entries))}"}
+    sizes = {folder: f"{counted(len(entries), 'entry')}, {format_size(sum(e.nbytes for e in entries))}"}
     sizes[hub] = f"Hugging Face hub, {format_size(hub_bytes)}"
     return {str(path): f"{text}; {_free_space(path)}" for path, text in sizes.items()}
 

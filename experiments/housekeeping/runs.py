@@ -11,6 +11,7 @@ from typing import Any
 
 from jsonargparse import ArgumentParser
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -97,7 +98,7 @@ def _print_table(folder: Path, rows: list[dict[str, Any]]) -> None:
     table = Table()
     for name in ("run", "model", "state", "step", "validation", "test R-1/2/Lsum", "changed"):
         justify = "right" if name in ("step", "changed") else "left"
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=name in ("model", "state", "step"))
+        table.add_column(name, justify=justify, no_wrap=True)
     for row in rows:
         best = "" if row["best"] is None else f"{row['monitor']} {row['best']:.2f}"
         test = " / ".join(f"{value:.2f}" for value in (row["test"] or {}).values())
@@ -111,4 +112,12 @@ def _print_table(folder: Path, rows: list[dict[str, Any]]) -> None:
             test,
             f"{format_seconds(max(time.time() - row['changed'], 0))} ago",
         )
-    Console().print(table)
+    console = Console()
+    if console.measure(table, options=console.options.update(max_width=10_000)).maximum <= console.width:
+        console.print(table)
+        return
+    for cells in zip(*(column.cells for column in table.columns)):  # too wide: the name, and below it what is known
+        console.print(cells[0], soft_wrap=True)
+        known = zip((column.header for column in table.columns[1:]), cells[1:])
+        facts = [(f"{name} " if name.startswith(("step", "test")) else "", cell) for name, cell in known if str(cell)]
+        console.print(Padding(Text("  ").join(Text.assemble(*fact) for fact in facts), (0, 0, 0, 2)))

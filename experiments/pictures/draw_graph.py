@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from datamodules.graphs.drawing import LINK_COLOR, LINKS, MIN_ATTENTION, checked_drawing, draw_svg, strongest
-from datamodules.text.lines import one_line, shorten
+from datamodules.text.lines import counted, one_line, shorten
 from experiments.pictures.drawing import heat_map, html_page, new_figure
 
 _LETTERS = 58  # maximal length of a text next to a heat map
@@ -71,7 +71,7 @@ def figure(drawn: Drawn) -> Figure:
         axes.set_yticks(range(1, len(names) + 1), names, parse_math=False)
         axes.set(xlabel="paragraph", title="attention of the summary's sentences")
         parts[1].colorbar(image, ax=axes)
-    title = f"{one_line(drawn.id)}: graph {drawn.graph}, {len(drawn.texts)} paragraphs"
+    title = f"{one_line(drawn.id)}: graph {drawn.graph}, {counted(len(drawn.texts), 'paragraph')}"
     whole_figure.suptitle(title, parse_math=False)  # an id may contain "$", which would start a formula
     return whole_figure
 

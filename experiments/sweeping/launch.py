@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 from experiments.sweeping.job import COMMAND, Job, Running, WorkerJob, is_finished, same_suite
 from experiments.sweeping.progress import Progress, last_line, last_metrics
 
@@ -106,7 +107,7 @@ def _conclude(finished_jobs: list[tuple[Job, str]], jobs: Sequence[Job], stopped
         by_state["waiting"] = [job for job in jobs if all(job is not ended_job for ended_job, _ in finished_jobs)]
     counts = ", ".join(f"{len(jobs_in_state)} {state}" for state, jobs_in_state in by_state.items())
     kind = jobs[0].KIND if jobs else Job.KIND
-    print(f"{len(jobs)} {kind}: {counts}")
+    print(f"{counted(len(jobs), kind[:-1])}: {counts}")
     if stopped:
         print("stopped; the same command continues")
         raise SystemExit(130)

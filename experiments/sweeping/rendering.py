@@ -17,6 +17,7 @@ from jsonargparse import ArgumentParser
 
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
+from datamodules.text.lines import counted
 from datamodules.text.printable import printable_line
 from experiments.command_table import TRAINING
 from experiments.shipped import SWEEPS, find_shipped
@@ -60,7 +61,7 @@ def render(arguments: list[str]) -> None:
     for job in jobs:
         job.prepare()
     atomic_write(target, text)
-    print(f"{target}: {len(jobs)} points; its first lines have the command that starts them")
+    print(f"{target}: {counted(len(jobs), 'point')}; its first lines have the command that starts them")
 
 
 def shipped_templates() -> list[str]:

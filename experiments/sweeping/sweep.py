@@ -15,6 +15,7 @@ from jsonargparse.typing import PositiveInt
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.file_locks import release_lock, take_lock
+from datamodules.text.lines import counted
 from datamodules.text.printable import printable_line
 from experiments.shipped import SWEEPS, find_shipped, short_names
 from experiments.sweeping.folder_files import read_launch, read_profile
@@ -38,7 +39,7 @@ def dry_run(sweep: Sweep, points: list[Point], jobs: list[Job]) -> Iterator[str]
         yield shlex.join(fit)
         yield from (shlex.join(["precis", *arguments]) for _, arguments in job.stages()[1:])
     num_finished = sum(map(is_finished, jobs))
-    yield f"{len(jobs)} points: {num_finished} finished, {len(jobs) - num_finished} to run"
+    yield f"{counted(len(jobs), 'point')}: {num_finished} finished, {len(jobs) - num_finished} to run"
 
 
 def sweep(arguments: list[str]) -> None:
@@ -111,7 +112,8 @@ def start_search(file: Sweep, out: Path, options: Namespace) -> None:
     check_buildable((point.label, point.config) for point in points)
     if options.dry_run:
         print(shlex.join(["precis", "fit", f"--config={file.base}", *flags(file.fixed)]))
-        print(f"{file.search['trials']} trials by {file.search['sampler']} over {', '.join(file.search['keys'])}")
+        trials = counted(file.search["trials"], "trial")
+        print(f"{trials} by {file.search['sampler']} over {', '.join(file.search['keys'])}")
         return
     search = record_search(file, base, out)
     _launch(out, worker_jobs(out, _num_workers(options)), options)
@@ -147,7 +149,7 @@ def retry(arguments: list[str]) -> None:
     chosen = [point.job for point in points if point.state in TO_RETRY]
     labels = [f"  {printable_line(job.label)}" for job in chosen]
     kind = points[0].job.KIND if points else Job.KIND
-    print("\n".join([f"{len(points)} {kind}, {len(chosen)} to run", *labels]), flush=True)
+    print("\n".join([f"{counted(len(points), kind[:-1])}, {len(chosen)} to run", *labels]), flush=True)
     if options.launcher == "slurm":
         check_devices(_profile(options), chosen)
     if chosen:
@@ -215,8 +217,8 @@ def _submit(out: Path, jobs: Sequence[Job], profile: Profile) -> None:
         numbers = submit(absolute, profile, out.resolve() / "slurm", out.resolve().name)
         write_launch(out, "slurm", numbers, profile=asdict(profile))
         first = next(iter(numbers.values())).split("_")[0]
-        print(f"submitted {len(missing)} {kind} as job {first}, {profile.concurrency} at a time")
-    print(f"{len(jobs)} {kind}, {len(missing)} submitted; precis sweep status {out} shows their state")
+        print(f"submitted {counted(len(missing), kind[:-1])} as job {first}, {profile.concurrency} at a time")
+    print(f"{counted(len(jobs), kind[:-1])}, {len(missing)} submitted; precis sweep status {out} shows their state")
 
 
 def _run_here(out: Path, jobs: Sequence[Job], slots: int) -> None:

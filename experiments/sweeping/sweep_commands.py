@@ -16,6 +16,7 @@ from rich.text import Text
 
 from datamodules.documents import CorpusError
 from datamodules.file_locks import is_locked
+from datamodules.text.lines import counted
 from datamodules.text.printable import printable, printable_line
 from experiments.sweeping import slurm
 from experiments.sweeping.folder_files import read_launch, read_local_launch
@@ -60,7 +61,8 @@ def status(arguments: list[str]) -> None:
         table.add_row(Text(label), state, Text(point.slurm), Text(detail))
     console = Console()
     console.print(table)
-    console.print(f"{len(points)} points: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
+    by_state = ", ".join(f"{count} {state}" for state, count in counts.items())
+    console.print(f"{counted(len(points), 'point')}: {by_state}")
 
 
 def show_search(search: "Search", as_json: bool = False, page: Path | None = None) -> None:
@@ -122,7 +124,7 @@ def cancel(arguments: list[str]) -> None:
     numbers = [point.slurm for point in points if point.slurm and point.state in ("queued", "running")]
     if numbers:
         slurm.cancel(numbers)
-        print(f"cancelled {len(numbers)} jobs")
+        print(f"cancelled {counted(len(numbers), 'job')}")
     if read_launch(folder)["launcher"] == "local" and is_locked(folder / LOCK):
         _stop_launcher(folder, options.points)
     elif not numbers:

@@ -25,6 +25,7 @@ from typing import Any
 
 from datamodules.atomic_write import atomic_write
 from datamodules.file_locks import is_locked
+from datamodules.text.lines import counted
 from experiments.json_files import read_json
 from experiments.sweeping.folder_files import LAUNCH, POINTS, read_launch, read_points
 from experiments.sweeping.grid import Point, Sweep
@@ -105,7 +106,7 @@ def _state(job: Job, queued: Queued | None, launcher_waits: bool) -> tuple[str, 
     if is_finished(job):
         return "finished", last_metrics(job.folder)
     if queued is not None and queued.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"):
-        return "queued", queued.reason + (f", requeued {count} times" if (count := _requeued(job)) else "")
+        return "queued", queued.reason + (f", requeued {counted(count, 'time')}" if (count := _requeued(job)) else "")
     if queued is not None or is_locked(job.folder / ".lock"):
         return "running", _running(job)
     if status["failed"]:

@@ -118,7 +118,7 @@ def test_interrupted_runs_end_with_the_weights_of_one_that_was_not(slurm, tiny_c
     os.kill(hold("kill"), signal.SIGKILL)
     (places["kill"] / "go").touch()
     hold("cancel")
-    assert "cancelled 1 jobs" in precis("sweep", "cancel", out, "cancel").out
+    assert "cancelled 1 job" in precis("sweep", "cancel", out, "cancel").out
     go_on("cancel", "SIGTERM: finishing this step")
     slurm.wait_until_empty()
 

@@ -177,7 +177,7 @@ def test_documents_without_references_are_summarized_and_test_reports_what_is_mi
     assert (row["id"], row["references"], row["scores"]) == ("a", [], {}) and row["summary"]
     done = precis("test", "--run", run_folder, "--data.corpus.test", plain)
     assert done.status == 1 and len(done.err.splitlines()) == 1 and "precis predict" in done.err
-    assert f"Files test ({plain}): none of its 1 documents ('a' is the first) has a reference" in done.err
+    assert f"Files test ({plain}): none of its 1 document ('a' is the first) has a reference" in done.err
     assert lines_of(predictions) == [row]
 
 
@@ -254,7 +254,7 @@ def test_summarize_records_of_other_fields_without_invalid_ones(run_folder, pred
     assert missing.status == 1 and f"{path}:1 (id 'a'): it has no field 'document'" in missing.err
     invalid = precis(*command, "--document", "body")
     assert invalid.status == 1 and f"{path}:2 (id 'b')" in invalid.err and "--on_bad_record skip" in invalid.err
-    with pytest.warns(UserWarning, match=r"left out 1 bad records: .*records\.jsonl:2 "):
+    with pytest.warns(UserWarning, match=r"left out 1 bad record: .*records\.jsonl:2 "):
         done = precis(*command, "--document", "body", "--on_bad_record", "skip")
     assert (done.status, done.out) == (0, f"== a\n{predicted[0][1]}\n== c\n{predicted[1][1]}\n")
 

@@ -95,7 +95,7 @@ def test_runs_of_a_pattern_are_its_seeds(trained, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--change", "-", "-"], "--change has 2 entries for 1 systems"),
+        (["--change", "-", "-"], "--change has 2 entries for 1 system"),
         (["--change", "max_target=3"], "--change max_target=3: expected data.NAME=VALUE"),
         (["--change", "data.vocab_size=9"], "the data takes vocab_size from the model; give model.vocab_size"),
         (["--change", "data.eval_batch_size=4"], "documents are scored one by one"),

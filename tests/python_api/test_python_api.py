@@ -200,7 +200,7 @@ def test_rouge_equals_that_of_rouge_score():
     found = api.rouge(summaries, references, variants=",".join(variants))
     assert found == pytest.approx({name: 50 * sum(one[name].fmeasure for one in each) for name in variants})
     assert api.rouge(summaries[1], [references[1], "rain fell"])["rouge1"] == pytest.approx(100)
-    with pytest.raises(api.CorpusError, match="2 summaries and 1 references"):
+    with pytest.raises(api.CorpusError, match="2 summaries and 1 reference"):
         api.rouge(summaries, references[0])
     with pytest.raises(api.CorpusError, match="summary 1: a reference is empty"):
         api.rouge("rain", " ")

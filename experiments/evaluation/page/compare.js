@@ -42,8 +42,12 @@ function showScores() {
   at("score-table").append(make("thead", {}, names), body);
   at("how").append(...data.how.map((line) => make("li", {}, line)));
   const runs = data.systems.reduce((sum, system) => sum + system.runs.length, 0);
-  at("summary").textContent = `${data.systems.length} systems of ${runs} runs on ${data.allDocuments} documents`;
+  at("summary").textContent = [
+    counted(data.systems.length, "system"), "of", counted(runs, "run"), "on", counted(data.allDocuments, "document"),
+  ].join(" ");
 }
+
+const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 const commit = (run) => (run.git_commit || "–").slice(0, 10) + (run.git_dirty ? " (changed)" : "");
 

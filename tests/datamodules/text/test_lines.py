@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datamodules.corpora.fields import Fields
-from datamodules.text.lines import json_line, split_lines
+from datamodules.text.lines import counted, json_line, split_lines
 
 SEPARATORS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
 
@@ -19,6 +19,14 @@ def test_a_record_is_one_line_for_every_reader(text):
 def test_only_feeds_and_returns_end_a_line():
     assert split_lines(f"a{SEPARATORS}b\nc\r\nd\re\n\nf") == [f"a{SEPARATORS}b", "c", "d", "e", "", "f"]
     assert split_lines("a\n") == ["a"] and split_lines("") == []
+
+
+def test_nouns_agree_with_their_numbers():
+    numbers = [counted(count, noun) for noun in ("document", "entry", "batch") for count in (0, 1, 1200)]
+    assert numbers == [
+        "0 documents", "1 document", "1,200 documents", "0 entries", "1 entry", "1,200 entries", "0 batches", "1 batch",
+        "1,200 batches",
+    ]  # fmt: skip
 
 
 def test_sentences_by_line_may_hold_separators():

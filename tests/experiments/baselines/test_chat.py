@@ -134,7 +134,7 @@ def test_a_prompt_file_queries_and_fields_of_the_request(ask, server, documents,
     first = {" ".join(row["document"].split()[:6]): row["id"] for row in documents}
     assert sent == {f"{{braces}} about topic of {name}:\n\n{text}" for text, name in first.items()}
     assert all("max_tokens" not in r and r["max_completion_tokens"] == 50 for r in server.requests)
-    assert "7 documents shortened to max_words" in done.out
+    assert "documents shortened to max_words (7)" in done.out
 
 
 @pytest.mark.parametrize("fault", [429, 500, 503, "cut", "closed", "malformed", "html", "slow", "trickle"])
@@ -220,20 +220,20 @@ def test_refusals_and_empty_answers_are_named_and_kept(precis, source, documents
     assert list(summaries) == ids
     expected = [[], [], ["I'm sorry, but I can't do that."], [], ["An otter.", "It paints."], ["half of an"], []]
     assert list(summaries.values()) == expected
-    assert f"2 empty answers: {ids[0]}, {ids[3]}" in done.out
-    assert f"2 answers refused by the server: {ids[1]}, {ids[6]}" in done.out
-    assert f"1 answers worded like a refusal: {ids[2]}" in done.out
-    assert f"2 answers end at max_tokens: {ids[3]}, {ids[5]}" in done.out
+    assert f"empty answers (2): {ids[0]}, {ids[3]}" in done.out
+    assert f"answers refused by the server (2): {ids[1]}, {ids[6]}" in done.out
+    assert f"answers worded like a refusal (1): {ids[2]}" in done.out
+    assert f"answers end at max_tokens (2): {ids[3]}, {ids[5]}" in done.out
 
 
 def test_a_document_without_an_answer_is_named_or_written_empty(ask, server, documents, tmp_path):
     server.faults = [None, 400]
     done = ask("--concurrency", "1")
-    assert done.status == 1 and "1 documents have no answer, the first" in done.err and "status 400" in done.err
+    assert done.status == 1 and "no answer for 1 document, the first" in done.err and "status 400" in done.err
     assert documents[1]["id"] in done.err and not (tmp_path / "out.jsonl").exists()
     server.faults = [400]
     done = ask("--concurrency", "1", "--on_failure", "empty")
-    assert done.status == 0 and f"1 documents without an answer: {documents[1]['id']}" in done.out
+    assert done.status == 0 and f"documents without an answer (1): {documents[1]['id']}" in done.out
     assert [len(row["summary"]) for row in read(tmp_path / "out.jsonl")] == [1, 0, 1, 1, 1, 1, 1]
     assert ask().status == 0  # asked for again
     assert len(read(tmp_path / "out.jsonl")[1]["summary"]) == 1

@@ -128,7 +128,7 @@ def test_the_command_continues_compares_and_refuses(treebanks, tmp_path, capsys)
         assert second["baseline"][score] == first["scores"][score]
     with pytest.raises(SystemExit, match="folds with another 'model'; choose another folder"):
         main([other, *paths, "--out", str(tmp_path / "one"), "--folds", "2"])
-    with pytest.raises(SystemExit, match="3 documents are not in both"):
+    with pytest.raises(SystemExit, match="3 documents in only one of both"):
         main([one, paths[0], "--out", str(tmp_path / "few"), "--folds", "2", "--baseline", str(tmp_path / "one")])
     with pytest.raises(SystemExit, match="the document 'made-up-0' is not the first with this id"):
         main([one, paths[0], paths[0], "--out", str(tmp_path / "twice"), "--folds", "2"])

@@ -110,7 +110,7 @@ def test_ctrl_c_leaves_what_is_done_and_the_same_command_continues(precis, tmp_p
     finally:
         signal.signal(signal.SIGINT, before)
     assert done.status == 130 and "2 documents parsed" in done.out, done
-    assert "3 documents are left; the same command continues" in done.out
+    assert "3 documents left; the same command continues" in done.out
     monkeypatch.undo()
     done = precis("parse", texts, "--out", out, *OURS)
     assert done.status == 0 and "3 documents parsed, 2 were parsed before" in done.out

@@ -33,7 +33,7 @@ def test_trees_of_the_parser_are_read_again(parser, tmp_path, capsys):
     records += [{"document": "Rain.", "id": "single"}, {"document": "It sang. It slept.", "id": "not read"}]
     texts, out = write_lines(tmp_path / "texts.jsonl", records), tmp_path / "parsed.jsonl"
     main([str(texts), "--out", str(out), "--parser", str(parser.folder), "--number", "3", "--licence", "CC BY 4.0"])
-    assert "2 trees; 1 documents of a single EDU left out" in capsys.readouterr().out
+    assert "2 trees; 1 document of a single EDU left out" in capsys.readouterr().out
     parsed = read_treebank(out)
     assert [document.id for document in parsed] == [f"{tmp_path.name}/texts.jsonl/{name}" for name in ("a", "b")]
     for document, text in zip(parsed, (STORY, NOTE)):
@@ -66,7 +66,7 @@ def test_gold_trees_are_copied_into_the_treebank(parser, tmp_path, capsys):
     texts, out = write_lines(tmp_path / "texts.jsonl", [{"document": NOTE, "id": "b"}]), tmp_path / "mixed.jsonl"
     options = ["--out", str(out), "--parser", str(parser.folder), "--gold", str(bank), "--gold_copies", "2"]
     main([str(texts), *options])
-    assert "1 trees and 4 gold trees" in capsys.readouterr().out
+    assert "1 tree and 4 gold trees" in capsys.readouterr().out
     mixed = read_treebank(out)
     assert [d.id for d in mixed] == ["x", "x copy 2", "y", "y copy 2", f"{tmp_path.name}/texts.jsonl/b"]
     for document, original in zip(mixed[:4], [d for d in read_treebank(bank) for _ in range(2)]):

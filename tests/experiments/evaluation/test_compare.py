@@ -134,7 +134,7 @@ def test_without_seeds_it_takes_twenty_documents(documents, tmp_path, precis):
         (tmp_path / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
     result = compared(precis, tmp_path / "lead.jsonl", tmp_path / "other.jsonl", "--metric=rouge1")
     assert result["systems"][1]["scores"]["rouge1"]["significant"] == (documents == 24)
-    assert any("12 documents are too few" in note for note in result["notes"]) == (documents == 12)
+    assert any("too few documents (12)" in note for note in result["notes"]) == (documents == 12)
 
 
 def test_holm_counts_the_comparisons_that_can_be_improvements(tmp_path, precis):
@@ -377,7 +377,7 @@ def test_what_cannot_be_compared_is_named_and_nothing_is_written(tmp_path, preci
         ([tmp_path / "none"], "none: no such folder"),
         ([tmp_path / "empty"], "empty/config.yaml: not found"),
         ([unpredicted], f"predictions.jsonl: not found; run `precis test --run {unpredicted}` first"),
-        ([run, fewer], "1 documents, such as 'doc-11',"),
+        ([run, fewer], f"fewer: no predictions of 1 document of {run}, such as 'doc-11'; they cannot"),
         ([run, other], "document 'doc-0' has other references than in"),
         ([run, unlike], "unlike: rouge1 was computed as rouge1|stem:none"),
         ([torn], "predictions.jsonl:1: no record"),

@@ -113,6 +113,14 @@ def test_a_single_run_without_curves_can_be_shown(tmp_path, precis, browse):
     assert "No run has a metrics.csv" in shown.stdout and "5 of 5 documents (of 12 compared)" in shown.stdout
 
 
+def test_outputs_without_a_config_have_dashes_in_the_table_of_configs(tmp_path, precis):
+    runs = [make_run(tmp_path / name, rows_of(0), coverage=name == "with") for name in ("with", "without")]
+    lead, path = tmp_path / "lead.jsonl", tmp_path / "page.html"
+    lead.write_text("".join(json.dumps(row) + "\n" for row in rows_of(1)), encoding="utf-8")
+    assert precis("compare", *runs, lead, ROUGE, "--html", path).status == 0
+    assert '"differences":{"model.init_args.coverage":["true","false","–"]}' in path.read_text(encoding="utf-8")
+
+
 def test_the_page_has_the_documents_of_the_run(run_folder, tmp_path, precis, corpus_files):
     assert precis("test", "--run", run_folder).status == 0
     shown = tmp_path / "page.html"

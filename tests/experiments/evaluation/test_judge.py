@@ -117,7 +117,7 @@ def test_a_killed_command_asks_only_for_what_is_missing(judge, precis, files, tm
     kept = len((tmp_path / "judged.jsonl").read_text(encoding="utf-8").splitlines()) - 1
     assert kept in (3, 4)  # the answer to the request of the kill may still have come
     incomplete = precis("judge", *files, "--out", tmp_path / "judged.jsonl")
-    assert incomplete.status == 1 and f"{10 - kept} answers are missing" in incomplete.err
+    assert incomplete.status == 1 and f"{10 - kept} answers missing" in incomplete.err
     done, server = judge(prefers_short, "--json")
     assert done.status == 0 and len(server.requests) == 10 - kept
     assert json.loads(done.out)["a_better"] == 3
@@ -125,7 +125,7 @@ def test_a_killed_command_asks_only_for_what_is_missing(judge, precis, files, tm
 
 def test_answers_that_cannot_be_read_are_named(judge):
     done, _ = judge(lambda prompt: "who knows" if "source of d2" in prompt else prefers_short(prompt))
-    assert done.status == 0 and "1 documents without a readable verdict, left out: d2" in done.out
+    assert done.status == 0 and "documents without a readable verdict, left out (1): d2" in done.out
     assert "A better: 2, tie: 2, B better: 1" in done.out
 
 

@@ -33,6 +33,17 @@ def test_runs_are_listed_with_their_scores(runs, precis):
     assert table.status == 0 and "PointerGenerator" in table.out
 
 
+@pytest.mark.parametrize("columns", ["80", "160"])
+def test_no_word_is_broken_at_the_width_of_a_terminal(columns, runs, precis, monkeypatch):
+    scores = {"test/rouge1": 26.67, "test/rouge2": 9.02, "test/rougeLsum": 24.38}
+    (runs / "one" / "results.json").write_text(json.dumps({"scores": scores}), encoding="utf-8")
+    monkeypatch.setenv("COLUMNS", columns)
+    out = precis("runs", runs).out
+    assert max(map(len, out.splitlines())) <= int(columns) and "…" not in out
+    words = "one grid/two PointerGenerator unknown 21 val/rouge1 30.00 R-1/2/Lsum 26.67 24.38"
+    assert set(words.split()) <= set(out.split())
+
+
 def test_the_score_that_selects_checkpoints_may_be_a_minimum(tmp_path):
     run = make_run(tmp_path / "one", [], curve={"val/loss": [3.0, 1.0, 2.0]})
     text = (run / "config.yaml").read_text(encoding="utf-8")

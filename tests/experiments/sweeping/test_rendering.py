@@ -116,7 +116,7 @@ def test_a_tiny_point_runs_by_the_script(tmp_path, tiny_config, precis):
     fixed = {"trainer.max_steps": 1, "trainer.limit_val_batches": 1, "trainer.devices": 1}
     sweep.write_text(yaml.safe_dump({"base": str(tiny_config), "set": fixed, "seeds": [1], "after": ["test"]}))
     done = precis("sweep", "render", sweep, "--template", "torchrun", "--out", out)
-    assert done.status == 0 and f"{out}/torchrun.sh: 1 points" in done.out, done.err
+    assert done.status == 0 and f"{out}/torchrun.sh: 1 point" in done.out, done.err
     (folder,) = [path.parent for path in out.glob("*/point.yaml")]
     assert json.loads(precis("sweep", "status", out, "--json").out)["counts"] == {"missing": 1}
     binaries = tmp_path / "bin"
@@ -132,7 +132,7 @@ def test_a_tiny_point_runs_by_the_script(tmp_path, tiny_config, precis):
     assert "finished before: " in run_script(out / "torchrun.sh", ROOT, **variables).stdout
     # what a pod of Kubernetes does with a point that is finished
     done = precis("sweep", "point", out, "--index", 0)
-    assert done.status == 0 and "1 points: 1 finished" in done.out
+    assert done.status == 0 and "1 point: 1 finished" in done.out
 
 
 def test_bad_input_is_one_line_and_starts_nothing(tmp_path, tiny_config, precis, monkeypatch):

@@ -311,7 +311,7 @@ def test_a_real_run_is_trained_tested_and_not_repeated(tmp_path, tiny_config, pr
     log = (run / "log.txt").read_text()
     assert precis("sweep", path, "--out", out).status == 0
     assert (run / "log.txt").read_text() == log
-    assert precis("sweep", path, "--out", out, "--dry-run").out.endswith("1 points: 1 finished, 0 to run\n")
+    assert precis("sweep", path, "--out", out, "--dry-run").out.endswith("1 point: 1 finished, 0 to run\n")
 
 
 def test_a_sweep_runs_on_a_file_system_without_locks(tmp_path, tiny_config):

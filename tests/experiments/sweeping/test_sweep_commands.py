@@ -108,7 +108,7 @@ def test_logs_of_the_points_that_are_named(sweep, precis):
 
 
 def test_cancel_asks_slurm_for_what_runs_or_waits(sweep, slurm, precis):
-    assert precis("sweep", "cancel", sweep, "again").out == "cancelled 1 jobs\n"
+    assert precis("sweep", "cancel", sweep, "again").out == "cancelled 1 job\n"
     assert precis("sweep", "cancel", sweep).out == "cancelled 3 jobs\n"
     assert (slurm / "cancelled").read_text().splitlines() == ["7_4", "7_2 7_3 7_4"]
     (slurm / "queue").unlink()
@@ -273,7 +273,7 @@ def test_a_sweep_in_the_background_is_cancelled_and_retried(tmp_path, tiny_confi
         done = precis("sweep", "retry", out, "--trust")
     finally:
         del os.environ["PYTHONPATH"]
-    assert done.status == 0 and "1 points, 1 to run" in done.out and list(by_name(out).values()) == ["finished"]
+    assert done.status == 0 and "1 point, 1 to run" in done.out and list(by_name(out).values()) == ["finished"]
 
 
 def wait_for(ready) -> None:
