@@ -5,22 +5,24 @@ from time import monotonic
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import WandbLogger
+from torch.distributed.tensor import DTensor
 
-SHARDED = ("FSDPStrategy", "ModelParallelStrategy", "DeepSpeedStrategy")
+WITHOUT_WHOLE_NORM = ("FSDPStrategy", "DeepSpeedStrategy")
 
 
 class GradientNorm(Callback):
     """Log train/grad_norm, the 2-norm of all gradients before clipping, at each optimizer step.
 
-    All ranks that hold the whole model have the same value. Nothing is logged for sharded models (FSDP).
+    All ranks have the same value. Nothing is logged for models that Lightning's `fsdp` or DeepSpeed shard.
     """
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: object) -> None:
-        if type(trainer.strategy).__name__ in SHARDED:
+        if type(trainer.strategy).__name__ in WITHOUT_WHOLE_NORM:
             return
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         if gradients:
-            pl_module.log("train/grad_norm", torch.nn.utils.get_total_norm(gradients))
+            norm = torch.nn.utils.get_total_norm(gradients)
+            pl_module.log("train/grad_norm", norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
 
 class Throughput(Callback):

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from callbacks.monitors import SHARDED
 from datamodules.documents import CorpusError
 from lightning_modules.checkpoints import best_checkpoint, read_checkpoint
 
@@ -21,7 +20,7 @@ class StartFrom(Callback):
             `precis fit --start_from` ensures.
 
     Raises:
-        CorpusError: in training, if there is no checkpoint, it does not fit the model, or the model is sharded (FSDP).
+        CorpusError: in training, if there is no checkpoint, or it does not fit the model.
     """
 
     def __init__(self, run: Path) -> None:
@@ -30,11 +29,9 @@ class StartFrom(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.ckpt_path is not None:
             return
-        if type(trainer.strategy).__name__ in SHARDED:
-            raise CorpusError("StartFrom: the weights are already sharded; start with --trainer.strategy ddp")
         state = read_checkpoint(self.run if self.run.is_file() else best_checkpoint(self.run))
         pl_module.on_load_checkpoint(state | {"start": True})
         try:
-            pl_module.load_state_dict(state["state_dict"])
+            trainer.strategy.load_model_state_dict(state)
         except RuntimeError as error:
             raise CorpusError(f"{self.run}: does not fit the model: {' '.join(str(error).split())}") from None

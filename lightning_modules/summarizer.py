@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import torch
 from pytorch_lightning import LightningModule, Trainer
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from datamodules.batch import Batch
 from datamodules.documents import CorpusError
@@ -18,6 +19,7 @@ from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.metrics.novelty import repeated_ngrams
 from lightning_modules.metrics.rouge import rouge_scores
 from lightning_modules.metrics.rouge_metric import Rouge
+from lightning_modules.sharding import find_layers, gathered, shard
 
 ROUGE_VARIANTS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 SCORES = ("loss", *ROUGE_VARIANTS, "length", "repeated_trigrams")  # what a validation of every model logs
@@ -209,6 +211,15 @@ class Summarizer(LightningModule, ABC):
         self.check_data(data)
         if data is not None and data.tokenizer is not None:
             self.set_tokenizer(data.tokenizer)
+
+    def layers_to_shard(self) -> list[nn.Module]:
+        """Return the modules that are sharded by themselves; in training they are only used by calling them."""
+        return find_layers(self)
+
+    def configure_model(self) -> None:
+        """Shard the weights where the strategy does (`--trainer.strategy fsdp2`)."""
+        if self.device_mesh is not None and not isinstance(self, FSDPModule):
+            shard(self, self.layers_to_shard(), self.device_mesh["data_parallel"])
 
     def check_data(self, data: Any) -> None:
         """Check that a DataModule produces the batches of this model.
@@ -402,11 +413,12 @@ class Summarizer(LightningModule, ABC):
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Set a module to eval mode and disable gradients within a context."""
+    """Set a module to eval mode, with whole weights and without gradients, within a context."""
     training = module.training
     module.eval()
     try:
-        with torch.no_grad():
+        # outside of training, the strategy has gathered the weights
+        with torch.no_grad(), gathered(module) if training else nullcontext():
             yield
     finally:
         module.train(training)

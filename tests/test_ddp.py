@@ -13,6 +13,7 @@ import pytest
 import torch
 from cases import CASES
 from pytorch_lightning import Callback, Trainer, seed_everything
+from torch.distributed.tensor import DTensor
 
 from callbacks import PredictionWriter, Previews
 from datamodules.documents import CorpusError
@@ -22,6 +23,7 @@ ANNEALED = next(case for case in CASES if case.model_args.get("coverage"))
 # the first process and one for the second; that of 25 has one for the first and none for the second.
 RUNS = [*((case, 1, 23) for case in CASES), (ANNEALED, 2, 25)]
 BATCH = 4  # of one process
+STRATEGY = "ddp"  # of two processes
 PRECISION = "64-true"  # so that the two ways of adding up agree closely
 LOG_EVERY = 2  # steps
 
@@ -50,8 +52,13 @@ class Recorder(Callback):
         self.weights.append(pl_module.loss_weights.get("coverage", 0.0))
 
     def on_before_optimizer_step(self, trainer, pl_module, optimizer):
-        gradients = [p.grad.flatten().clone() for p in pl_module.parameters() if p.grad is not None]
+        gradients = [whole(p.grad).flatten().clone() for p in pl_module.parameters() if p.grad is not None]
         self.gradients.append(torch.cat(gradients))
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor, gathered if it is sharded."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def note_decoding(model) -> list[list[str]]:
@@ -79,7 +86,7 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
         predictions = folder / f"{world}-{case.name}-{accumulate}.jsonl"
         trainer = Trainer(
             accelerator="cpu",
-            strategy="ddp" if world > 1 else "auto",
+            strategy=STRATEGY if world > 1 else "auto",
             devices=world,
             precision=PRECISION,
             max_epochs=2,
@@ -101,7 +108,7 @@ def run_all(files: dict[str, str], folder: Path, rank: int, world: int) -> None:
             "decoded": list(decoded),
             "gradients": recorder.gradients,
             "coverage_weights": recorder.weights,
-            "weights": {name: tensor.clone() for name, tensor in model.state_dict().items()},
+            "weights": {name: whole(tensor).clone() for name, tensor in model.state_dict().items()},
             "fit": {name: value.item() for name, value in trainer.callback_metrics.items()},
             "validate": trainer.validate(model, data, verbose=False)[0],
             "test": trainer.test(model, data, verbose=False)[0],

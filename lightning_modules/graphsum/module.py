@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from datamodules.graphsum import GraphSumBatch
 from datamodules.text.subwords import Subwords, encoder_path
@@ -20,7 +20,7 @@ from lightning_modules.networks.output_layer import VocabularySlices, best_words
 from lightning_modules.networks.output_loss import linear_log_prob, smoothed_log_probs
 from lightning_modules.networks.pretrained import save_pretrained
 from lightning_modules.networks.text_encoder import TextEncoder
-from lightning_modules.networks.transformer import KeyValues, Norm
+from lightning_modules.networks.transformer import DecoderLayer, KeyValues, Norm
 from lightning_modules.schedules import noam_factor, rate_factor, scheduled, split_parameters
 from lightning_modules.sequence_to_sequence import SequenceToSequence
 from lightning_modules.summarizer import Samples, Summary, evaluating
@@ -166,6 +166,10 @@ class GraphSum(SequenceToSequence):
             )
         with torch.no_grad():
             embedding[: len(words)] = words
+
+    def layers_to_shard(self) -> list[nn.Module]:
+        """Return all layers but those of the decoder, since the encoder calls their cross-attention."""
+        return [layer for layer in super().layers_to_shard() if not isinstance(layer, DecoderLayer)]
 
     def configure_optimizers(self) -> dict[str, Any]:
         """Return Adam (0.9, 0.998) with the Noam schedule, and a separate schedule for a pretrained encoder.

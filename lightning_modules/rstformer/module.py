@@ -393,6 +393,7 @@ class RSTformer(SequenceToSequence):
                 attention_mask=batch.source_mask,
                 logits_processor=constraints,
                 num_return_sequences=count,
+                synced_gpus=False,  # `evaluating` has gathered sharded weights
                 **generation_options(options),
             )[:, 1:].unflatten(0, (-1, count))  # [B, K, T]
         last = tokens == self.tokenizer.stop

@@ -1,4 +1,4 @@
-"""Train an RSTformer with `fully_shard` over all processes and without: `torchrun sharded_training.py cpu FOLDER`."""
+"""Train an RSTformer that is sharded over all processes and without: `torchrun sharded_training.py cpu FOLDER`."""
 
 import sys
 from pathlib import Path
@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import register_fsdp_forward_method
 
 from datamodules.rstformer import RSTformerBatch
 from lightning_modules.decoding.options import DecodingOptions
 from lightning_modules.rstformer.module import RSTformer
+from lightning_modules.sharding import find_layers, shard
 
 SIZES = {"vocab_size": 50, "hidden_size": 48, "heads": 3, "layers": 2, "inner_size": 64, "window": 16}
 SIZES |= {"positions": 64, "target_positions": 48, "dropout": 0.0, "injection": "product", "attention": "chunked"}
@@ -59,13 +60,8 @@ def main(device: str, folder: Path) -> None:
     plain.tokenizer = sharded.tokenizer = SimpleNamespace(start=0, pad=1, stop=2)
     batch = make_batch(device)
     mesh = init_device_mesh(device, (dist.get_world_size(),))
-    led = sharded.network.led
-    for layer in [*led.led.encoder.layers, *led.led.decoder.layers]:
-        fully_shard(layer, mesh=mesh)
-    # parameters outside of layers are gathered for the whole step, of which `loss_terms` is the entrance
-    fully_shard(sharded, mesh=mesh, reshard_after_forward=False)
-    sharded.forward = lambda batch: type(sharded).loss_terms(sharded, batch)
-    sharded.loss_terms = sharded.__call__
+    shard(sharded, find_layers(sharded), mesh)
+    register_fsdp_forward_method(sharded, "loss_terms")
     held = sum(p.to_local().numel() for p in sharded.parameters())
     results = {"losses": train(plain, batch), "sharded_losses": train(sharded, batch), "sharded_elements": held}
     results["elements"] = sum(p.numel() for p in plain.parameters())

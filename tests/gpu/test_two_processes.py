@@ -1,4 +1,4 @@
-"""FSDP2 (`fully_shard`) with two processes equals one: on the CPU with gloo, on two GPUs with NCCL."""
+"""Sharded weights (FSDP2) on two processes: on the CPU with gloo, on two GPUs with NCCL."""
 
 import os
 import socket
@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from cases import CASES
 from devices import two_gpus
+
+from experiments.run_folder import load_run
 
 SCRIPT = Path(__file__).parent / "sharded_training.py"
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, two_gpus])]
@@ -30,3 +33,39 @@ def test_sharded_parameters_train_like_whole_ones(device, tmp_path):
     assert results["sharded_elements"] < results["elements"]  # each process holds a part of the parameters
     assert results["sharded_losses"] == pytest.approx(results["losses"], rel=1e-4)
     assert results["losses"][-1] < results["losses"][0]
+
+
+def fit(*arguments: str) -> subprocess.CompletedProcess:
+    """Run `precis fit` with sharded weights on two processes."""
+    tests = SCRIPT.parents[1]
+    environment = os.environ | {"PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}", "PRECIS_TRUST": "1"}
+    command = [sys.executable, "-m", "experiments.cli", "fit", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_sharded_run_that_was_killed_continues_exactly_and_one_process_loads_it(
+    device, corpus_files, tmp_path, precis
+):
+    case = next(case for case in CASES if case.name == "rstformer")
+    arguments = [*case.arguments(corpus_files), "--data.batch_size=2", "--wandb=off", "--previews=0", "--save_every=2"]
+    arguments += [f"--trainer.accelerator={device}", "--trainer.strategy=fsdp2", "--trainer.devices=2"]
+    arguments += ["--trainer.max_steps=6", "--trainer.log_every_n_steps=1", "--trainer.enable_progress_bar=false"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    done = fit(f"--run_dir={whole}", *arguments)
+    assert done.returncode == 0, done.stderr
+    interrupt = ["--trainer.callbacks+=interrupting.Interrupt", "--trainer.callbacks.number=9"]
+    assert fit(f"--run_dir={killed}", *arguments, *interrupt, "--trainer.callbacks.batch=5").returncode == -9
+    last = killed / "checkpoints" / "last.ckpt"
+    assert torch.load(last, weights_only=True)["global_step"] == 4
+    done = fit(f"--run={killed}", "--trainer.callbacks=null")
+    assert done.returncode == 0, done.stderr
+    first, second = (torch.load(run / "checkpoints" / "last.ckpt", weights_only=True) for run in (whole, killed))
+    torch.testing.assert_close(second["state_dict"], first["state_dict"], rtol=0, atol=0)
+    torch.testing.assert_close(second["optimizer_states"], first["optimizer_states"], rtol=0, atol=0)
+    assert (killed / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
+    weights = load_run(killed, last).model.state_dict()
+    torch.testing.assert_close(weights, first["state_dict"], rtol=0, atol=0)
+    alone = ["--trainer.strategy=auto", "--trainer.devices=1", "--trainer.accelerator=cpu"]
+    done = precis("test", "--run", killed, *alone)
+    assert done.status == 0, done.err

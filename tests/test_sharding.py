@@ -1,0 +1,48 @@
+"""Strategy `fsdp2`: two processes that share the weights are one process with twice the batch size."""
+
+import pytest
+import test_ddp
+from cases import CASES
+from pytorch_lightning import Trainer
+from test_ddp import ANNEALED, close, prepare, run_on_one_and_two
+
+from datamodules.documents import CorpusError
+
+NAMES = ("agents-m7", "bertsum", "hierarchical", "rstformer")
+RUNS = [*((case, 1, 23) for case in CASES if case.name in NAMES), (ANNEALED, 2, 25)]
+
+
+def process(*arguments) -> None:
+    """Target of a process."""
+    test_ddp.RUNS, test_ddp.STRATEGY = RUNS, "fsdp2"
+    test_ddp.process(*arguments)
+
+
+@pytest.fixture(scope="module")
+def results(server, corpus_files, tmp_path_factory):
+    """Return the results of both ranks of two processes, and of one process."""
+    from test_sharding import process as target  # by the name under which a new process finds it
+
+    prepare(corpus_files)
+    return run_on_one_and_two(server, target, corpus_files, tmp_path_factory.mktemp("sharded"))
+
+
+@pytest.mark.parametrize("key", [(case.name, accumulate) for case, accumulate, _ in RUNS], ids=lambda key: key[0])
+def test_sharded_training_and_evaluation_equal_one_process(results, key):
+    first, second, one = (result[key] for result in results)
+    close([(a + b) / 2 for a, b in zip(first["losses"], second["losses"], strict=True)], one["losses"])
+    for sharded, expected in zip(first["gradients"], one["gradients"], strict=True):
+        close(sharded, expected)
+    for name, tensor in one["weights"].items():
+        close(first["weights"][name], tensor)
+    for part in ("fit", "validate", "test"):
+        assert first[part] == second[part] == pytest.approx(one[part], rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("name, words", [("graphsum", "log_sigma cannot be sharded"), ("pegasus", "choose AdamW")])
+def test_what_cannot_be_sharded_is_named(name, words, corpus_files):
+    case = next(case for case in CASES if case.name == name)
+    options = {"accelerator": "cpu", "devices": 1, "logger": False, "enable_checkpointing": False}
+    trainer = Trainer(strategy="fsdp2", max_steps=1, use_distributed_sampler=False, **options)
+    with pytest.raises(CorpusError, match=f"fsdp2: .*{words}.*--trainer.strategy ddp"):
+        trainer.fit(case.build_model(), case.build_data(corpus_files))
