@@ -34,6 +34,7 @@ def test_rendered_yaml_has_every_value_as_it_is(name, tmp_path):
     if name == "skypilot":
         assert content["setup"] == HOSTILE and content["resources"]["accelerators"] == HOSTILE
         assert content["envs"] == {"POINT": "0"}
+        assert "sky jobs launch --yes -d " in text  # without -d, each job of the loop waits for the one before
         return
     spec = content["spec"]
     assert (spec["completionMode"], spec["completions"]) == ("Indexed", 2)
