@@ -70,9 +70,9 @@ def write_sweep_folder(folder: Path, points: dict[str, list[dict[str, Any]]], mi
         name, seed = label.rsplit(" seed=", 1)
         run = label.replace(" ", "-").replace("=", "-")
         make_run(folder / run, rows, seed=int(seed), vocab_size=len(name))
-        described.append({"run": run, "label": label})
-    described.append({"run": missing.replace(" ", "-"), "label": missing})
-    (folder / "points.json").write_text(json.dumps({"points": described}), encoding="utf-8")
+        described.append({"run": run, "label": label, "config": {}})
+    described.append({"run": missing.replace(" ", "-"), "label": missing, "config": {}})
+    (folder / "points.json").write_text(json.dumps({"after": [], "points": described}), encoding="utf-8")
     return folder
 
 
