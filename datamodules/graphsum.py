@@ -18,6 +18,7 @@ from datamodules.graphs import GraphName, ParagraphGraph, ParagraphRule, make_gr
 from datamodules.graphs.paragraphs import Paragraphs
 from datamodules.parsing import NeedsParser, Parser
 from datamodules.summarization import SummarizationData
+from datamodules.text.lines import load_json
 from datamodules.text.subword_tokenizer import SubwordTokenizer
 from datamodules.text.subwords import encoder_path, is_local
 from datamodules.truncation import COLUMN, Counts, sentences_read, truncate_target
@@ -88,7 +89,7 @@ class GraphTokenizer(SubwordTokenizer):
         tokenizer, path = super().load(folder), Path(folder) / cls.graph_file
         if path.is_file():
             try:
-                tokenizer.graph = json.loads(path.read_text(encoding="utf-8"))
+                tokenizer.graph = load_json(path.read_text(encoding="utf-8"))
             except ValueError as error:
                 raise CorpusError(f"{path}: damaged: {error}; prepare the data again") from None
         return tokenizer

@@ -8,12 +8,15 @@ from jsonargparse import _typehints, set_loader
 from jsonargparse._loaders_dumpers import yaml_load
 
 from experiments.earlier_configs import upgrade
+from experiments.yaml_files import load_yaml
 
 _as_namespace = _typehints.subclass_spec_as_namespace
 
 
 def _load(text: str) -> Any:
     """Return the value that a text has in YAML; a text such as `###`, which YAML ignores as a comment, is itself."""
+    if "&" in text or "!" in text:
+        load_yaml(text)  # checks how far aliases unfold, and that tags fit
     value = upgrade(yaml_load(text))
     return text if value is None and "\n" not in text and text.lstrip().startswith("#") else value
 

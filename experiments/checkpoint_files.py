@@ -150,8 +150,13 @@ def adapt_best_models(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
 
 
 def _in_folder(path: str, old: str, new: str) -> str:
-    """Return the new path of a file in a moved folder; other paths are unchanged."""
-    return os.path.join(new, os.path.relpath(path, old)) if path.startswith(os.path.join(old, "")) else path
+    """Return the new path of a file in a moved folder.
+
+    Other files have a path in that folder too: Lightning removes replaced models, which a checkpoint of somebody else
+    could name anywhere.
+    """
+    relative = os.path.relpath(path, old) if path else ""
+    return os.path.join(new, os.path.basename(path) if relative.startswith(os.pardir) else relative) if path else path
 
 
 def _lacks_a_best_model(state: Mapping[str, Any]) -> bool:

@@ -1,11 +1,11 @@
 """JSON files of run and sweep folders."""
 
-import json
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
 
 from datamodules.documents import CorpusError
+from datamodules.text.lines import load_json
 
 REMEDY = "restore it, or remove it and make it again"
 
@@ -21,8 +21,8 @@ def read_json(path: Path, **types: Any) -> dict[str, Any]:
         CorpusError: if the file has no JSON object with these keys and types; the message has its name.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, OSError, RecursionError) as error:
+        content = load_json(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         raise CorpusError(f"{path}: cannot be read ({reason}); {REMEDY}") from None
     if not isinstance(content, dict):

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
 from experiments.shipped import named_configs
+from experiments.yaml_files import read_yaml
 
 LINKED = ("vocab_size", "encoder", "inventory", "ablation", "checkpoint", "agents")
 NOTE = f"Where the model has them too, these are given for the model alone (--model.NAME): {', '.join(LINKED)}\n"
@@ -50,6 +50,5 @@ def _linked_names_of_data(arguments: Sequence[str]) -> Iterator[tuple[str, str, 
 
 def _data_of(path: Path) -> dict[str, Any]:
     """Return the arguments of the data in a config file, which can be read."""
-    config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    data = config.get("data")
+    data = read_yaml(path).get("data")
     return (data.get("init_args") or {}) if isinstance(data, dict) else {}

@@ -7,6 +7,7 @@ from typing import Any
 from callbacks.results_path import results_path
 from datamodules.documents import CorpusError
 from datamodules.text.hashing import text_digest
+from datamodules.text.lines import load_json
 from experiments.json_files import read_json
 
 SPLITS = {"test": "test", "validate": "val", "predict": "test"}  # by command
@@ -97,14 +98,14 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = load_json(line)
             name, _ = str(row["id"]), dict(row.get("scores", {}))
             if not isinstance(row["id"], str | int):
                 raise TypeError
             row["summary"] = _as_list(row["summary"])
             row["references"] = [_as_list(reference) for reference in _as_list(row["references"])]
             is_duplicate = name in rows
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise CorpusError(f"{path}:{number}: no record with id, summary and references; write it again") from None
         if is_duplicate:
             raise CorpusError(f"{path}:{number}: id {name!r} occurs twice; write the file again with `precis test`")

@@ -12,6 +12,7 @@ from typing import Any
 
 from datamodules.atomic_write import atomic_write
 from datamodules.file_locks import is_locked
+from datamodules.text.lines import load_json
 
 STATE, LOCK = "state.json", ".fit.lock"
 
@@ -32,7 +33,7 @@ def read_state(run: Path) -> dict[str, Any]:
     """
     recorded: dict[str, Any] = {"state": "unknown", "step": None}
     with suppress(OSError, ValueError):
-        recorded |= json.loads((Path(run) / STATE).read_text(encoding="utf-8"))
+        recorded |= load_json((Path(run) / STATE).read_text(encoding="utf-8"))
     locked = is_locked(Path(run) / LOCK)
     if locked:
         return recorded | {"state": "running"}

@@ -5,6 +5,7 @@ import shlex
 import shutil
 import signal
 import sys
+import traceback
 import warnings
 from datetime import datetime
 from functools import partial
@@ -270,6 +271,25 @@ class PrecisCLI(LightningCLI):
         on_stop = partial(requeue, folder) if in_job and os.environ.get("PRECIS_REQUEUE") != "off" else None
         last = folder / "checkpoints" / "last.ckpt"
         return GracefulStop(last, resume, save_every=config.save_every, patient=in_job, on_stop=on_stop)
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Run the command.
+
+        Raises:
+            CorpusError: if the checkpoint has another structure than Lightning restores.
+        """
+        try:
+            super()._run_subcommand(subcommand)
+        except CorpusError:
+            raise
+        except Exception as error:
+            files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+            if not any(file.endswith("checkpoint_connector.py") for file in files):
+                raise
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise CorpusError(
+                f"{self.values.ckpt_path}: cannot be restored ({reason}); give another checkpoint of the run"
+            ) from error
 
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list) -> Trainer:
         try:

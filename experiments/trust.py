@@ -24,6 +24,7 @@ from jsonargparse import _common, set_parsing_settings
 from datamodules.documents import CorpusError
 from experiments.command_table import TRAINING
 from experiments.nested_values import leaves
+from experiments.yaml_files import load_yaml
 
 FLAG = "--trust"
 VARIABLE = "PRECIS_TRUST"  # passes the flag on to processes of other devices, of a sweep and of a job array
@@ -113,7 +114,7 @@ def names_on_command_line(arguments: Sequence[str]) -> set[str]:
 def strings_in(value: str) -> Iterator[str]:
     """Yield the strings in a value of the command line, which may be a list or dictionary in YAML."""
     try:
-        loaded = yaml.safe_load(value)
+        loaded = load_yaml(value)
     except yaml.YAMLError:
         loaded = value
     yield from (part for _, part in leaves(loaded) if isinstance(part, str))

@@ -24,28 +24,44 @@ def read_yaml(path: Path, no_mapping: str = NO_CONFIG) -> dict[str, Any]:
         OSError: if it cannot be read.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = load_yaml(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
         raise CorpusError(f"{path}{line}: no YAML ({getattr(error, 'problem', None) or error}); fix it") from None
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path}: not UTF-8 text (byte {error.start}); convert it") from None
-    except (RecursionError, ValueError) as error:  # nested too deeply, or an invalid number or date
-        raise CorpusError(f"{path}: no YAML that can be read ({error}); fix it") from None
     if not isinstance(content, dict):
         raise CorpusError(f"{path}: {no_mapping}")
-    if _unfolded_size(content, {}) > MOST_VALUES:
-        raise CorpusError(f"{path}: its aliases (*name) unfold to more than {MOST_VALUES:,} values; write them out")
     return content
 
 
-def _unfolded_size(value: Any, sizes: dict[int, float]) -> float:
-    """Return the number of values with all aliases expanded; infinite for recursive ones."""
-    if not isinstance(value, (dict, list)):
+def load_yaml(text: str) -> Any:
+    """Return the value of a YAML text.
+
+    Raises:
+        YAMLError: if it is not YAML, or its aliases unfold to more values than any config has.
+    """
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _unfolded_size(node, {}) > MOST_VALUES:  # before merge keys (<<) copy what they name
+            raise yaml.YAMLError(f"its aliases (*name) unfold to more than {MOST_VALUES:,} values; write them out")
+        return loader.construct_document(node)
+    # nested too deeply, an invalid number or date, or a tag that does not fit the value
+    except (RecursionError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise yaml.YAMLError(f"it cannot be read: {error}") from None
+
+
+def _unfolded_size(node: Any, sizes: dict[int, float]) -> float:
+    """Return the number of values in a node with all aliases expanded; infinite for recursive ones."""
+    if isinstance(node, tuple):  # a key with its value
+        return sum(_unfolded_size(part, sizes) for part in node)
+    if isinstance(node, yaml.ScalarNode):
         return 1
-    if id(value) not in sizes:
-        sizes[id(value)] = math.inf  # until it is known: an alias inside itself has no end
-        parts = value.values() if isinstance(value, dict) else value
-        sizes[id(value)] = 1 + sum(_unfolded_size(part, sizes) for part in parts)
-    return sizes[id(value)]
+    if id(node) not in sizes:
+        sizes[id(node)] = math.inf  # until it is known: an alias inside itself has no end
+        sizes[id(node)] = 1 + sum(_unfolded_size(part, sizes) for part in node.value)
+    return sizes[id(node)]

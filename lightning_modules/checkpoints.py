@@ -1,14 +1,16 @@
 """Find and read the checkpoints of a run folder; read and write the weights of an exported model."""
 
+import io
 import json
 import pickle
+import pickletools
+import re
 import warnings
 import zipfile
-import zlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -16,7 +18,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from datamodules.documents import CorpusError
+from datamodules.text.lines import load_json
+from lightning_modules.checkpoint_values import find_invalid_value
 from lightning_modules.exported import EXPORTED
+
+_GROWING_CODECS = {"base64", "bz2", "hex", "quopri", "quotedprintable", "uu", "zip", "zlib"}
 
 
 def best_checkpoint(run: Path) -> Path:
@@ -47,14 +53,25 @@ def _warn_of_last(best: Path, last: Path) -> None:
     warnings.warn(f"{best}: not found; {last} is taken in its place", stacklevel=3)
 
 
-def find_damage(path: Path) -> str:
-    """Return what is wrong with a checkpoint file, empty if it is intact; all bytes are verified by checksums."""
-    if not zipfile.is_zipfile(path):
-        return "no checkpoint, or only a part of one"
+def find_damage(path: Path, verify: bool = True) -> str:
+    """Return what is wrong with a checkpoint file, empty if it is intact.
+
+    Members are stored without compression, as torch writes them: compressed or overlapping ones could fill the memory.
+
+    Args:
+        path: path of the file.
+        verify: whether to verify all bytes by their checksums.
+    """
     try:
+        if not zipfile.is_zipfile(path):
+            return "no checkpoint, or only a part of one"
         with zipfile.ZipFile(path) as file:
-            damaged = file.testzip()
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+            members = file.infolist()
+            is_stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+            if not is_stored or sum(member.file_size for member in members) > path.stat().st_size:
+                return "compressed, which no checkpoint is"
+            damaged = file.testzip() if verify else None
+    except Exception as error:  # zipfile raises errors of many kinds for damaged files
         return str(error)
     return f"{damaged} in it is damaged" if damaged else ""
 
@@ -65,6 +82,43 @@ def find_not_finite(weights: Mapping[str, Tensor]) -> str:
     return next((name for name, tensor in floating if not tensor.isfinite().all()), "")
 
 
+def load_pickled(path: Path, mmap: bool = False) -> Any:
+    """Return the content of a file of `torch.save`, without executing code.
+
+    Raises:
+        UnpicklingError: if it cannot be read, or is made to fill the memory.
+    """
+    try:
+        if zipfile.is_zipfile(path):
+            if damage := find_damage(path, verify=False):
+                raise pickle.UnpicklingError(damage)
+            with zipfile.ZipFile(path) as file:
+                name = next(name for name in file.namelist() if name.endswith("data.pkl"))
+                _check_calls(io.BytesIO(file.read(name)), pickles=1)
+        else:
+            with path.open("rb") as stream:
+                _check_calls(stream, pickles=4)  # two numbers, the system and the content
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except (OSError, pickle.UnpicklingError):
+        raise
+    except Exception as error:  # torch raises errors of many kinds for damaged files
+        raise pickle.UnpicklingError(str(error) or type(error).__name__) from None
+
+
+def _check_calls(stream: BinaryIO, pickles: int) -> None:
+    """Check that the pickles of a stream do not call functions with which a few bytes fill the memory."""
+    functions, texts = set(), set()
+    for _ in range(pickles):
+        for operation, argument, _ in pickletools.genops(stream):
+            if operation.name == "GLOBAL":
+                functions.add(argument.split()[-1])
+            elif isinstance(argument, str):
+                texts.add(re.sub("[^a-z0-9]|codec$", "", argument[:50].lower()))
+    # `encode` makes bytes of a text in pickles of Python 2; with these codecs, it can be repeated
+    if "bytearray" in functions or ("encode" in functions and texts & _GROWING_CODECS):
+        raise pickle.UnpicklingError("it is made to fill the memory")
+
+
 def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
     """Return the content of a checkpoint, without executing code; weights are read lazily.
 
@@ -73,7 +127,8 @@ def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
         verify: whether to verify checksums first, which takes about a second per gigabyte, and that weights are finite.
 
     Raises:
-        CorpusError: if it is not a checkpoint, is damaged, or has weights that are not finite.
+        CorpusError: if it is not a checkpoint, is damaged, has a value of another type than `precis fit` writes, or has
+            weights that are not finite.
     """
     content = read_exported(path) if path.suffix == ".safetensors" else _load(path, verify)
     if verify and (name := find_not_finite(content["state_dict"])):
@@ -83,16 +138,22 @@ def read_checkpoint(path: Path, verify: bool = True) -> dict[str, Any]:
 
 def _load(path: Path, verify: bool) -> dict[str, Any]:
     """Return the content of a checkpoint, see `read_checkpoint`."""
-    if verify and (damage := find_damage(path)):
+    if damage := find_damage(path, verify):
         raise CorpusError(f"{path}: {damage}; give another one of the run")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        content = load_pickled(path, mmap=True)
+    except pickle.UnpicklingError as error:
         reason = str(error).strip().split("\n")[0]
         raise CorpusError(f"{path}: a broken checkpoint ({reason}); give another one of the run") from None
     if not isinstance(content, dict) or "state_dict" not in content:
         raise CorpusError(f"{path}: not a checkpoint of `precis fit`; give one from a run's checkpoints folder")
+    _check_values(path, content)
     return content
+
+
+def _check_values(path: Path, content: Mapping[str, Any]) -> None:
+    if (name := find_invalid_value(content)) is not None:
+        raise CorpusError(f"{path}: {name} is missing, or is not what `precis` writes; give another checkpoint")
 
 
 def write_exported(path: Path, weights: Mapping[str, Tensor], described: Mapping[str, Any]) -> None:
@@ -121,10 +182,13 @@ def read_exported(path: Path) -> dict[str, Any]:
     """
     try:
         with safe_open(str(path), framework="pt") as file:
-            content = json.loads((file.metadata() or {})["precis"])
+            content = load_json((file.metadata() or {})["precis"])
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         tied = content.pop("tied")
-        return {**content, "state_dict": weights | {name: weights[stored_name] for name, stored_name in tied.items()}}
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        weights |= {name: weights[stored_name] for name, stored_name in tied.items()}
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise CorpusError(f"{path}: no weights of `precis export` ({reason}); export the run again") from None
+    content |= {"state_dict": weights}
+    _check_values(path, content)
+    return content

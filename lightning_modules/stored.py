@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from datamodules.documents import CorpusError
+from datamodules.text.lines import load_json
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -63,8 +64,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         CorpusError: if the file does not exist, or is not a JSON object.
     """
     try:
-        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
+        settings = load_json((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise CorpusError(f"{folder}: no model ({error}); name a folder with config.json and weights") from error
     if not isinstance(settings, dict):
         raise CorpusError(f"{folder}/config.json: not an object of settings")

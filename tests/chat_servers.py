@@ -95,10 +95,12 @@ class Handler(BaseHTTPRequestHandler):
         usage = {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}
         self.reply(200, {"object": "chat.completion", "choices": [choice], "usage": usage})
 
-    def fail(self, fault: str | int | dict) -> None:
+    def fail(self, fault: str | int | bytes | dict) -> None:
         """Send what is no answer: a status, a body that is cut, malformed or slow, or nothing at all."""
         if isinstance(fault, int):
             self.reply(fault, {"error": {"message": f"fault {fault} for {self.headers.get('Authorization')}"}})
+        elif isinstance(fault, bytes):
+            self.send(200, fault)
         elif isinstance(fault, dict):
             self.reply(fault.pop("status"), {"error": fault})
         elif fault == "slow":
@@ -123,14 +125,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def send(self, status: int, content: bytes, kind: str = "application/json") -> None:
         """Send a response."""
-        self.head(status, len(content), kind)
+        self.head(status, len(content), kind, "gzip" if content.startswith(b"\x1f\x8b") else "identity")
         self.wfile.write(content)
 
-    def head(self, status: int, length: int, kind: str = "application/json") -> None:
+    def head(self, status: int, length: int, kind: str = "application/json", encoding: str = "identity") -> None:
         """Send the head of a response."""
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(length))
+        self.send_header("Content-Encoding", encoding)
         self.end_headers()
 
 

@@ -5,17 +5,19 @@ import codecs
 import csv
 import gzip
 import io
-import json
 import lzma
 import zlib
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import IO, Any, AnyStr
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from datamodules.corpora.parquet_pages import page_sizes
 from datamodules.documents import FIX_OR_SKIP, OR_SKIP, BadRecord, CorpusError
+from datamodules.text.lines import load_json
 
 Row = tuple[str, dict[str, Any]]
 
@@ -27,6 +29,8 @@ _OPENERS = {
 }
 LONGEST_LINE = 64 << 20  # bytes; about ten times the longest books
 LONGEST_ARRAY = 512 << 20  # bytes; a shard of PreSumm's 2,000 articles has about 15 MiB
+LARGEST_RATIO = 100  # of unpacked to packed bytes of a large Parquet page; text has about 5
+_ROWS_AT_ONCE = 4  # of Parquet, each of which may be as long as the longest line
 _TYPES = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
 
 
@@ -40,7 +44,7 @@ def read_rows(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, An
         fields: names of the fields to read; others are not read from Parquet.
 
     Raises:
-        CorpusError: if the file is missing, truncated or of unknown type, or has a line of more than 64 MiB.
+        CorpusError: if the file is missing, truncated or of unknown type, or has a line or row of more than 64 MiB.
     """
     kind, compression = file_type(path)
     if not path.is_file():
@@ -86,11 +90,13 @@ def _lines(stream: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
     while line := stream.readline(LONGEST_LINE + 1):
         number += 1
         if len(line) > LONGEST_LINE:
-            raise CorpusError(
-                f"{path}:{number}: a line of more than {LONGEST_LINE >> 20} MiB, longer than any document; "
-                "check what the file holds, or split the line"
-            )
+            raise _too_long(f"{path}:{number}", "line")
         yield line
+
+
+def _too_long(where: str, kind: str) -> CorpusError:
+    problem = f"a {kind} of more than {LONGEST_LINE >> 20} MiB, longer than any document"
+    return CorpusError(f"{where}: {problem}; check what the file holds, or split the {kind}")
 
 
 def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, Any] | BadRecord]]:
@@ -99,10 +105,10 @@ def _json_lines(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
         if not line.strip():
             continue
         try:
-            row = json.loads(line.decode("utf-8"))
+            row = load_json(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             yield number, _not_utf8(f"{path}:{number}", line[error.start])
-        except (ValueError, RecursionError) as error:  # invalid JSON, or a number with more digits than Python reads
+        except ValueError as error:  # invalid JSON, or a number with more digits than Python reads
             yield number, BadRecord(f"{path}:{number}", f"broken JSON ({error})", FIX_OR_SKIP)
         else:
             if isinstance(row, dict):
@@ -127,8 +133,8 @@ def _json_array(stream: IO[bytes], path: Path) -> Iterator[tuple[int, dict[str, 
     if len(content) > LONGEST_ARRAY:
         raise CorpusError(f"{path}: an array of more than {LONGEST_ARRAY >> 20} MiB; write one object per line instead")
     try:
-        rows = json.loads(content.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        rows = load_json(content.decode("utf-8-sig"))
+    except ValueError as error:
         raise CorpusError(f"{path}: broken JSON ({error}); correct it, or get a complete copy of the file") from None
     for number, row in enumerate(rows, start=1):
         if isinstance(row, dict):
@@ -175,27 +181,21 @@ def _parquet(path: Path, fields: list[str]) -> Iterator[tuple[int, dict[str, Any
     with pq.ParquetFile(path) as file:
         columns = [name for name in file.schema_arrow.names if name in fields]
         missing = dict.fromkeys(name for name in file.schema_arrow.names if name not in fields)
-        for batch in file.iter_batches(batch_size=256, columns=columns or None):
-            for row in _parquet_rows(batch):
+        for packed, unpacked in page_sizes(path, file.metadata, columns or file.schema_arrow.names):
+            if unpacked > max(LONGEST_LINE, LARGEST_RATIO * packed):
+                problem = f"unpacks to more than {LARGEST_RATIO} times its size, as no text does"
+                raise CorpusError(f"{path}: {problem}; check what the file holds")
+        for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns or None):
+            for row in map(batch.slice, range(len(batch)), repeat(1)):
                 number += 1
-                if isinstance(row, UnicodeDecodeError):
-                    yield number, _not_utf8(f"{path}:{number}", row.object[row.start])
+                if row.nbytes > LONGEST_LINE:
+                    raise _too_long(f"{path}:{number}", "row")
+                try:
+                    (values,) = row.to_pylist()
+                except UnicodeDecodeError as error:  # Arrow does not check this
+                    yield number, _not_utf8(f"{path}:{number}", error.object[error.start])
                 else:
-                    yield number, row if len(columns) == len(fields) else row | missing
-
-
-def _parquet_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | UnicodeDecodeError]:
-    """Yield the rows of a batch, or the error of a row that is not UTF-8, which Arrow does not check."""
-    try:
-        yield from batch.to_pylist()
-        return
-    except UnicodeDecodeError:
-        pass  # convert row by row to find the invalid one
-    for index in range(len(batch)):
-        try:
-            yield from batch.slice(index, 1).to_pylist()
-        except UnicodeDecodeError as error:
-            yield error
+                    yield number, values if len(columns) == len(fields) else values | missing
 
 
 def _not_utf8(where: str, byte: int, until: str = "") -> BadRecord:

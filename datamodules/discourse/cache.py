@@ -30,6 +30,7 @@ from datamodules.discourse.shards import (
 )
 from datamodules.documents import CorpusError
 from datamodules.text.hashing import text_digest
+from datamodules.text.lines import load_json
 
 
 class MissingParse(CorpusError):
@@ -219,7 +220,7 @@ class ParseCache:
         if not path.exists():
             return
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
+            manifest = load_json(path.read_text(encoding="utf-8"))
             format_name, version = manifest["format"], manifest["version"]
         except (ValueError, KeyError, TypeError):
             format_name = version = None

@@ -17,6 +17,18 @@ def json_line(record: Any) -> str:
     return json.dumps(record, ensure_ascii=False).translate(_SEPARATORS) + "\n"
 
 
+def load_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: if it is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def split_lines(text: str) -> list[str]:
     """Split a text at line feeds and carriage returns only.
 

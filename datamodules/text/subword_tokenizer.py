@@ -1,6 +1,5 @@
 """Subword tokenizer: byte-level BPE trained on a corpus, or that of a pretrained model."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -8,6 +7,7 @@ from typing import Any, Self
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from datamodules.documents import CorpusError
+from datamodules.text.lines import load_json
 from datamodules.text.offsets import encodable
 from datamodules.text.words import SENTENCE_ENDS
 
@@ -141,7 +141,7 @@ class SubwordTokenizer:
             raise CorpusError(f"{path}: no such file; give --data.tokenizer_dir a folder with a {cls.file_name}")
         try:
             text = path.read_text(encoding="utf-8-sig")
-            json.loads(text)
+            load_json(text)
             return cls(Tokenizer.from_str(text))
         except CorpusError:
             raise

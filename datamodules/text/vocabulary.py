@@ -9,6 +9,7 @@ from typing import Any, Self
 from datamodules.atomic_write import atomic_write
 from datamodules.documents import CorpusError
 from datamodules.text.hashing import text_digest
+from datamodules.text.lines import load_json
 from datamodules.text.words import SENTENCE_ENDS, WordTokenization, detokenize, tokenize
 
 PAD, UNK, START, STOP = range(4)
@@ -121,6 +122,6 @@ class Vocabulary:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file; give the `text` folder of a run")
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8-sig")))
+            return cls(**load_json(path.read_text(encoding="utf-8-sig")))
         except (ValueError, TypeError) as error:
             raise CorpusError(f"{path}: not a vocabulary ({error}); give the `text` folder of a run") from None

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from datamodules.building import naming_full_disk
 from datamodules.documents import CorpusError
 from datamodules.file_locks import lock_file
-from datamodules.text.lines import json_line, shorten
+from datamodules.text.lines import json_line, load_json, shorten
 
 
 class Answers:
@@ -115,7 +115,7 @@ def _parse_lines(path: Path, content: bytes) -> Iterator[dict[str, Any]]:
     """Yield the settings of the first line, then the answers; check that each answer has an id."""
     for number, line in enumerate(content.split(b"\n")[:-1], start=1):
         try:
-            row = json.loads(line)
+            row = load_json(line)
         except ValueError:
             row = None
         if not isinstance(row, dict) or (number > 1 and "id" not in row):

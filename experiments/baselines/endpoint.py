@@ -1,7 +1,6 @@
 """Chat models at an endpoint that speaks OpenAI's protocol: vLLM, `transformers serve`, llama.cpp, hosted services."""
 
 import asyncio
-import json
 import os
 import random
 import re
@@ -16,11 +15,12 @@ from urllib.parse import urlsplit
 from jsonargparse import ArgumentParser, Namespace
 
 from datamodules.documents import CorpusError
-from datamodules.text.lines import counted
+from datamodules.text.lines import counted, load_json
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 SHORTEST_KEY = 16  # characters
 FIRST_WAIT, LONGEST_WAIT = 0.5, 60.0  # seconds before an attempt is repeated
+LONGEST_BODY = 16 << 20  # bytes of a response
 
 
 class Reply(NamedTuple):
@@ -153,7 +153,11 @@ class Endpoint:
         import openai  # an extra, and slow to import
 
         key = self._key() or "none"  # local servers need none
-        return openai.AsyncOpenAI(api_key=key, base_url=self.base_url, max_retries=0, timeout=self.timeout)
+        return openai.AsyncOpenAI(
+            api_key=key, base_url=self.base_url, max_retries=0, timeout=self.timeout,
+            default_headers={"Accept-Encoding": "identity"},  # what is compressed has no limit
+            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [_read_body]}),
+        )  # fmt: skip
 
     async def _ask(self, client: Any, prompt: str) -> Reply:
         """Return the answer to a prompt; errors that may pass are followed by another attempt, after a wait."""
@@ -182,6 +186,8 @@ class Endpoint:
         except openai.APITimeoutError:
             raise TimeoutError from None
         except openai.APIConnectionError as error:
+            if isinstance(error.__cause__, RequestFailed):
+                raise error.__cause__ from None
             reason = self._redact(str(error.__cause__ or error))
             raise _TransientError(f"no connection ({reason})", no_server=True) from None
         except openai.APIStatusError as error:
@@ -205,6 +211,22 @@ class Endpoint:
         """Return a text of the server without the key; placeholders such as EMPTY, which are words, stay."""
         key = self._key()
         return text.replace(key, "***") if len(key) >= SHORTEST_KEY else text
+
+
+async def _read_body(response: Any) -> None:
+    """Read the body of a response of `httpx`.
+
+    Raises:
+        RequestFailed: if it is compressed, or has more than `LONGEST_BODY` bytes.
+    """
+    if (encoding := response.headers.get("content-encoding", "identity")) != "identity":
+        raise RequestFailed(f"the response is compressed ({encoding}), which was not asked for")
+    parts, size = [], 0
+    async for part in response.aiter_bytes():
+        parts.append(part)
+        if (size := size + len(part)) > LONGEST_BODY:
+            raise RequestFailed(f"the response has more than {LONGEST_BODY >> 20} MiB")
+    response._content = b"".join(parts)  # as `aread` stores it
 
 
 class _TransientError(Exception):
@@ -253,17 +275,18 @@ def read_reply(content: str, attempts: int) -> Reply:
         _TransientError: if there is none.
     """
     try:
-        body = json.loads(content)
+        body = load_json(content)
         choice = body["choices"][0]
         message = choice["message"]
-        text, refusal = message.get("content") or "", message.get("refusal")
-        usage = body.get("usage") or {}
-        if not isinstance(text, str):
+        texts = message.get("content") or "", choice.get("finish_reason"), message.get("refusal")
+        if not all(text is None or isinstance(text, str) for text in texts):
             raise TypeError("the content is not text")
-        return Reply(
-            text, choice.get("finish_reason"), refusal, usage.get("prompt_tokens"), usage.get("completion_tokens"),
-            attempts,
-        )  # fmt: skip
+        # half of a surrogate pair cannot be written to a file
+        text, reason, refusal = (text and text.encode("utf-8", "replace").decode() for text in texts)
+        usage = body["usage"] if isinstance(body.get("usage"), dict) else {}
+        counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        tokens = (count if type(count) is int and 0 <= count < 1 << 53 else None for count in counts)
+        return Reply(text, reason, refusal, *tokens, attempts)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         raise _TransientError(f"the body of the response is not a chat completion: {content[:80]!r}") from None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from datamodules.documents import CorpusError
+from datamodules.text.lines import load_json
 from experiments.evaluation.systems import ASIDE, SEEDS, flat_config
 from experiments.housekeeping.runs import find_runs
 from experiments.labels import short_key
@@ -88,7 +89,7 @@ class RunFeed:
             return
         with suppress(ValueError, KeyError, TypeError, OSError):  # a file that is being written is read the next time
             if path.suffix == ".json":
-                scores = json.loads(path.read_text(encoding="utf-8"))["scores"]
+                scores = load_json(path.read_text(encoding="utf-8"))["scores"]
                 news.values.append((self.last_step, {name: float(value) for name, value in scores.items()}))
             else:
                 news.tables[path.stem] = table_of_predictions(path, MAX_ROWS)

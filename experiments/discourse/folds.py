@@ -13,6 +13,7 @@ from pytorch_lightning import Trainer, seed_everything
 from datamodules.discourse.records import TreebankDocument
 from datamodules.documents import CorpusError
 from datamodules.treebank import TreebankData
+from experiments.yaml_files import read_yaml
 from lightning_modules.discourse_parser.parser import DiscourseParser
 from lightning_modules.discourse_parser.shipped import SMALL
 
@@ -69,7 +70,7 @@ def read_recipe(path: Path) -> Recipe:
             applied to folds.
     """
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = read_yaml(path)
         model, data = config["model"], config["data"]
         classes = model["class_path"].rsplit(".", 1)[-1], data["class_path"].rsplit(".", 1)[-1]
         recipe = {"model": dict(model["init_args"]), "data": dict(data["init_args"]), "trainer": config["trainer"]}

@@ -6,12 +6,12 @@ dictionary from documents to `ref_summ` and `system_summaries`; each output come
 `litepyramid_recall` is the human score.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from datamodules.documents import BadRecord, CorpusError
+from datamodules.text.lines import load_json
 
 Row = dict[str, Any]
 
@@ -50,8 +50,8 @@ def realsumm_rows(path: Path) -> Iterator[tuple[str, Row]]:
         CorpusError: if the file is not JSON, or a document lacks a field.
     """
     try:
-        documents = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        documents = load_json(path.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
         raise CorpusError(f"{path}: broken JSON ({error}); convert the file again") from None
     for key, document in documents.items():
         where = f"{path}: document {key!r}"

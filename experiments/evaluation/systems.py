@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from datamodules.documents import CorpusError
 from datamodules.text.hashing import file_digest
-from datamodules.text.lines import counted
+from datamodules.text.lines import counted, load_json
 from experiments.evaluation.predictions import scores_path
 from experiments.json_files import read_json
 from experiments.labels import format_value, short_key
@@ -259,7 +259,7 @@ def _add_evaluated(path: Path, rows: list[dict[str, Any]], recorded: dict[str, s
         if not line:
             continue
         try:
-            scored = json.loads(line)
+            scored = load_json(line)
             row = by_id.get(str(scored["id"]))
             if row is not None and row.get("system") != scored.get("system"):
                 row = None

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datamodules.documents import CorpusError
+from datamodules.text.lines import load_json
 from datamodules.text.printable import printable_line
 from experiments.housekeeping.sizes import format_seconds
 from experiments.run_state import read_state
@@ -78,7 +79,7 @@ def describe_run(run: Path) -> dict[str, Any]:
     row["step"] = last_step if row["step"] is None or state["state"] in ("running", "killed") else row["step"]
     row["best"] = (min if checkpoint.get("mode") == "min" else max)(values, default=None)
     with suppress(OSError, ValueError, KeyError, AttributeError):
-        scores = json.loads((run / "results.json").read_text(encoding="utf-8"))["scores"]
+        scores = load_json((run / "results.json").read_text(encoding="utf-8"))["scores"]
         names = {name: f"test/{name}" for name in ("rouge1", "rouge2", "rougeLsum")}
         row["test"] = {name: scores[key] for name, key in names.items() if key in scores}
     return row

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.serialization import safe_globals
 
 from datamodules.documents import CorpusError
+from lightning_modules.checkpoints import load_pickled
 
 MOST_CLASSES = 200  # maximal number of classes in a pickled model
 
@@ -54,8 +54,8 @@ def _load(path: Path) -> Any:
     while len(stand_ins) < MOST_CLASSES:
         try:
             with safe_globals([(kind, name) for name, kind in stand_ins.items()]):
-                return torch.load(path, map_location="cpu", weights_only=True)
-        except (RuntimeError, EOFError, OSError, KeyError, AttributeError, TypeError, pickle.UnpicklingError) as error:
+                return load_pickled(path)
+        except (OSError, pickle.UnpicklingError) as error:
             refused = re.search(r"Unsupported global: GLOBAL (\S+) was not an allowed global", str(error))
             if refused is None or refused[1] in stand_ins:
                 raise CorpusError(_explain(path, error)) from None

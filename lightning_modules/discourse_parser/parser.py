@@ -17,6 +17,7 @@ from datamodules.discourse.parses import DiscourseParse, ParseRequest
 from datamodules.discourse.relations import inventory_of
 from datamodules.documents import CorpusError
 from datamodules.text.subwords import Subwords, is_local
+from lightning_modules.checkpoints import read_checkpoint
 from lightning_modules.discourse_parser.chart import log_partition
 from lightning_modules.discourse_parser.discourse_charts import (
     ChartReader,
@@ -195,7 +196,7 @@ class DiscourseParser(LightningModule):
         path = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
         if not path.is_file():
             raise CorpusError(f"{path}: not found; model.start_from is the run folder of a parser, or a checkpoint")
-        state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+        state = read_checkpoint(path)["state_dict"]
         shapes = {name: value.shape for name, value in self.state_dict().items()}
         if mismatched := sorted(name for name, value in state.items() if shapes.get(name) != value.shape):
             raise CorpusError(f"{path}: its weights do not fit this parser's settings at {', '.join(mismatched[:5])}")
@@ -421,11 +422,14 @@ class DiscourseParser(LightningModule):
         Raises:
             CorpusError: if it is the checkpoint of another model, or has weights that the parser does not have.
         """
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        checkpoint = read_checkpoint(path)
         if "parser" not in checkpoint:
             raise CorpusError(f"{path}: no checkpoint of a discourse parser; give one of its runs")
-        model = cls(**checkpoint["parser"] | options)
-        unknown = model.load_state_dict(checkpoint["state_dict"], strict=False).unexpected_keys
+        try:
+            model = cls(**checkpoint["parser"] | options)
+            unknown = model.load_state_dict(checkpoint["state_dict"], strict=False).unexpected_keys
+        except (TypeError, RuntimeError) as error:
+            raise CorpusError(f"{path}: its weights do not fit ({' '.join(str(error).split())})") from None
         if unknown:
             raise CorpusError(f"{path}: this version has no weights {unknown[0]}; train the parser again")
         return model.eval()

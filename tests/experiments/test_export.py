@@ -176,7 +176,8 @@ def test_the_command_line_reads_an_exported_model(run_folder, tmp_path, precis):
 
 def test_tied_weights_are_written_once(tmp_path):
     table = torch.arange(6.0).view(2, 3)
-    write_exported(tmp_path / EXPORTED, {"a": table, "b": table, "c": table.clone(), "none": torch.zeros(0)}, {"n": 1})
+    weights = {"a": table, "b": table, "c": table.clone(), "none": torch.zeros(0)}
+    write_exported(tmp_path / EXPORTED, weights, {"n": 1, "global_step": 0})
     with safe_open(str(tmp_path / EXPORTED), framework="pt") as file:
         assert sorted(file.keys()) == ["a", "c", "none"]
     content = read_checkpoint(tmp_path / EXPORTED)

@@ -219,6 +219,36 @@ def test_a_best_model_that_is_a_link_to_nowhere_is_named(no_better, tmp_path):
         best_checkpoint(run)
 
 
+def test_a_checkpoint_leaves_files_outside_of_its_folder_alone(no_better, tmp_path, precis):
+    """Lightning removes best models that are replaced, and damaged ones are renamed."""
+    run = shutil.copytree(no_better, tmp_path / "run")
+    for name in ("thesis.txt", "other.ckpt"):
+        (tmp_path / name).write_bytes((run / "checkpoints/best.ckpt").read_bytes() if ".ckpt" in name else b"text")
+    last = run / "checkpoints" / "last.ckpt"
+    content = torch.load(last, weights_only=True)
+    (state,) = content["callbacks"].values()
+    outside = [str(tmp_path / "thesis.txt"), f"{state['dirpath']}/../../other.ckpt"]
+    state["best_k_models"] = {path: torch.tensor(-5.0) for path in outside}
+    state["best_model_path"] = state["kth_best_model_path"] = outside[1]
+    torch.save(content, last)
+    with pytest.warns(UserWarning, match="not found; the next validation writes a best model again"):
+        assert precis("fit", "--run", run, "--trainer.max_epochs=2").status == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "thesis.txt", "other.ckpt"}
+
+
+def test_a_checkpoint_that_lightning_cannot_restore_is_named(no_better, tmp_path, precis):
+    run = shutil.copytree(no_better, tmp_path / "run")
+    last, best = (run / "checkpoints" / name for name in ("last.ckpt", "best.ckpt"))
+    content = torch.load(last, weights_only=True)
+    torch.save(content | {"optimizer_states": [{"param_groups": 3}]}, last)
+    done = precis("fit", "--run", run, "--trainer.max_epochs=2")
+    assert done.status == 1 and f"{last}: cannot be restored (" in done.err and done.err.endswith("of the run\n")
+    del content["pytorch-lightning_version"]
+    torch.save(content, best)
+    done = precis("test", "--run", run)
+    assert done.status == 1 and f"{best}: cannot be restored (KeyError: 'pytorch-lightning" in done.err
+
+
 # A run folder that is removed
 
 

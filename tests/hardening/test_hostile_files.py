@@ -1,6 +1,7 @@
 """A small part of `make harden`: no damaged file ends in a traceback or costs a record without a word."""
 
 import os
+import random
 import subprocess
 import sys
 from itertools import cycle
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from damaged_files import ALL_DAMAGES, MAX_MEMORY, count_damaged_files
+from damaged_models import checkpoint_cases, count_models, export_cases
 from damaged_records import count_files
 from hostile_configs import count_configs
 
@@ -59,7 +61,19 @@ def test_sweep_folders_of_somebody_else_run_and_overwrite_nothing(tiny_config, t
     assert counts["cases"] == 12 and not any(counts[name] for name in PROBLEMS), wrong
 
 
-@pytest.mark.parametrize("script", ["files.py", "command_kills.py", "sweep_folders.py"])
+@pytest.mark.parametrize("kind", ["exports", "checkpoints"])
+def test_damaged_models_are_refused_in_a_line(kind, trained, tmp_path, precis):
+    rng, best = random.Random(0), "checkpoints/best.ckpt"
+    whole, cases = trained, [(best, content) for content in checkpoint_cases(trained / best, rng, number=2)]
+    if kind == "exports":
+        whole = tmp_path / "exported"
+        assert precis("export", trained, "--out", whole).status == 0
+        cases = list(export_cases(whole, rng, number=2))
+    counts, wrong = count_models(kind, whole, rng.sample(cases, 24), tmp_path)
+    assert counts["cases"] == 24 and counts["refused"] > 6 and not wrong, wrong
+
+
+@pytest.mark.parametrize("script", ["files.py", "command_kills.py", "sweep_folders.py", "damaged_models.py"])
 def test_the_scripts_of_make_harden_start_from_any_folder(script, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, Path(__file__).parent / script, "--help"]

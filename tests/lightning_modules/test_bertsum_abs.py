@@ -70,7 +70,7 @@ def saved(folder, text: EncoderTokenizer, **arguments):
     torch.manual_seed(1)
     found = BertSum(**SMALL | {"inter_layers": 0} | arguments)
     (folder / "checkpoints").mkdir(parents=True)
-    torch.save({"state_dict": found.state_dict()}, folder / "checkpoints" / "best.ckpt")
+    torch.save({"state_dict": found.state_dict(), "global_step": 0}, folder / "checkpoints" / "best.ckpt")
     return found
 
 

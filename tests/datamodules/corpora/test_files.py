@@ -16,6 +16,7 @@ from jsonargparse import ArgumentParser
 
 from datamodules.corpora.corpus import Corpus, as_document, build_documents
 from datamodules.corpora.files import Files
+from datamodules.corpora.parquet_pages import page_sizes
 from datamodules.documents import BadRecord, CorpusError, Document, Record
 
 SHARED = Path(__file__).resolve().parents[3].parent / "shared" / "data"
@@ -277,6 +278,37 @@ def test_a_line_that_would_fill_the_memory_is_refused(kind, suffix, pack, tmp_pa
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20 << 20  # bytes, of 100 MiB unpacked
+
+
+def test_parquet_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("datamodules.corpora.readers.LONGEST_LINE", 1 << 20)
+    path, long = tmp_path / "bomb.parquet", "a" * (2 << 20)
+    noise = np.random.default_rng(0).integers(33, 127, 300_000).astype(np.uint8).tobytes().decode()
+    problems = {long: ": unpacks to more than 100 times its size", noise * 4: ":3: a row of more than 1 MiB"}
+    for text, problem in problems.items():
+        rows = pa.table({"document": ["A text."] * 2 + [text] * 100, "summary": ["One."] * 102})
+        pq.write_table(rows, path, compression="zstd", write_statistics=False)  # one long text, in a dictionary
+        with pytest.raises(CorpusError, match=rf"bomb\.parquet{problem}"):
+            list(Files(train=str(path)).records("train"))
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_sizes_of_pages_agree_with_the_footer(version, use_dictionary, tmp_path):
+    path = tmp_path / "x.parquet"
+    rows = pa.table({"document": [["Text", str(number)] for number in range(5000)], "summary": ["One."] * 5000})
+    pq.write_table(
+        rows, path, row_group_size=1500, data_page_size=500, data_page_version=version, use_dictionary=use_dictionary
+    )
+    metadata = pq.read_metadata(path)
+    chunks = [metadata.row_group(group).column(column) for group in range(4) for column in range(2)]
+    sizes = list(page_sizes(path, metadata, ["document", "summary"]))
+    assert len(sizes) > len(chunks)
+    # the footer counts the headers too, with the same number of bytes in both sums
+    headers = [sum(chunk.total_compressed_size for chunk in chunks) - sum(packed for packed, _ in sizes)]
+    headers += [sum(chunk.total_uncompressed_size for chunk in chunks) - sum(unpacked for _, unpacked in sizes)]
+    assert headers[0] == headers[1] > 0
+    assert len(list(page_sizes(path, metadata, ["summary"]))) < len(sizes)
 
 
 def test_fingerprint_follows_content_and_arguments_not_time(tmp_path):

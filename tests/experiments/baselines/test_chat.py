@@ -1,4 +1,5 @@
 import gc
+import gzip
 import json
 import os
 import signal
@@ -145,6 +146,40 @@ def test_a_request_that_fails_is_repeated(ask, server, documents, tmp_path, faul
     assert [row["summary"] for row in read(tmp_path / "out.jsonl")] == [[first_words(r["document"])] for r in documents]
     attempts = [row["attempts"] for row in read(tmp_path / "out.answers.jsonl")[1:]]
     assert attempts == [1, 3, 1, 1, 1, 1, 1] and len(server.requests) == 9
+
+
+def body(**changes: object) -> bytes:
+    choice = {"message": {"content": "An \ud800otter."}, "finish_reason": "stop"}
+    return json.dumps({"choices": [choice], "usage": {"prompt_tokens": 11, "completion_tokens": 3}} | changes).encode()
+
+
+def test_half_of_a_surrogate_pair_and_wrong_counts_cost_no_answer(ask, server, tmp_path):
+    counts = [None, [1], "many", {"prompt_tokens": "11", "completion_tokens": -3}, {"prompt_tokens": [1]}, 7]
+    server.faults = [body(), *(body(usage=usage) for usage in counts)]
+    done = ask("--concurrency", "1")
+    assert done.status == 0, done.err
+    assert [row["summary"] for row in read(tmp_path / "out.jsonl")] == [["An ?otter."]] * 7
+    record = json.loads((tmp_path / "out.results.json").read_text(encoding="utf-8"))
+    assert record["counts"]["prompt_tokens"] == 11 and record["counts"]["answer_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b" " * (2 << 20) + body(), "the response has more than 1 MiB"),
+        (gzip.compress(b" " * (64 << 20) + body()), "the response is compressed (gzip)"),
+        (b"[" * 100_000, "is not a chat completion"),
+        (body(choices=[{"message": {"content": "An otter."}, "finish_reason": ["stop"]}]), "is not a chat completion"),
+    ],
+)
+def test_a_response_that_is_too_large_or_nested_is_a_failed_request(
+    ask, server, tmp_path, monkeypatch, content, problem
+):
+    monkeypatch.setattr(endpoint, "LONGEST_BODY", 1 << 20)
+    server.faults = [content]
+    done = ask("--concurrency", "1", "--retries", "0")
+    assert done.status == 1 and done.err.count("\n") == 1 and problem in done.err, done.err
+    assert len(read(tmp_path / "out.answers.jsonl")) == 1 + 6  # the other answers are kept
 
 
 @pytest.mark.parametrize(("header", "seconds"), [("7", 7), ("0.5", 0.5), ("9999", 60), (None, None), ("Mon, 1", None)])

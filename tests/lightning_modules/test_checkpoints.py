@@ -1,0 +1,113 @@
+"""Checkpoints and exported models of somebody else: other types and structures are refused in a line."""
+
+import json
+import zipfile
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from datamodules.documents import CorpusError
+from experiments.importing.foreign_files import read_weights
+from lightning_modules.checkpoints import read_checkpoint
+
+PLAIN = {"state_dict": {"weight": torch.ones(2)}, "global_step": 3}
+CYCLE: list = []
+CYCLE.append(CYCLE)
+
+
+def rezipped(path, kind=zipfile.ZIP_STORED, program=None):
+    """Write a checkpoint again with another compression or another pickle."""
+    with zipfile.ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w", kind) as file:
+        for name, content in members.items():
+            file.writestr(name, program if program and name.endswith("data.pkl") else content)
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("state_dict", None),
+        ("state_dict", {"weight": 1.0}),
+        ("state_dict", {"weight": torch.ones(2).to_sparse()}),
+        ("state_dict", {"weight": torch.ones(2, device="meta")}),
+        ("global_step", "3"),
+        ("global_step", -1),
+        ("loss_weights", [1.0]),
+        ("loss_weights", {"nll": "1"}),
+        ("loss_weights", {"nll": float("nan")}),
+        ("coverage_gate", None),
+        ("coverage_gate", True),
+        ("own_edu_neutral", 1),
+        ("encoder_window", 0),
+        ("switches", {"gate": [1.0]}),
+        ("switches", {"gate": [1.0, "1"]}),
+        ("loops", {"fit_loop": {"epoch_progress": {"current": ""}}}),
+        ("loops", []),
+        ("optimizer_states", [{"state": torch.ones(2).to_sparse()}]),
+        ("callbacks", {"early": 3}),
+        ("metrics", {"rows": "1"}),
+        ("metrics", {"rows": 1, "pending": {"step": 1}}),
+        ("text", {"words": torch.ones(2)}),
+        ("best_scores", 5),
+    ],
+)
+def test_a_value_of_another_type_is_named(name, value, tmp_path):
+    torch.save(PLAIN | {name: value}, path := tmp_path / "best.ckpt")
+    with pytest.raises(CorpusError, match=rf"best\.ckpt: {name} is missing, or is not what") as caught:
+        read_checkpoint(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_values_as_they_are_written_are_read(tmp_path):
+    others = {"loss_weights": {"nll": 1}, "coverage_gate": 0.5, "switches": None, "loops": {"fit_loop": {"a": [True]}}}
+    torch.save(PLAIN | others | {"optimizer_states": CYCLE}, path := tmp_path / "best.ckpt")
+    content = read_checkpoint(path)
+    assert content["global_step"] == 3 and content["state_dict"]["weight"].tolist() == [1, 1]
+
+
+CALLS = {  # pickled calls that return half a terabyte, or the double of a text, and one that returns a byte
+    "bytearray": b"cbuiltins\nbytearray\n\x8a\x06\x00\x00\x00\x00\x80\x00\x85R",
+    "hex": b"c_codecs\nencode\nX\x01\x00\x00\x00aX\x09\x00\x00\x00Hex-Codec\x86R",
+    "latin1": b"c_codecs\nencode\nX\x01\x00\x00\x00aX\x06\x00\x00\x00latin1\x86R",
+}
+
+
+@pytest.mark.parametrize("call, refused", [("bytearray", True), ("hex", True), ("latin1", False)])
+def test_a_pickle_that_fills_the_memory_is_refused(call, refused, tmp_path):
+    torch.save(PLAIN, path := tmp_path / "best.ckpt")
+    rezipped(path, program=b"\x80\x02}X\x0a\x00\x00\x00state_dict" + CALLS[call] + b"s.")
+    problem = "made to fill the memory" if refused else "global_step is missing"
+    with pytest.raises(CorpusError, match=problem):
+        read_checkpoint(path)
+    with pytest.raises(CorpusError, match="made to fill the memory" if refused else "no weights in it"):
+        read_weights(path)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_compressed_and_overlapping_members_are_refused(verify, tmp_path):
+    torch.save({**PLAIN, "state_dict": {"weight": torch.zeros(1 << 20)}}, path := tmp_path / "best.ckpt")
+    rezipped(path, zipfile.ZIP_DEFLATED)
+    with pytest.raises(CorpusError, match="compressed, which no checkpoint is"):
+        read_checkpoint(path, verify)
+    with pytest.raises(CorpusError, match="compressed, which no checkpoint is"):
+        read_weights(path)
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        "null", "[]", "3", '"tied"', "{}", "[" * 100_000, '{"tied": []}', '{"tied": {"a": "b"}, "global_step": 3}',
+        '{"tied": {"a": []}, "global_step": 3}', '{"tied": {}, "global_step": []}', '{"tied": {}}',
+        '{"tied": {}, "global_step": 3, "coverage_gate": {}}', '{"tied": {}, "global_step": 3, "loss_weights": [1]}',
+    ],
+)  # fmt: skip
+def test_a_header_of_another_type_is_refused(described, tmp_path):
+    path = tmp_path / "precis.safetensors"
+    save_file({"weight": torch.ones(2)}, path, metadata={"precis": described})
+    with pytest.raises(CorpusError, match=r"precis\.safetensors: ") as caught:
+        read_checkpoint(path)
+    assert "\n" not in str(caught.value)
+    save_file({"weight": torch.ones(2)}, path, metadata={"precis": json.dumps({"tied": {}, "global_step": 3})})
+    assert read_checkpoint(path)["global_step"] == 3
